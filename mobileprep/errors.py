@@ -1,0 +1,98 @@
+"""The error tree: each class is one exit code, each error says where, what and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class MobileprepError(Exception):
+    """Base of everything that a user's input can cause.
+
+    Args:
+        message: what is wrong, in one sentence.
+        hint: what the user can do about it.
+        where: the place, such as ``recipe.yaml:4:3`` or ``model.pb, byte 120``.
+
+    All arguments are positional with defaults, so that instances survive pickling.
+    """
+
+    exit_code = 70
+
+    def __init__(self, message: str = "", hint: str = "", where: str = "") -> None:
+        super().__init__(message, hint, where)
+        self.message = message
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class UsageError(MobileprepError):
+    """A command line that cannot be understood."""
+
+    exit_code = 2
+
+
+class RecipeError(MobileprepError):
+    """One recipe, or several places of one, that cannot be built.
+
+    ``message`` holds one problem a line, each with its own ``file:line:column``.
+    """
+
+    exit_code = 3
+
+
+class CorruptFileError(MobileprepError):
+    """A file that is missing, unreadable, truncated or not what it claims to be."""
+
+    exit_code = 4
+
+
+class InvalidGraphError(MobileprepError):
+    """A graph that parses but breaks a rule: a missing input, a cycle, a duplicate name."""
+
+    exit_code = 5
+
+
+class UnsupportedError(MobileprepError):
+    """An op, a dtype or a format that is not supported; the message names it."""
+
+    exit_code = 6
+
+
+class TransformError(MobileprepError):
+    """A transform that cannot do its work on this graph."""
+
+    exit_code = 7
+
+
+class AccuracyError(MobileprepError):
+    """Calibration or validation failed, or a budget of accuracy or size was missed."""
+
+    exit_code = 8
+
+
+class ArtifactError(MobileprepError):
+    """An output that could not be written."""
+
+    exit_code = 9
+
+
+class InternalError(MobileprepError):
+    """A rule of our own code is broken: our bug, never the user's."""
+
+    exit_code = 70
+
+
+def did_you_mean(name: str, candidates: Iterable[str], *, count: int = 1) -> list[str]:
+    """The ``count`` names among ``candidates`` that look most like ``name``, best first."""
+    import difflib  # costs start-up time, and only failures need it
+
+    return difflib.get_close_matches(name, list(candidates), n=count, cutoff=0.5)
+
+
+def nearest_hint(name: str, candidates: Iterable[str]) -> str:
+    """A hint sentence naming the nearest candidate, or an empty text when none is near."""
+    near = did_you_mean(name, candidates)
+    return f"did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,173 @@
+"""Takes large tensor payloads out of a serialized graph before protobuf parses the rest.
+
+A frozen graph is a few thousand small records around a few huge byte strings. Parsed as a
+whole, every weight is copied; here the weights stay views on the caller's buffer (a mapped
+file, as a rule) and protobuf sees only what is left, with a number in each payload's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.cursor import Buffer, Cursor
+
+VARINT: Final = 0
+FIXED64: Final = 1
+BYTES: Final = 2
+START_GROUP: Final = 3
+END_GROUP: Final = 4
+FIXED32: Final = 5
+
+CONTENT_FIELD: Final = 4
+FLOAT_FIELD: Final = 5
+DOUBLE_FIELD: Final = 6
+PAYLOAD_FIELD: Final = 500_000_000
+
+# Below this many bytes a copy is cheaper than a view and its bookkeeping.
+LARGE: Final = 1024
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which length-delimited fields of a message lead to tensors."""
+
+    fields: dict[int, Layout] = field(default_factory=dict)
+    is_tensor: bool = False
+
+
+_TENSOR = Layout(is_tensor=True)
+_VALUE = Layout({8: _TENSOR, 1: Layout({8: _TENSOR})})
+_ATTR = Layout({2: _VALUE})
+_NODE = Layout({5: _ATTR})
+_FUNCTION = Layout({3: _NODE, 5: _ATTR})
+GRAPH_LAYOUT: Final = Layout({1: _NODE, 2: Layout({1: _FUNCTION})})
+META_GRAPH_LAYOUT: Final = Layout({2: GRAPH_LAYOUT})
+SAVED_MODEL_LAYOUT: Final = Layout({2: META_GRAPH_LAYOUT})
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The bytes of one tensor field, and the field's number in TensorProto."""
+
+    field: int
+    view: memoryview
+
+
+def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list[Payload]]:
+    """A serialized message without its large tensor payloads, and those payloads.
+
+    In the returned bytes each payload is replaced by its index plus one in the field
+    ``payload`` of its TensorProto.
+
+    Raises:
+        CorruptFileError: a length runs past its message, or a tag is none.
+    """
+    payloads: list[Payload] = []
+    cursor = Cursor(data, file=file)
+    return _rebuild(cursor, layout, payloads), payloads
+
+
+def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
+    """The message under the cursor, its large fields rebuilt, the rest copied in runs."""
+    view = memoryview(cursor.data)
+    pieces: list[bytes | memoryview] = []
+    run = cursor.position
+    movable = _movable_field(cursor) if layout.is_tensor else 0
+    while cursor:
+        start = cursor.position
+        tag = cursor.varint()
+        number, kind = tag >> 3, tag & 7
+        if kind != BYTES:
+            _skip(cursor, tag)
+            if number == PAYLOAD_FIELD:
+                msg = "a tensor has a field that no TensorFlow writes"
+                raise cursor.corrupt(msg)
+            continue
+        length = cursor.varint()
+        body = cursor.position
+        if length > cursor.end - body:
+            msg = f"{length} bytes are declared where {cursor.end - body} are left"
+            raise cursor.corrupt(msg)
+        cursor.position = stop = body + length
+        if length < LARGE:
+            continue
+        if number == movable:
+            pieces.append(view[run:start])
+            payloads.append(Payload(number, view[body:stop]))
+            pieces.append(encode_varint(PAYLOAD_FIELD << 3 | VARINT) + encode_varint(len(payloads)))
+        elif number in layout.fields:
+            pieces.append(view[run:start])
+            inner = Cursor(cursor.data, body, stop, file=cursor.file, base=cursor.base)
+            pieces.append(delimited(number, _rebuild(inner, layout.fields[number], payloads)))
+        else:
+            continue
+        run = stop
+    pieces.append(view[run : cursor.end])
+    return b"".join(pieces)
+
+
+def _movable_field(cursor: Cursor) -> int:
+    """The number of the one large payload field of a TensorProto, or 0.
+
+    A field that is given twice is merged by protobuf's rules, so it stays where it is.
+    """
+    scout = Cursor(cursor.data, cursor.position, cursor.end, file=cursor.file, base=cursor.base)
+    seen: list[int] = []
+    while scout:
+        tag = scout.varint()
+        if tag >> 3 in (CONTENT_FIELD, FLOAT_FIELD, DOUBLE_FIELD):
+            seen.append(tag >> 3 if tag & 7 == BYTES else 0)
+        _skip(scout, tag)
+    return seen[0] if len(seen) == 1 else 0
+
+
+def _skip(cursor: Cursor, tag: int) -> None:
+    kind = tag & 7
+    if tag >> 3 == 0:
+        msg = "a field has the number 0"
+        raise cursor.corrupt(msg)
+    if kind == VARINT:
+        cursor.varint()
+    elif kind == BYTES:
+        cursor.take(cursor.varint())
+    elif kind == FIXED32:
+        cursor.take(4)
+    elif kind == FIXED64:
+        cursor.take(8)
+    else:
+        msg = f"a field has the wire type {kind}, which no graph uses"
+        raise cursor.corrupt(msg)
+
+
+def encode_varint(value: int) -> bytes:
+    """A non-negative integer in base-128, low group first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field_header(number: int, length: int) -> bytes:
+    """Tag and length of a length-delimited field."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(length)
+
+
+def delimited(number: int, body: bytes) -> bytes:
+    """A whole length-delimited field."""
+    return field_header(number, len(body)) + body
+
+
+def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
+    """The payload that ``payload: number`` stands for.
+
+    Raises:
+        CorruptFileError: there is none of that number.
+    """
+    if not 1 <= number <= len(payloads):
+        message = "a tensor has a field that no TensorFlow writes"
+        raise CorruptFileError(message, "write the graph anew with TensorFlow", file)
+    return payloads[number - 1]

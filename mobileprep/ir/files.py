@@ -1,0 +1,94 @@
+"""Graph files: mapped and read, text told from binary by content, written atomically."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from google.protobuf import text_format
+
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.fsio import atomic_writer, unreadable, write_text
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_from_bytes, graph_from_proto, graph_to_chunks, graph_to_proto
+
+_PROTOBUF_LIMIT = (1 << 31) - 1
+_LARGEST_TEXT = 1 << 28
+_PROBE = 512
+
+
+def map_file(path: Path) -> memoryview:
+    """A file's bytes, read when touched; empty files give an empty view.
+
+    Raises:
+        CorruptFileError: missing or unreadable.
+    """
+    try:
+        with path.open("rb") as stream:
+            if not stream.seek(0, 2):
+                return memoryview(b"")
+            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def read_graph(path: Path) -> Graph:
+    """Read a GraphDef file, binary or text, whatever its name ends in.
+
+    Raises:
+        CorruptFileError: missing, unreadable, or no GraphDef.
+        InvalidGraphError: a constant has an impossible shape.
+    """
+    data = map_file(path)
+    if not data:
+        msg = "is empty"
+        raise CorruptFileError(msg, "export the graph again", str(path))
+    if looks_like_text(data):
+        return _read_text(data, str(path))
+    return graph_from_bytes(data, str(path))
+
+
+def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
+    """Write a graph atomically, binary or as protobuf text.
+
+    Raises:
+        ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
+    """
+    if as_text:
+        write_text(path, text_format.MessageToString(graph_to_proto(graph)))
+        return
+    chunks = list(graph_to_chunks(graph))
+    size = sum(len(c) for c in chunks)
+    if size > _PROTOBUF_LIMIT:
+        message = f"the graph would take {size} bytes, more than protobuf's limit of 2 GiB"
+        raise ArtifactError(message, "quantize the weights first (quantize_weights)", str(path))
+    with atomic_writer(path) as stream:
+        stream.writelines(chunks)
+
+
+def looks_like_text(data: bytes | memoryview) -> bool:
+    """Whether a file starts as protobuf text rather than with a binary field.
+
+    A binary GraphDef begins with a tag below 0x30 and a length; its first bytes hold
+    control characters, which text never does.
+    """
+    head = bytes(data[:_PROBE])
+    return all(byte >= 0x20 or byte in b"\t\n\r" for byte in head)
+
+
+def _read_text(data: memoryview, file: str) -> Graph:
+    if len(data) > _LARGEST_TEXT:
+        message = f"a text graph of {len(data)} bytes is too large"
+        raise CorruptFileError(message, "write the graph in binary", file)
+    proto = pb.GraphDef()
+    try:
+        text_format.Parse(bytes(data).decode("utf-8"), proto, allow_unknown_field=True)
+    except UnicodeDecodeError as error:
+        where = f"{file}, byte {error.start}"
+        msg = "is no UTF-8 text"
+        raise CorruptFileError(msg, "export the graph again", where) from error
+    except text_format.ParseError as error:
+        message = f"is no GraphDef in text form: {error}"
+        raise CorruptFileError(message, "export the graph again", file) from error
+    return graph_from_proto(proto, [], file)

@@ -1,0 +1,224 @@
+"""Serialized GraphDefs to graphs and back, large constants never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from google.protobuf.message import DecodeError
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import (
+    CONTENT_FIELD,
+    GRAPH_LAYOUT,
+    LARGE,
+    Payload,
+    delimited,
+    field_header,
+    split_payloads,
+)
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Function, Graph, Library, Versions
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_function_ref, parse_ref
+from mobileprep.ir.serde_attrs import attr_from_proto, attr_to_proto
+from mobileprep.ir.serde_opdef import opdef_from_proto, opdef_to_proto
+from mobileprep.ir.serde_tensor import is_written_raw, tensor_to_proto
+
+_NODE_FIELD = 1
+_LIBRARY_FIELD = 2
+_ATTR_FIELD = 5
+_TENSOR_FIELD = 8
+
+# Nodes are encoded in runs of this many: fewer calls, and little memory at a time.
+_RUN = 512
+
+
+def graph_from_bytes(data: Buffer, file: str) -> Graph:
+    """Read a serialized GraphDef.
+
+    Args:
+        data: the bytes; large constants stay views on them.
+        file: their name, for messages.
+
+    Raises:
+        CorruptFileError: the bytes are no GraphDef.
+        InvalidGraphError: a constant has an impossible shape.
+    """
+    skeleton, payloads = split_payloads(data, GRAPH_LAYOUT, file)
+    proto = pb.GraphDef()
+    try:
+        proto.ParseFromString(skeleton)
+    except DecodeError as error:
+        message = "is no binary GraphDef"
+        hint = "a text graph ends in .pbtxt; a SavedModel is named by its folder"
+        raise CorruptFileError(message, hint, file) from error
+    return graph_from_proto(proto, payloads, file)
+
+
+def graph_from_proto(proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
+    """Read a parsed GraphDef, its large contents possibly among ``payloads``."""
+    nodes = [_node_from_proto(n, payloads, file) for n in proto.node]
+    library = _library_from_proto(proto.library, payloads, file)
+    versions = Versions(
+        proto.versions.producer or proto.version,
+        proto.versions.min_consumer,
+        tuple(proto.versions.bad_consumers),
+    )
+    return Graph(nodes, library, versions)
+
+
+def graph_to_chunks(graph: Graph) -> Iterator[bytes | memoryview]:
+    """The pieces of the serialized graph in turn; large constants are views, not copies.
+
+    Equal graphs give equal bytes.
+    """
+    yield from _nodes_to_chunks(graph.nodes, _NODE_FIELD)
+    if graph.library:
+        yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
+    if graph.versions != Versions():
+        tail = pb.GraphDef()
+        tail.versions.producer = graph.versions.producer
+        tail.versions.min_consumer = graph.versions.min_consumer
+        tail.versions.bad_consumers.extend(graph.versions.bad_consumers)
+        yield tail.SerializeToString(deterministic=True)
+
+
+def graph_to_bytes(graph: Graph) -> bytes:
+    """The serialized graph in one piece."""
+    return b"".join(graph_to_chunks(graph))
+
+
+def graph_to_proto(graph: Graph) -> pb.GraphDef:
+    """The graph as a message, every constant copied into it; for text output."""
+    proto = pb.GraphDef()
+    proto.MergeFromString(graph_to_bytes(graph))
+    return proto
+
+
+def _node_from_proto(proto: pb.NodeDef, payloads: list[Payload], file: str) -> Node:
+    where = f"{file}, node {proto.name!r}"
+    values = proto.attr
+    attrs = {name: attr_from_proto(values[name], payloads, where) for name in sorted(values)}
+    inputs = tuple([parse_ref(text) for text in proto.input])
+    debug = (proto.experimental_debug_info, proto.experimental_type)
+    return Node(proto.name, proto.op, inputs, proto.device, attrs, debug)
+
+
+def _nodes_to_chunks(nodes: Iterable[Node], number: int) -> Iterator[bytes | memoryview]:
+    run = pb.GraphDef()
+    for node in nodes:
+        large = _large_attrs(node)
+        if large or len(run.node) == _RUN:
+            yield run.SerializeToString(deterministic=True)
+            run.Clear()
+        if large:
+            yield from _large_node(node, large, number)
+        else:
+            _node_to_proto(node, run.node.add(), frozenset())
+    yield run.SerializeToString(deterministic=True)
+
+
+def _large_attrs(node: Node) -> frozenset[str]:
+    """The tensor attributes whose content is worth writing from where it lies."""
+    return frozenset(
+        name
+        for name, value in node.attrs.items()
+        if value.kind == "tensor" and is_written_raw(value.value) and value.value.nbytes >= LARGE
+    )
+
+
+def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | memoryview]:
+    head = pb.NodeDef()
+    _node_to_proto(node, head, large)
+    pieces: list[bytes | memoryview] = [head.SerializeToString(deterministic=True)]
+    for name in sorted(large):
+        pieces.extend(_large_attr(name, node.attrs[name]))
+    yield field_header(number, sum(len(p) for p in pieces))
+    yield from pieces
+
+
+def _large_attr(name: str, value: AttrValue) -> list[bytes | memoryview]:
+    """The map entry of a tensor attribute, with the content as its last field."""
+    proto = pb.TensorProto()
+    tensor_to_proto(value.value, proto, with_content=False)
+    content = memoryview(value.value.raw()).cast("B")
+    head = proto.SerializeToString(deterministic=True) + field_header(CONTENT_FIELD, len(content))
+    for number in (_TENSOR_FIELD, 2):
+        head = field_header(number, len(head) + len(content)) + head
+    key = delimited(1, name.encode())
+    return [field_header(_ATTR_FIELD, len(key) + len(head) + len(content)) + key + head, content]
+
+
+def _node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:
+    proto.name = node.name
+    proto.op = node.op
+    proto.input.extend([str(r) for r in node.inputs])
+    proto.device = node.device
+    for name, value in node.attrs.items():
+        if name not in omit:
+            attr_to_proto(value, proto.attr[name])
+    proto.experimental_debug_info, proto.experimental_type = node.debug_info
+
+
+def _library_from_proto(
+    proto: pb.FunctionDefLibrary, payloads: list[Payload], file: str
+) -> Library:
+    functions = [_function_from_proto(f, payloads, file) for f in proto.function]
+    return Library(
+        {f.name: f for f in functions},
+        tuple((g.function_name, g.gradient_func) for g in proto.gradient),
+    )
+
+
+def _function_from_proto(proto: pb.FunctionDef, payloads: list[Payload], file: str) -> Function:
+    where = f"{file}, function {proto.signature.name!r}"
+
+    def read(values: pb.FunctionDef.ArgAttrs | pb.FunctionDef) -> dict[str, AttrValue]:
+        return {k: attr_from_proto(values.attr[k], payloads, where) for k in sorted(values.attr)}
+
+    nodes = tuple(_body_node(n, payloads, where) for n in proto.node_def)
+    return Function(
+        opdef_from_proto(proto.signature, where),
+        nodes,
+        {k: parse_function_ref(proto.ret[k]) for k in sorted(proto.ret)},
+        {k: proto.control_ret[k] for k in sorted(proto.control_ret)},
+        read(proto),
+        {k: read(proto.arg_attr[k]) for k in sorted(proto.arg_attr)},
+        {k: proto.resource_arg_unique_id[k] for k in sorted(proto.resource_arg_unique_id)},
+    )
+
+
+def _body_node(proto: pb.NodeDef, payloads: list[Payload], where: str) -> Node:
+    values = proto.attr
+    attrs = {name: attr_from_proto(values[name], payloads, where) for name in sorted(values)}
+    inputs = tuple(parse_function_ref(text) for text in proto.input)
+    debug = (proto.experimental_debug_info, proto.experimental_type)
+    return Node(proto.name, proto.op, inputs, proto.device, attrs, debug)
+
+
+def _library_bytes(library: Library) -> bytes:
+    proto = pb.FunctionDefLibrary()
+    for name in library.functions:
+        _function_to_proto(library.functions[name], proto.function.add())
+    for function, gradient in library.gradients:
+        proto.gradient.add(function_name=function, gradient_func=gradient)
+    return proto.SerializeToString(deterministic=True)
+
+
+def _function_to_proto(function: Function, proto: pb.FunctionDef) -> None:
+    opdef_to_proto(function.signature, proto.signature)
+    for node in function.nodes:
+        _node_to_proto(node, proto.node_def.add(), frozenset())
+    for name, ref in function.ret.items():
+        proto.ret[name] = str(ref)
+    for name, text in function.control_ret.items():
+        proto.control_ret[name] = text
+    for name, value in function.attrs.items():
+        attr_to_proto(value, proto.attr[name])
+    for index, values in function.arg_attrs.items():
+        for name, value in values.items():
+            attr_to_proto(value, proto.arg_attr[index].attr[name])
+    for index, unique in function.resource_ids.items():
+        proto.resource_arg_unique_id[index] = unique

@@ -1,0 +1,173 @@
+"""TensorProto to Tensor and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import CONTENT_FIELD, FLOAT_FIELD, Payload, payload_at
+from mobileprep.ir.tensor import Array, Tensor, check_shape
+
+# Which TensorProto field holds the elements of a type that does not come as raw content.
+_VALUE_FIELD: dict[DType, str] = {
+    DType.FLOAT: "float_val",
+    DType.DOUBLE: "double_val",
+    DType.INT32: "int_val",
+    DType.UINT8: "int_val",
+    DType.INT16: "int_val",
+    DType.INT8: "int_val",
+    DType.UINT16: "int_val",
+    DType.QINT8: "int_val",
+    DType.QUINT8: "int_val",
+    DType.QINT32: "int_val",
+    DType.QINT16: "int_val",
+    DType.QUINT16: "int_val",
+    DType.INT4: "int_val",
+    DType.UINT4: "int_val",
+    DType.STRING: "string_val",
+    DType.COMPLEX64: "scomplex_val",
+    DType.INT64: "int64_val",
+    DType.BOOL: "bool_val",
+    DType.COMPLEX128: "dcomplex_val",
+    DType.HALF: "half_val",
+    DType.BFLOAT16: "half_val",
+    DType.UINT32: "uint32_val",
+    DType.UINT64: "uint64_val",
+    DType.FLOAT8_E5M2: "float8_val",
+    DType.FLOAT8_E4M3FN: "float8_val",
+    DType.FLOAT8_E4M3FNUZ: "float8_val",
+    DType.FLOAT8_E4M3B11FNUZ: "float8_val",
+    DType.FLOAT8_E5M2FNUZ: "float8_val",
+}
+
+
+def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str) -> Tensor:
+    """Read a TensorProto, its large content possibly among ``payloads``.
+
+    Raises:
+        CorruptFileError: the content's length does not fit type and shape.
+        InvalidGraphError: an impossible shape.
+    """
+    dtype = DType(proto.dtype)
+    shape = check_shape([d.size for d in proto.tensor_shape.dim], where)
+    content: bytes | memoryview | None = proto.tensor_content or None
+    values: Array | None = None
+    if proto.payload:
+        payload = payload_at(payloads, proto.payload, where)
+        if payload.field == CONTENT_FIELD:
+            content = payload.view
+        else:
+            values = _packed_values(payload, where)
+    if dtype.numpy is None and dtype is not DType.STRING:
+        return Tensor(dtype, shape, opaque=proto.SerializeToString(deterministic=True))
+    if values is None and content is None:
+        values = _listed_values(proto, dtype)
+    tensor = Tensor(dtype, shape, content=content, values=values)
+    _check_length(tensor, where)
+    return tensor
+
+
+def tensor_to_proto(tensor: Tensor, proto: pb.TensorProto, *, with_content: bool = True) -> None:
+    """Fill an empty TensorProto.
+
+    Args:
+        tensor: what to write.
+        proto: where to; it must be empty.
+        with_content: False leaves raw content out, for a caller that writes it by itself.
+    """
+    if tensor.opaque:
+        proto.MergeFromString(tensor.opaque)
+        return
+    proto.dtype = tensor.dtype.value  # type: ignore[assignment]
+    proto.tensor_shape.SetInParent()
+    for size in tensor.shape:
+        proto.tensor_shape.dim.add().size = size
+    if is_written_raw(tensor):
+        if with_content:
+            proto.tensor_content = bytes(tensor.raw())
+        return
+    if tensor.content is not None:
+        proto.tensor_content = bytes(tensor.content)
+        return
+    values = tensor.values if tensor.values is not None else tensor.array().ravel()
+    _set_values(proto, tensor.dtype, values)
+
+
+def is_written_raw(tensor: Tensor) -> bool:
+    """Whether a tensor's elements are written as raw content rather than in a typed field.
+
+    Leading values stay leading values: spread out, a constant filled with one number would
+    grow by its size.
+    """
+    if tensor.dtype.numpy is None:
+        return False
+    if tensor.content is not None:
+        return True
+    return tensor.size > 1 and (tensor.values is None or len(tensor.values) == tensor.size)
+
+
+def _packed_values(payload: Payload, where: str) -> Array:
+    kind = np.dtype("<f4") if payload.field == FLOAT_FIELD else np.dtype("<f8")
+    if len(payload.view) % kind.itemsize:
+        message = f"{len(payload.view)} bytes of packed values are no whole number of elements"
+        raise CorruptFileError(message, "the file is damaged", where)
+    return np.frombuffer(payload.view, dtype=kind)
+
+
+def _listed_values(proto: pb.TensorProto, dtype: DType) -> Array | None:
+    field = _VALUE_FIELD.get(dtype)
+    listed: Any = getattr(proto, field) if field else ()
+    if not len(listed):
+        return None
+    kind = dtype.numpy
+    if kind is None:
+        out = np.empty(len(listed), dtype=object)
+        out[:] = list(listed)
+        return out
+    if field == "float8_val":
+        return np.frombuffer(listed, dtype=kind)
+    if field == "half_val":
+        return np.array(listed, dtype=np.int64).astype(np.uint16).view(kind)
+    if field in ("scomplex_val", "dcomplex_val"):
+        part = np.dtype("<f4") if field == "scomplex_val" else np.dtype("<f8")
+        return np.array(listed[: len(listed) // 2 * 2], dtype=part).view(kind)
+    if field == "int_val":
+        # Through int64: numpy refuses numbers that the narrow type cannot hold, TensorFlow cuts.
+        return np.array(listed, dtype=np.int64).astype(kind)
+    return np.array(listed, dtype=kind)
+
+
+def _set_values(proto: pb.TensorProto, dtype: DType, values: Array) -> None:
+    field = _VALUE_FIELD[dtype]
+    listed: Sequence[Any]
+    if field == "float8_val":
+        proto.float8_val = values.tobytes()
+        return
+    if field == "half_val":
+        listed = np.ascontiguousarray(values).view(np.uint16).tolist()
+    elif field in ("scomplex_val", "dcomplex_val"):
+        part = np.dtype("<f4") if field == "scomplex_val" else np.dtype("<f8")
+        listed = np.ascontiguousarray(values).view(part).tolist()
+    elif field == "int_val":
+        listed = values.astype(np.int64).tolist()
+    else:
+        listed = values.tolist()
+    getattr(proto, field).extend(listed)
+
+
+def _check_length(tensor: Tensor, where: str) -> None:
+    if tensor.content is None or tensor.dtype is DType.STRING:
+        return
+    expected = tensor.size * tensor.dtype.itemsize
+    if len(tensor.content) != expected:
+        found = len(tensor.content)
+        message = (
+            f"a {tensor.dtype.short} tensor of shape {list(tensor.shape)} takes {expected} bytes, "
+            f"and {found} are there"
+        )
+        raise CorruptFileError(message, "the file is damaged", where)

@@ -1,0 +1,200 @@
+"""A constant's value: element type, shape, and elements that are decoded when asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.cursor import Cursor
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+
+Array = NDArray[Any]
+
+# More than any shipped constant; a short text such as `size: 99999999999` must not allocate.
+MAX_BYTES = 1 << 31
+
+
+class Tensor:
+    """An immutable tensor.
+
+    The elements stand in one of three forms: raw little-endian bytes (a view on the file
+    they came from), a list of leading values of which the last one repeats, or an array.
+
+    Args:
+        dtype: the element type; never a reference type.
+        shape: the dimensions, all non-negative.
+        content: raw bytes, exactly ``nbytes`` long for fixed-size types.
+        values: leading elements, 1-D; for strings an object array of bytes.
+    """
+
+    __slots__ = ("_array", "content", "dtype", "opaque", "shape", "values")
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        *,
+        content: bytes | memoryview | None = None,
+        values: Array | None = None,
+        opaque: bytes = b"",
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.content = content
+        self.values = values
+        self.opaque = opaque
+        """Serialized handles or variants, carried through unread."""
+        self._array: Array | None = None
+
+    @classmethod
+    def of(cls, array: Any, dtype: DType | None = None) -> Tensor:  # noqa: ANN401 - as np.asarray
+        """The tensor with an array's elements.
+
+        Args:
+            array: anything ``np.asarray`` takes; not to be changed afterwards.
+            dtype: the element type, where numpy cannot say it (quantized types).
+
+        Raises:
+            UnsupportedError: numpy's type has no counterpart.
+        """
+        array = np.asarray(array)
+        kind = dtype if dtype is not None else dtype_from_numpy(array.dtype)
+        if kind is None:
+            message = f"arrays of numpy type {array.dtype} have no TensorFlow counterpart"
+            raise UnsupportedError(message)
+        if kind is DType.STRING:
+            flat = np.empty(array.size, dtype=object)
+            flat[:] = [_as_bytes(x) for x in array.ravel()]
+            return cls(kind, array.shape, values=flat)
+        array = np.asarray(array, dtype=kind.numpy)
+        tensor = cls(kind, array.shape)
+        tensor._array = _read_only(array)
+        return tensor
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements; for strings, of their characters."""
+        if self.dtype is DType.STRING:
+            return sum(len(x) for x in self.array().ravel())
+        return self.size * self.dtype.itemsize
+
+    def array(self) -> Array:
+        """The elements as a read-only array of ``shape``; strings as an object array of bytes.
+
+        Raises:
+            InvalidGraphError: the elements do not fit the shape.
+            UnsupportedError: the type has no elements to look at (resource, variant).
+        """
+        if self._array is None:
+            self._array = _read_only(self._decode())
+        return self._array
+
+    def raw(self) -> bytes | memoryview:
+        """The elements as contiguous little-endian bytes. Not for strings."""
+        if self.content is not None:
+            return self.content
+        # Through uint8: a memoryview cannot be taken of bfloat16 and its like.
+        return np.ascontiguousarray(self.array()).reshape(-1).view(np.uint8).data
+
+    def reshaped(self, shape: tuple[int, ...]) -> Tensor:
+        """The same elements under another shape of the same size."""
+        return Tensor.of(self.array().reshape(shape), self.dtype)
+
+    def identical(self, other: Tensor) -> bool:
+        """Whether type, shape and every element's bytes are the same (NaN equals itself)."""
+        if self.dtype != other.dtype or self.shape != other.shape:
+            return False
+        if self.dtype.numpy is None:
+            if self.dtype is not DType.STRING:
+                return self.opaque == other.opaque
+            return list(self.array().ravel()) == list(other.array().ravel())
+        return memoryview(self.raw()) == memoryview(other.raw())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self.identical(other)
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.dtype.short}, {list(self.shape)})"
+
+    def _decode(self) -> Array:
+        if self.dtype is DType.STRING:
+            return self._decode_strings()
+        kind = self.dtype.numpy
+        if kind is None:
+            message = f"a tensor of type {self.dtype.short} has no elements that can be read"
+            raise UnsupportedError(message)
+        if self.nbytes > MAX_BYTES:
+            message = f"a tensor of shape {list(self.shape)} would take {self.nbytes} bytes"
+            raise InvalidGraphError(message, "no constant may take more than 2 GiB")
+        if self.content is not None:
+            return np.frombuffer(self.content, dtype=kind).reshape(self.shape)
+        return _spread(self.values, self.size, kind).reshape(self.shape)
+
+    def _decode_strings(self) -> Array:
+        if self.content is not None:
+            return _split_strings(self.content, self.size).reshape(self.shape)
+        if self.size > MAX_BYTES // 8:
+            message = f"a string tensor of shape {list(self.shape)} is too large"
+            raise InvalidGraphError(message, "no constant may take more than 2 GiB")
+        return _spread(self.values, self.size, np.dtype(object)).reshape(self.shape)
+
+
+def _spread(values: Array | None, size: int, kind: np.dtype[Any]) -> Array:
+    """Leading values spread over all elements: the last repeats, none means zeros."""
+    given = 0 if values is None else min(len(values), size)
+    if values is None or given == 0:
+        return np.full(size, b"" if kind.hasobject else 0, dtype=kind)
+    if given == size:
+        return values[:size]
+    if given == 1:
+        # One number in memory for a whole constant, however large its shape.
+        return np.broadcast_to(values[:1], (size,))
+    return np.concatenate([values[:given], np.full(size - given, values[given - 1], dtype=kind)])
+
+
+def _split_strings(content: bytes | memoryview, size: int) -> Array:
+    """String elements from tensor content: all lengths as varints, then all characters."""
+    if size > len(content):
+        message = f"{size} strings are declared in {len(content)} bytes"
+        raise InvalidGraphError(message, "write the graph anew")
+    cursor = Cursor(content, file="string tensor")
+    lengths = [cursor.varint() for _ in range(size)]
+    out = np.empty(size, dtype=object)
+    for i, length in enumerate(lengths):
+        out[i] = bytes(cursor.take(length))
+    return out
+
+
+def _as_bytes(element: object) -> bytes:
+    return element if isinstance(element, bytes) else str(element).encode()
+
+
+def _read_only(array: Array) -> Array:
+    view: Array = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def check_shape(dims: Sequence[int], where: str) -> tuple[int, ...]:
+    """A constant's dimensions as a tuple.
+
+    Raises:
+        InvalidGraphError: a dimension is negative, or the product is beyond 2**62.
+    """
+    if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) > 1 << 62:
+        message = f"a constant cannot have the shape {list(dims)}"
+        raise InvalidGraphError(message, "write the graph anew", where)
+    return tuple(dims)

@@ -1,0 +1,48 @@
+"""The registry of op kernels: one numpy function for each op that can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.registry import Registry, import_all
+
+Outputs = Array | tuple[Array, ...]
+Kernel = Callable[..., Outputs]
+"""``kernel(node, *inputs) -> output or tuple of outputs``.
+
+Inputs are arrays that must not be written to, strings as object arrays of bytes, quantized types
+as plain integers (the node's type attributes tell which). A kernel may return views of its inputs.
+"""
+
+_kernels: Registry[Kernel] = Registry("op kernel")
+
+
+def kernel(*ops: str) -> Callable[[Kernel], Kernel]:
+    """A decorator that makes a function the kernel of the named ops."""
+    return _kernels.register(*ops)
+
+
+def find_kernel(op: str) -> Kernel | None:
+    """The kernel of an op, or None."""
+    _load()
+    return _kernels.get(op)
+
+
+def kernel_names() -> list[str]:
+    """The ops that can be run, sorted."""
+    _load()
+    return list(_kernels)
+
+
+def call_kernel(run: Kernel, node: Node, inputs: list[Array]) -> tuple[Array, ...]:
+    """A kernel's outputs, always as a tuple."""
+    outputs = run(node, *inputs)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+@lru_cache(maxsize=1)
+def _load() -> None:
+    import_all("mobileprep.ops.kernels")

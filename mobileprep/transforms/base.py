@@ -1,0 +1,124 @@
+"""What a transform is: a frozen dataclass of its options, with one method from graph to graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
+from mobileprep.ir.graph import Graph
+from mobileprep.registry import Registry, module_names
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a transform may know besides the graph.
+
+    Args:
+        inputs: the names of the tensors that will be fed, as the user gave them.
+        outputs: the names of the tensors that will be fetched.
+        faithful: do what the original tool does, its harmless faults included. A recipe's
+            chain runs with False and gets the right thing instead.
+    """
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    faithful: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a transform did.
+
+    Args:
+        graph: the graph afterwards; the very same object where nothing changed.
+        matched: how many places the transform acted on.
+        skipped: how many places looked alike but were left, by reason.
+        warnings: what the user should know, a sentence each.
+    """
+
+    graph: Graph
+    matched: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Transform(ABC):
+    """Base of all transforms. Subclasses are frozen dataclasses; their fields are the options,
+    named as the original tool names its parameters."""
+
+    transform_name: ClassVar[str] = ""
+
+    @abstractmethod
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Transform a graph.
+
+        Raises:
+            TransformError: the transform cannot do its work on this graph.
+        """
+
+
+TransformType = TypeVar("TransformType", bound=type[Transform])
+
+_transforms: Registry[type[Transform]] = Registry("transform")
+_NOT_TRANSFORMS = frozenset({"base", "chain"})
+
+
+def transform(name: str) -> Callable[[TransformType], TransformType]:
+    """A decorator that files a transform under its name, which is also its module's."""
+
+    def file_under(kind: TransformType) -> TransformType:
+        kind.transform_name = name
+        _transforms.register(name)(kind)
+        return kind
+
+    return file_under
+
+
+def transform_names() -> list[str]:
+    """The names of all transforms of this package, found by file name, none imported."""
+    return [n for n in module_names("mobileprep.transforms") if n not in _NOT_TRANSFORMS]
+
+
+def transform_class(name: str) -> type[Transform]:
+    """The class of a transform; only its own module is imported.
+
+    Raises:
+        UsageError: no transform has that name.
+    """
+    if name not in _transforms:
+        known = transform_names()
+        if name not in known:
+            message = f"there is no transform {name!r}"
+            raise UsageError(message, nearest_hint(name, known))
+        importlib.import_module(f"mobileprep.transforms.{name}")
+    found = _transforms.get(name)
+    if found is None:
+        message = f"the module mobileprep.transforms.{name} registers no transform {name!r}"
+        raise InternalError(message)
+    return found
+
+
+def make_transform(name: str, options: Mapping[str, Any]) -> Transform:
+    """A transform with options of the types that its schema names; lists become tuples.
+
+    Raises:
+        UsageError: no such transform, or no such option.
+    """
+    kind = transform_class(name)
+    fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for option in options:
+        if option not in fields:
+            message = f"the transform {name} has no parameter {option!r}"
+            raise UsageError(message, nearest_hint(option, fields))
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    return kind(**values)
+
+
+def refuse(name: str, message: str, hint: str = "") -> TransformError:
+    """The error of a transform that cannot do its work."""
+    return TransformError(f"{name}: {message}", hint)

@@ -1,0 +1,367 @@
+"""Trains the digits network anew: its training graph, sharded checkpoint and data sets.
+
+The model files are what a TensorFlow 1 training job leaves behind, and the recipe beside this
+script starts from them. Only making them anew needs TensorFlow and scikit-learn:
+
+    pip install tensorflow-cpu scikit-learn
+    python recipes/digits/train.py
+
+The same versions on the same machine write the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+try:
+    import numpy as np
+    import tensorflow.compat.v1 as tf
+    from google.protobuf import text_format
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+except ModuleNotFoundError as error:
+    message = (
+        f"train.py: no module named {error.name!r}. Training needs TensorFlow and scikit-learn: "
+        "pip install tensorflow-cpu scikit-learn. Building the recipe needs neither."
+    )
+    raise SystemExit(message) from error
+
+SEED = 7
+CLASSES = 10
+PIXEL_MAX = 16.0  # scikit-learn's pixels are counts from 0 to 16
+TEST_FRACTION = 0.25
+CALIBRATION_IMAGES = 100
+
+STEPS = 1000
+BATCH = 64
+LEARNING_RATE = 0.01
+KEEP_PROBABILITY = 0.7
+WEIGHT_DECAY = 1e-4
+BATCH_NORM_EPSILON = 1e-3
+BATCH_NORM_DECAY = 0.95
+AVERAGE_DECAY = 0.99
+MINIMUM_ACCURACY = 0.97
+
+# Stand-ins for two parameter servers: a sharded saver writes a shard for each device that holds
+# variables.
+CONVOLUTION_DEVICE = "/device:CPU:0"
+DENSE_DEVICE = "/device:CPU:1"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images as float32 [N, 8, 8, 1] in [0, 1] and labels as int64 [N]."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass(frozen=True)
+class BatchNormVariables:
+    """One batch normalisation's variables, each of shape [channels]."""
+
+    gamma: tf.Variable
+    beta: tf.Variable
+    moving_mean: tf.Variable
+    moving_variance: tf.Variable
+
+    @classmethod
+    def of_scope(cls, channels: int) -> BatchNormVariables:
+        """Returns the current variable scope's variables, made on first use."""
+        zeros, ones = tf.zeros_initializer(), tf.ones_initializer()
+        return cls(
+            tf.get_variable("gamma", [channels], initializer=ones),
+            tf.get_variable("beta", [channels], initializer=zeros),
+            tf.get_variable("moving_mean", [channels], initializer=zeros, trainable=False),
+            tf.get_variable("moving_variance", [channels], initializer=ones, trainable=False),
+        )
+
+    def update(self, mean: tf.Tensor, variance: tf.Tensor) -> None:
+        """Adds the moves of the moving statistics towards a batch's to the update ops."""
+        for moving, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            change = (moving - value) * (1.0 - BATCH_NORM_DECAY)
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(moving, change))
+
+
+@dataclass(frozen=True)
+class TrainingGraph:
+    """The graph and what the training loop runs in it."""
+
+    graph: tf.Graph
+    initialize: tf.Operation
+    train_step: tf.Operation
+    summaries: tf.Tensor
+    saver: tf.train.Saver
+
+
+def load_splits() -> tuple[Split, Split]:
+    """Returns scikit-learn's digits as a training and a test split, stratified by label."""
+    digits = load_digits()
+    images = (digits.images / PIXEL_MAX).astype(np.float32)[..., np.newaxis]
+    labels = digits.target.astype(np.int64)
+    train_images, test_images, train_labels, test_labels = train_test_split(
+        images, labels, test_size=TEST_FRACTION, stratify=labels, random_state=SEED
+    )
+    return Split(train_images, train_labels), Split(test_images, test_labels)
+
+
+def weights_variable(shape: list[int], *, use_resource: bool = False) -> tf.Variable:
+    """Returns the current variable scope's weights, made on first use."""
+    return tf.get_variable(
+        "weights",
+        shape,
+        initializer=tf.glorot_uniform_initializer(),
+        use_resource=use_resource,
+    )
+
+
+def fused_batch_norm(inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
+    """Normalises [N, H, W, C] by channel in one op.
+
+    The op is `FusedBatchNorm`, the one that TensorFlow 1 graphs hold and `fold_old_batch_norms`
+    folds; `tf.nn.fused_batch_norm` makes `FusedBatchNormV3` today.
+    """
+    with tf.variable_scope("BatchNorm"):
+        variables = BatchNormVariables.of_scope(int(inputs.shape[-1]))
+        from_batch = tf.constant([], tf.float32) if training else None
+        normalized = tf.raw_ops.FusedBatchNorm(
+            x=inputs,
+            scale=variables.gamma,
+            offset=variables.beta,
+            mean=from_batch if training else variables.moving_mean,
+            variance=from_batch if training else variables.moving_variance,
+            epsilon=BATCH_NORM_EPSILON,
+            is_training=training,
+        )
+        if training:
+            variables.update(normalized.batch_mean, normalized.batch_variance)
+        return normalized.y
+
+
+def plain_batch_norm(inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
+    """Normalises [N, C] by channel with multiplications and additions: no fused op takes rank 2.
+
+    Once the variables are constants, `fold_constants` and `fold_batch_norms` fold it.
+    """
+    with tf.variable_scope("BatchNorm"):
+        variables = BatchNormVariables.of_scope(int(inputs.shape[-1]))
+        mean, variance = variables.moving_mean, variables.moving_variance
+        if training:
+            mean, variance = tf.nn.moments(inputs, axes=[0])
+            variables.update(mean, variance)
+        return tf.nn.batch_normalization(
+            inputs, mean, variance, variables.beta, variables.gamma, BATCH_NORM_EPSILON
+        )
+
+
+def convolution(
+    name: str, inputs: tf.Tensor, *, size: int, filters: int, training: bool
+) -> tf.Tensor:
+    """Returns a `size` by `size` convolution, batch normalised, then ReLU6."""
+    with tf.variable_scope(name):
+        weights = weights_variable([size, size, int(inputs.shape[-1]), filters])
+        convolved = tf.nn.conv2d(inputs, weights, strides=1, padding="SAME")
+        return tf.nn.relu6(fused_batch_norm(convolved, training=training))
+
+
+def depthwise_convolution(name: str, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
+    """Returns a 3 by 3 depthwise convolution of stride 2, batch normalised, then ReLU6."""
+    with tf.variable_scope(name):
+        weights = weights_variable([3, 3, int(inputs.shape[-1]), 1])
+        convolved = tf.nn.depthwise_conv2d(inputs, weights, [1, 2, 2, 1], padding="SAME")
+        return tf.nn.relu6(fused_batch_norm(convolved, training=training))
+
+
+def dense(name: str, inputs: tf.Tensor, *, units: int, training: bool) -> tf.Tensor:
+    """Returns a dense layer, batch normalised, then ReLU6 and, in training, dropout."""
+    with tf.variable_scope(name):
+        weights = weights_variable([int(inputs.shape[-1]), units])
+        normalized = plain_batch_norm(tf.matmul(inputs, weights), training=training)
+        outputs = tf.nn.relu6(normalized)
+        with tf.name_scope("Dropout"):
+            if training:
+                return tf.nn.dropout(outputs, rate=1.0 - KEEP_PROBABILITY)
+            return tf.identity(outputs)
+
+
+def logits_layer(name: str, inputs: tf.Tensor) -> tf.Tensor:
+    """Returns logits [N, CLASSES]; this layer keeps its parameters in resource variables."""
+    with tf.variable_scope(name):
+        weights = weights_variable([int(inputs.shape[-1]), CLASSES], use_resource=True)
+        biases = tf.get_variable(
+            "biases", [CLASSES], initializer=tf.zeros_initializer(), use_resource=True
+        )
+        outputs = tf.nn.bias_add(tf.matmul(inputs, weights), biases)
+        return tf.check_numerics(outputs, "logits are not finite")
+
+
+def network(images: tf.Tensor, *, training: bool) -> tf.Tensor:
+    """Returns the logits [N, CLASSES] of `images` [N, 8, 8, 1].
+
+    Called once for training and once for inference in the same graph; both share the variables.
+    """
+    with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+        features = convolution("Conv", images, size=3, filters=16, training=training)
+        features = depthwise_convolution("Depthwise", features, training=training)
+        features = convolution("Pointwise", features, size=1, filters=64, training=training)
+        with tf.name_scope("Pool"):
+            features = tf.nn.avg_pool(features, ksize=2, strides=2, padding="VALID")
+            features = tf.reshape(features, [-1, int(np.prod(features.shape[1:].as_list()))])
+        features = dense("Dense", features, units=32, training=training)
+        return logits_layer("Logits", features)
+
+
+def place_variable(operation: tf.Operation) -> str:
+    """Returns the device of a variable by its layer; other operations go where they fit."""
+    if operation.type not in ("VariableV2", "VarHandleOp"):
+        return operation.device
+    is_dense = operation.name.startswith(("Dense/", "Logits/"))
+    return DENSE_DEVICE if is_dense else CONVOLUTION_DEVICE
+
+
+def weight_decay() -> tf.Tensor:
+    """Returns the L2 penalty on every layer's weights."""
+    weights = [var for var in tf.trainable_variables() if var.op.name.endswith("/weights")]
+    return WEIGHT_DECAY * tf.add_n([tf.nn.l2_loss(var) for var in weights])
+
+
+def add_training(loss: tf.Tensor) -> tf.Operation:
+    """Adds Adam, moving averages and histograms; returns the op that runs one step of them all."""
+    global_step = tf.train.get_or_create_global_step()
+    rate = tf.train.exponential_decay(LEARNING_RATE, global_step, STEPS // 10, 0.7, staircase=True)
+    optimizer = tf.train.AdamOptimizer(rate)
+    gradients = optimizer.compute_gradients(loss)
+    for gradient, variable in gradients:
+        tf.summary.histogram(variable.op.name, variable)
+        tf.summary.histogram(f"{variable.op.name}/gradient", gradient)
+    tf.summary.scalar("learning_rate", rate)
+
+    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+        apply_gradients = optimizer.apply_gradients(gradients, global_step=global_step)
+    averages = tf.train.ExponentialMovingAverage(AVERAGE_DECAY, num_updates=global_step)
+    with tf.control_dependencies([apply_gradients]):
+        return averages.apply(tf.trainable_variables())
+
+
+def build_training_graph() -> TrainingGraph:
+    """Builds the inference and the training network, the optimiser, summaries and the saver."""
+    with tf.Graph().as_default() as graph, tf.device(place_variable):
+        tf.set_random_seed(SEED)
+        image = tf.placeholder(tf.float32, [None, 8, 8, 1], name="image")
+        label = tf.placeholder(tf.int64, [None], name="label")
+        inference_logits = network(image, training=False)
+        tf.nn.softmax(inference_logits, name="probabilities")
+        with tf.name_scope("accuracy"):
+            correct = tf.equal(tf.argmax(inference_logits, axis=1), label)
+            tf.summary.scalar("accuracy", tf.reduce_mean(tf.cast(correct, tf.float32)))
+
+        with tf.name_scope("training"):
+            logits = network(image, training=True)
+            cross_entropy = tf.losses.sparse_softmax_cross_entropy(label, logits)
+            loss = cross_entropy + weight_decay()
+        tf.summary.scalar("cross_entropy", cross_entropy)
+        tf.summary.scalar("loss", loss)
+        train_step = add_training(loss)
+        return TrainingGraph(
+            graph,
+            initialize=tf.global_variables_initializer(),
+            train_step=train_step,
+            summaries=tf.summary.merge_all(),
+            saver=tf.train.Saver(sharded=True, save_relative_paths=True),
+        )
+
+
+def session_config() -> tf.ConfigProto:
+    """Returns two CPU devices, one thread each way: the order of float sums is then fixed."""
+    return tf.ConfigProto(
+        device_count={"CPU": 2}, intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+    )
+
+
+def batches(split: Split) -> Iterator[dict[str, np.ndarray]]:
+    """Yields shuffled batches as feeds, for ever; a remainder of an epoch is left out."""
+    generator = np.random.default_rng(SEED)
+    while True:
+        order = generator.permutation(len(split.images))
+        for start in range(0, len(order) - BATCH + 1, BATCH):
+            chosen = order[start : start + BATCH]
+            yield {"image:0": split.images[chosen], "label:0": split.labels[chosen]}
+
+
+def train(training: TrainingGraph, split: Split, folder: Path, event_folder: Path | None) -> str:
+    """Trains for STEPS steps; writes graph and checkpoint to `folder`, returns the latter's prefix.
+
+    Writes summaries for TensorBoard to `event_folder` where one is given.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tf.io.write_graph(training.graph.as_graph_def(), str(folder), "graph.pbtxt", as_text=True)
+    events = tf.summary.FileWriter(str(event_folder)) if event_folder else None
+    with tf.Session(graph=training.graph, config=session_config()) as session:
+        session.run(training.initialize)
+        for step, feed in enumerate(islice(batches(split), STEPS)):
+            session.run(training.train_step, feed)
+            if events and step % 10 == 0:
+                events.add_summary(session.run(training.summaries, feed), step)
+        if events:
+            events.close()
+        return training.saver.save(
+            session, str(folder / "model.ckpt"), global_step=STEPS, write_meta_graph=False
+        )
+
+
+def measure(graph_file: Path, checkpoint: str, saver: tf.train.Saver, split: Split) -> float:
+    """Returns the top-1 accuracy of `probabilities`, from the files that `train` wrote."""
+    graph_def = text_format.Parse(graph_file.read_text(encoding="utf-8"), tf.GraphDef())
+    names = saver.as_saver_def()
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    with tf.Session(graph=graph, config=session_config()) as session:
+        session.run(names.restore_op_name, {names.filename_tensor_name: checkpoint})
+        probabilities = session.run("probabilities:0", {"image:0": split.images})
+    return float(np.mean(np.argmax(probabilities, axis=1) == split.labels))
+
+
+def write_data(folder: Path, training: Split, test: Split) -> None:
+    """Writes the calibration set (the training split's first images) and the test set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "calibration.npz", image=training.images[:CALIBRATION_IMAGES])
+    np.savez_compressed(folder / "test.npz", image=test.images, label=test.labels)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Returns the command line's folders."""
+    parser = argparse.ArgumentParser(description="Trains the digits network anew.")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).resolve().parent,
+        help="folder that gets model/ and data/ (default: this script's)",
+    )
+    parser.add_argument(
+        "--summaries", type=Path, help="folder that gets the summaries for TensorBoard"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Trains, writes model and data, and prints the test accuracy of what was written."""
+    arguments = parse_arguments()
+    tf.disable_v2_behavior()
+    training_split, test_split = load_splits()
+    training = build_training_graph()
+    model = arguments.out / "model"
+    checkpoint = train(training, training_split, model, arguments.summaries)
+    write_data(arguments.out / "data", training_split, test_split)
+    accuracy = measure(model / "graph.pbtxt", checkpoint, training.saver, test_split)
+    print(f"test accuracy: {accuracy:.4f} on {len(test_split.labels)} images")
+    if accuracy < MINIMUM_ACCURACY:
+        shortfall = f"train.py: test accuracy is below {MINIMUM_ACCURACY:.2f}"
+        raise SystemExit(shortfall)
+
+
+if __name__ == "__main__":
+    main()
