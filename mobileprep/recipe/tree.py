@@ -1,0 +1,173 @@
+"""The recipe as a tree: plain values, each with the place where it was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Key: TypeAlias = str | int
+KeyPath: TypeAlias = tuple[Key, ...]
+ScalarValue: TypeAlias = str | int | float | bool | None
+
+# The line ends that YAML's scanner counts.
+_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_$/:-]+\Z")
+
+
+@dataclass(frozen=True, eq=False)
+class SourceText:
+    """One recipe file: its name as messages give it, its folder, and its text."""
+
+    name: str
+    folder: Path
+    text: str = field(repr=False)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines without their ends; line 1 is at index 0."""
+        return _LINE_END.split(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a key or a value stands.
+
+    Args:
+        source: the file.
+        line: from 1.
+        column: from 1, in characters.
+        keys: the path of keys and list indices that leads there in its file.
+    """
+
+    source: SourceText
+    line: int
+    column: int
+    keys: KeyPath = ()
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Text, number, truth value or nothing.
+
+    Args:
+        value: what it means.
+        text: how it was written, without quotes.
+        plain: written without quotes, so that its text decides its type.
+    """
+
+    value: ScalarValue
+    place: Place
+    text: str = ""
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list."""
+
+    items: tuple[Node, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key's place and its value."""
+
+    key_place: Place
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class MappingNode:
+    """A mapping from text, in the order written."""
+
+    entries: Mapping[str, Entry]
+    place: Place
+
+    def get(self, key: str) -> Node | None:
+        """The value under a key, or None."""
+        entry = self.entries.get(key)
+        return entry.value if entry is not None else None
+
+    def items(self) -> Iterator[tuple[str, Entry]]:
+        """Keys with their entries."""
+        return iter(self.entries.items())
+
+    def without(self, keys: Iterable[str]) -> MappingNode:
+        """The same mapping less some keys."""
+        dropped = frozenset(keys)
+        kept = {key: entry for key, entry in self.entries.items() if key not in dropped}
+        return MappingNode(kept, self.place)
+
+
+Node: TypeAlias = Scalar | Sequence | MappingNode
+
+
+def plain(node: Node) -> Any:
+    """The bare Python value: dict, list, str, int, float, bool or None."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return {key: plain(entry.value) for key, entry in node.items()}
+
+
+def find(node: Node, keys: Iterable[Key]) -> Node | None:
+    """The node at a path, or None where the path leads nowhere."""
+    for key in keys:
+        child = _child(node, key)
+        if child is None:
+            return None
+        node = child
+    return node
+
+
+def place_of(node: Node, keys: Iterable[Key]) -> Place:
+    """The place of a path's value, or of the nearest thing above it that exists.
+
+    A value inside a mapping is shown at its key, which is where a reader looks for it.
+    """
+    place = node.place
+    for key in keys:
+        child = _child(node, key)
+        if child is None:
+            return place
+        place = child.place
+        if isinstance(node, MappingNode) and isinstance(child, MappingNode | Sequence):
+            place = node.entries[str(key)].key_place
+        node = child
+    return place
+
+
+def dotted(keys: KeyPath) -> str:
+    """A path as messages show it: ``targets.phone.transforms[1].op``."""
+    parts: list[str] = []
+    for key in keys:
+        if isinstance(key, int):
+            parts.append(f"[{key}]")
+        elif _BARE_KEY.match(key):
+            parts.append(f".{key}" if parts else key)
+        else:
+            parts.append(f"[{show(key)}]")
+    return "".join(parts)
+
+
+def show(value: object, limit: int = 60) -> str:
+    """A value for a message: quoted, control characters escaped, shortened to ``limit``."""
+    text = repr(value[: limit + 1] if isinstance(value, str) else value)
+    return text if len(text) <= limit + 2 else f"{text[:limit]}..."
+
+
+def _child(node: Node, key: Key) -> Node | None:
+    if isinstance(node, MappingNode) and isinstance(key, str):
+        return node.get(key)
+    if isinstance(node, Sequence) and isinstance(key, int) and 0 <= key < len(node.items):
+        return node.items[key]
+    return None

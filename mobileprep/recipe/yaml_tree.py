@@ -1,0 +1,227 @@
+"""YAML text to a tree, within bounds: own composing of PyYAML's events, so that nothing is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+
+from mobileprep.recipe.problems import Problem, recipe_error
+from mobileprep.recipe.scalars import resolve
+from mobileprep.recipe.tree import (
+    Entry,
+    KeyPath,
+    MappingNode,
+    Node,
+    Place,
+    Scalar,
+    Sequence,
+    SourceText,
+    show,
+)
+
+MAX_NODES = 10_000
+MAX_DEPTH = 100
+_MERGE_KEY = "<<"
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def parse_yaml(source: SourceText, loader: Any = None) -> MappingNode:
+    """The tree of a file that holds one YAML mapping.
+
+    Duplicate keys, tags, keys that are not text, and more than ``MAX_NODES`` values
+    (aliases expanded) or ``MAX_DEPTH`` levels are refused. Merge keys (``<<``) are read.
+
+    Args:
+        source: the file.
+        loader: PyYAML's loader class; by default the C one where there is one.
+
+    Raises:
+        RecipeError: with the place of what is wrong.
+    """
+    chosen = loader or getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    unreadable = _UNREADABLE.search(source.text)
+    if unreadable is not None:
+        place = place_at(source, unreadable.start())
+        code = f"U+{ord(unreadable.group()):04X}"
+        _refuse(place, f"the character {code} is not allowed in YAML", "delete it")
+    try:
+        parser = chosen(source.text)
+        try:
+            return _Composer(source, parser).document()
+        finally:
+            parser.dispose()
+    except yaml.YAMLError as error:
+        raise recipe_error([_syntax_problem(source, error)]) from error
+
+
+def place_at(source: SourceText, index: int) -> Place:
+    """The place of a character of a file."""
+    before = SourceText(source.name, source.folder, source.text[:index]).lines
+    return Place(source, len(before), len(before[-1]) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    node: Node
+    size: int
+    height: int
+
+
+class _Composer:
+    """Turns one document's events into a tree."""
+
+    def __init__(self, source: SourceText, parser: Any) -> None:
+        self._source = source
+        self._parser = parser
+        self._anchors: dict[str, _Anchored] = {}
+        self._open_anchors: set[str] = set()
+        self._count = 0
+
+    def document(self) -> MappingNode:
+        self._next()  # the stream's start
+        start = self._next()
+        if isinstance(start, yaml.StreamEndEvent):
+            _refuse(Place(self._source, 1, 1), "the file is empty", "write at least 'version: 1'")
+        root = self._node(self._next(), (), 1)
+        self._next()  # the document's end
+        end = self._next()
+        if not isinstance(end, yaml.StreamEndEvent):
+            hint = "put each recipe into a file of its own"
+            _refuse(self._place(end), "a second YAML document starts here", hint)
+        if not isinstance(root, MappingNode):
+            message = "a recipe is a mapping of keys to values"
+            _refuse(root.place, message, "write 'key: value' lines, such as 'version: 1'")
+        return root
+
+    def _next(self) -> Any:
+        return self._parser.get_event()
+
+    def _place(self, event: Any, keys: KeyPath = ()) -> Place:
+        mark = event.start_mark
+        return Place(self._source, mark.line + 1, mark.column + 1, keys)
+
+    def _node(self, event: Any, keys: KeyPath, depth: int) -> Node:
+        place = self._place(event, keys)
+        self._check_depth(place, depth)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, place, depth)
+        if event.tag is not None:
+            hint = f"remove {show(event.tag)}; quote a value to keep it text"
+            _refuse(place, "YAML tags are not read", hint)
+        before = self._count
+        self._add(1, place)
+        anchor = event.anchor
+        if anchor is not None:
+            self._open_anchors.add(anchor)
+        node = self._content(event, place, depth)
+        if anchor is not None:
+            self._open_anchors.discard(anchor)
+            self._anchors[anchor] = _Anchored(node, self._count - before, _height(node))
+        return node
+
+    def _content(self, event: Any, place: Place, depth: int) -> Node:
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(place, depth)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(place, depth)
+        written_plain = event.implicit[0]
+        value = resolve(event.value) if written_plain else event.value
+        return Scalar(value, place, event.value, plain=written_plain)
+
+    def _sequence(self, place: Place, depth: int) -> Sequence:
+        items: list[Node] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            items.append(self._node(event, (*place.keys, len(items)), depth + 1))
+        return Sequence(tuple(items), place)
+
+    def _mapping(self, place: Place, depth: int) -> MappingNode:
+        entries: dict[str, Entry] = {}
+        merged: Node | None = None
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key, key_place = self._key(event, place.keys, depth)
+            if key == _MERGE_KEY and event.implicit[0]:
+                if merged is not None:
+                    _refuse(key_place, "the merge key '<<' is given twice", "merge a list of both")
+                merged = self._node(self._next(), (*place.keys, key), depth + 1)
+                continue
+            if key in entries:
+                first = entries[key].key_place
+                message = f"the key {show(key)} is given twice; first at {first}"
+                _refuse(key_place, message, "keep one of them")
+            entries[key] = Entry(key_place, self._node(self._next(), key_place.keys, depth + 1))
+        if merged is not None:
+            entries = {**self._merged(merged), **entries}
+        return MappingNode(entries, place)
+
+    def _key(self, event: Any, keys: KeyPath, depth: int) -> tuple[str, Place]:
+        node = self._node(event, keys, depth + 1)
+        if not isinstance(node, Scalar):
+            _refuse(self._place(event, keys), "a key must be text", "use a plain name")
+        if not isinstance(node.value, str):
+            message = f"a key must be text, and {node.text or 'an empty key'} is not"
+            _refuse(self._place(event, keys), message, f'write "{node.text}" in quotes')
+        return node.value, self._place(event, (*keys, node.value))
+
+    def _merged(self, node: Node) -> dict[str, Entry]:
+        sources = node.items if isinstance(node, Sequence) else (node,)
+        merged: dict[str, Entry] = {}
+        for source in sources:
+            if not isinstance(source, MappingNode):
+                _refuse(source.place, "'<<' merges mappings only", "name an anchored mapping")
+            for key, entry in source.items():
+                merged.setdefault(key, entry)
+        return merged
+
+    def _alias(self, event: Any, place: Place, depth: int) -> Node:
+        if event.anchor in self._open_anchors:
+            _refuse(place, f"the alias *{event.anchor} stands inside its own anchor", "remove it")
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
+            hint = f"write '&{event.anchor}' before the value that is meant"
+            _refuse(place, f"the alias *{event.anchor} has no anchor above it", hint)
+        self._add(anchored.size, place)
+        self._check_depth(place, depth + anchored.height - 1)
+        return anchored.node
+
+    def _add(self, count: int, place: Place) -> None:
+        self._count += count
+        if self._count > MAX_NODES:
+            message = f"more than {MAX_NODES:,} values, aliases counted as often as they are used"
+            _refuse(place, message, "use fewer aliases")
+
+    def _check_depth(self, place: Place, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            _refuse(place, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
+
+
+def _height(node: Node) -> int:
+    children: Iterator[Node] = iter(())
+    if isinstance(node, Sequence):
+        children = iter(node.items)
+    elif isinstance(node, MappingNode):
+        children = (entry.value for _, entry in node.items())
+    return 1 + max((_height(child) for child in children), default=0)
+
+
+def _syntax_problem(source: SourceText, error: yaml.YAMLError) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is None:
+        return Problem(Place(source, 1, 1), "this is not YAML", "see https://yaml.org")
+    place = Place(source, mark.line + 1, mark.column + 1)
+    line = source.lines[mark.line] if mark.line < len(source.lines) else ""
+    indentation = line[: len(line) - len(line.lstrip())]
+    if "\t" in indentation:
+        column = indentation.index("\t") + 1
+        place = Place(source, mark.line + 1, column)
+        return Problem(place, "a tab in the indentation", "indent with spaces")
+    context = f"{error.context}: " if getattr(error, "context", None) else ""
+    message = f"not YAML: {context}{getattr(error, 'problem', None) or 'cannot be parsed'}"
+    return Problem(place, message, "check quotes, colons and indentation just before this place")
+
+
+def _refuse(place: Place, message: str, hint: str) -> NoReturn:
+    raise recipe_error([Problem(place, message, hint)])
