@@ -1,0 +1,112 @@
+"""The command line: finds the verb, runs it, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from mobileprep import __version__
+from mobileprep.cli.verb import Parser, Verb, verbs
+from mobileprep.errors import MobileprepError, UsageError, nearest_hint
+from mobileprep.registry import module_names
+
+_NOT_VERBS = frozenset({"main", "verb"})
+_INTERRUPTED = 130
+_OUR_BUG = 70
+
+_DESCRIPTION = (
+    "From a trained TensorFlow 1-style model to what a mobile or embedded app ships: "
+    "frozen, transformed, quantized, checked and packaged, in one command."
+)
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    try:
+        return _dispatch(list(arguments))
+    except MobileprepError as error:
+        _tell(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("mobileprep: interrupted", file=sys.stderr)  # noqa: T201
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:  # noqa: BLE001 - the last place where our own bugs can be owned up to
+        traceback.print_exc()
+        print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)  # noqa: T201
+        return _OUR_BUG
+
+
+def verb_names() -> list[str]:
+    """The names of all verbs, by file name, none imported."""
+    return [n for n in module_names("mobileprep.cli") if n not in _NOT_VERBS]
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())  # noqa: T201
+        return 0
+    if arguments[0] == "--version":
+        print(f"mobileprep {__version__}")  # noqa: T201
+        return 0
+    verb = _find(arguments[0])
+    parser = _parser(verb)
+    args, rest = parser.parse_known_args(arguments[1:])
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return verb.run(args)
+
+
+def _find(name: str) -> Verb:
+    names = verb_names()
+    if name not in names:
+        message = f"there is no verb {name!r}"
+        raise UsageError(message, nearest_hint(name, names) or "see 'mobileprep --help'")
+    importlib.import_module(f"mobileprep.cli.{name}")
+    verb = verbs.get(name)
+    if verb is None:
+        raise UsageError(f"there is no verb {name!r}")  # noqa: EM102 - unreachable by a test's rule
+    return verb
+
+
+def _parser(verb: Verb) -> Parser:
+    parser = Parser(
+        prog=f"mobileprep {verb.name}",
+        description=verb.help[0].upper() + verb.help[1:] + ".",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    verb.arguments(parser)
+    return parser
+
+
+def _overview() -> str:
+    lines = [
+        "usage: mobileprep VERB [arguments]",
+        "",
+        _DESCRIPTION,
+        "",
+        "verbs:",
+        *(f"  {name:<12} {_find(name).help}" for name in verb_names()),
+        "",
+        "'mobileprep VERB --help' tells the arguments of a verb.",
+    ]
+    return "\n".join(lines)
+
+
+def _tell(error: MobileprepError) -> None:
+    print(f"mobileprep: error: {error}", file=sys.stderr)  # noqa: T201
+    if error.hint:
+        print(f"  hint: {error.hint}", file=sys.stderr)  # noqa: T201

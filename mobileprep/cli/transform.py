@@ -1,0 +1,42 @@
+"""The verb ``transform``: a drop-in for the original ``transform_graph``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.errors import UsageError
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    flag(parser, "in_graph", required=True, metavar="FILE", help="the graph to read")
+    flag(parser, "out_graph", required=True, metavar="FILE", help="the graph to write")
+    flag(parser, "inputs", default="", help="names of the tensors that are fed, a,b")
+    flag(parser, "outputs", default="", help="names of the tensors that are fetched, a,b")
+    flag(parser, "transforms", default="", help="the chain: 'name(key=value, ...) name ...'")
+    bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
+
+
+@verb("transform", "run a chain of graph transforms, as transform_graph does", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Read, transform, write."""
+    from mobileprep.ir.files import read_graph, write_graph
+    from mobileprep.recipe.chain import parse_chain
+    from mobileprep.transforms.base import Context
+    from mobileprep.transforms.chain import StepRecord, run_chain
+
+    steps = parse_chain(args.transforms)
+    if not steps:
+        raise UsageError("no transforms are named", "give --transforms='strip_unused_nodes ...'")
+
+    def tell(record: StepRecord, _graph: object) -> None:
+        changes = f"{record.added} added, {record.removed} removed, {record.changed} changed"
+        print(f"{record.name}: {record.nodes_after} nodes ({changes})", file=sys.stderr)  # noqa: T201
+
+    graph = read_graph(Path(args.in_graph))
+    context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)
+    graph, _ = run_chain(graph, steps, context, watch=tell)
+    write_graph(Path(args.out_graph), graph, as_text=args.output_as_text)
+    return 0

@@ -1,0 +1,95 @@
+"""What a verb is, and the flags that verbs share with the original tools."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from mobileprep.errors import UsageError, did_you_mean
+from mobileprep.registry import Registry
+
+Arguments = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb of the command line: a line of help, its arguments, and what it does.
+
+    ``run`` returns the exit code; errors are raised and become messages in ``main``.
+    """
+
+    name: str
+    help: str
+    arguments: Arguments
+    run: Run
+
+
+verbs: Registry[Verb] = Registry("verb")
+
+
+def verb(name: str, help_line: str, arguments: Arguments) -> Callable[[Run], Run]:
+    """A decorator that makes a function the body of a verb.
+
+    The module that holds it must start fast: what imports numpy is imported in the function.
+    """
+
+    def file_under(run: Run) -> Run:
+        verbs.register(name)(Verb(name, help_line, arguments, run))
+        return run
+
+    return file_under
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are ours: one message, a hint, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Turn argparse's message into a UsageError that names the nearest flag."""
+        hint = f"see '{self.prog} --help'"
+        if message.startswith("unrecognized arguments: "):
+            unknown = message.split(": ", 1)[1].split()[0].split("=")[0]
+            near = did_you_mean(unknown, self._option_string_actions)
+            hint = f"did you mean {near[0]}? {hint}" if near else hint
+        raise UsageError(message, hint, self.prog)
+
+
+def flag(parser: argparse.ArgumentParser, name: str, **options: Any) -> None:  # noqa: ANN401
+    """Add ``--some_name``, spelt ``--some-name`` too; the options are argparse's."""
+    parser.add_argument(*_spellings(name), dest=name, **options)
+
+
+def bool_flag(
+    parser: argparse.ArgumentParser, name: str, *, default: bool, help_line: str
+) -> None:
+    """Add a flag that takes ``--name``, ``--name=true`` and ``--name=false``, as the originals do."""
+    parser.add_argument(
+        *_spellings(name),
+        dest=name,
+        nargs="?",
+        const=True,
+        default=default,
+        type=_truth,
+        metavar="true|false",
+        help=help_line,
+    )
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """``a,b`` as a tuple, blanks around names dropped."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _spellings(name: str) -> list[str]:
+    return list(dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"]))
+
+
+def _truth(text: str) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    value = known.get(text.lower())
+    if value is None:
+        message = f"{text!r} is neither true nor false"
+        raise argparse.ArgumentTypeError(message)
+    return value
