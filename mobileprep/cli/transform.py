@@ -23,13 +23,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, transform, write."""
     from mobileprep.ir.files import read_graph, write_graph
-    from mobileprep.recipe.chain import parse_chain
+    from mobileprep.recipe import parse_transforms_flag
     from mobileprep.transforms.base import Context
-    from mobileprep.transforms.chain import StepRecord, run_chain
+    from mobileprep.transforms.chain import Step, StepRecord, run_chain
 
-    steps = parse_chain(args.transforms)
+    parsed, warnings = parse_transforms_flag(args.transforms)
+    for warning in warnings:
+        print(f"mobileprep: warning: {warning}", file=sys.stderr)  # noqa: T201
+    steps = [Step(step.name, step.options, step.ignore_errors) for step in parsed]
     if not steps:
-        raise UsageError("no transforms are named", "give --transforms='strip_unused_nodes ...'")
+        msg = "no transforms are named"
+        raise UsageError(msg, "give --transforms='strip_unused_nodes ...'")
 
     def tell(record: StepRecord, _graph: object) -> None:
         changes = f"{record.added} added, {record.removed} removed, {record.changed} changed"

@@ -61,10 +61,8 @@ def flag(parser: argparse.ArgumentParser, name: str, **options: Any) -> None:  #
     parser.add_argument(*_spellings(name), dest=name, **options)
 
 
-def bool_flag(
-    parser: argparse.ArgumentParser, name: str, *, default: bool, help_line: str
-) -> None:
-    """Add a flag that takes ``--name``, ``--name=true`` and ``--name=false``, as the originals do."""
+def bool_flag(parser: argparse.ArgumentParser, name: str, *, default: bool, help_line: str) -> None:
+    """Add a flag for ``--name``, ``--name=true`` and ``--name=false``, as the originals take it."""
     parser.add_argument(
         *_spellings(name),
         dest=name,

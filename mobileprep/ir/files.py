@@ -9,12 +9,12 @@ from google.protobuf import text_format
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.text_proto import text_to_wire
 from mobileprep.fsio import atomic_writer, unreadable, write_text
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes, graph_from_proto, graph_to_chunks, graph_to_proto
+from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, graph_to_proto
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
-_LARGEST_TEXT = 1 << 28
 _PROBE = 512
 
 
@@ -45,7 +45,7 @@ def read_graph(path: Path) -> Graph:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
     if looks_like_text(data):
-        return _read_text(data, str(path))
+        data = text_to_wire(data, pb.GraphDef.DESCRIPTOR, str(path))
     return graph_from_bytes(data, str(path))
 
 
@@ -75,20 +75,3 @@ def looks_like_text(data: bytes | memoryview) -> bool:
     """
     head = bytes(data[:_PROBE])
     return all(byte >= 0x20 or byte in b"\t\n\r" for byte in head)
-
-
-def _read_text(data: memoryview, file: str) -> Graph:
-    if len(data) > _LARGEST_TEXT:
-        message = f"a text graph of {len(data)} bytes is too large"
-        raise CorruptFileError(message, "write the graph in binary", file)
-    proto = pb.GraphDef()
-    try:
-        text_format.Parse(bytes(data).decode("utf-8"), proto, allow_unknown_field=True)
-    except UnicodeDecodeError as error:
-        where = f"{file}, byte {error.start}"
-        msg = "is no UTF-8 text"
-        raise CorruptFileError(msg, "export the graph again", where) from error
-    except text_format.ParseError as error:
-        message = f"is no GraphDef in text form: {error}"
-        raise CorruptFileError(message, "export the graph again", file) from error
-    return graph_from_proto(proto, [], file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mobileprep.errors import MobileprepError, RecipeError
+from mobileprep.errors import RecipeError
 from mobileprep.recipe.tree import Place, dotted
 
 _SHOWN = 100
@@ -32,7 +32,7 @@ class Problem:
         return f"{text}; {self.hint}" if self.hint else text
 
 
-class RecipeProblems(RecipeError):
+class InvalidRecipeError(RecipeError):
     """A recipe with problems.
 
     ``message`` has a line for each, followed by the line of the recipe and a caret;
@@ -42,10 +42,10 @@ class RecipeProblems(RecipeError):
     problems: tuple[Problem, ...] = ()
 
 
-def recipe_error(problems: Iterable[Problem]) -> RecipeProblems:
+def recipe_error(problems: Iterable[Problem]) -> InvalidRecipeError:
     """The error that tells all problems, sorted by place, none twice."""
     ordered = in_order(problems)
-    error = RecipeProblems(render(ordered))
+    error = InvalidRecipeError(render(ordered))
     error.problems = tuple(ordered)
     return error
 
@@ -77,9 +77,3 @@ def snippet(place: Place) -> str:
     start = max(0, place.column - 1 - _SNIPPET_WIDTH // 2)
     shown = "".join(c if c.isprintable() else " " for c in line[start : start + _SNIPPET_WIDTH])
     return f"{place.line:5d} | {shown.rstrip()}\n      | {' ' * (place.column - 1 - start)}^"
-
-
-def file_error(error: MobileprepError, place: Place) -> MobileprepError:
-    """The same error, told at the place of the recipe that names the file."""
-    message = f"{error.where}: {error.message}" if error.where else error.message
-    return type(error)(message, error.hint, str(place))

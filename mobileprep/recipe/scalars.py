@@ -1,4 +1,4 @@
-"""What an unquoted YAML scalar means: the core schema of YAML 1.2, less octal, hex and infinities."""
+"""What an unquoted YAML scalar means: YAML 1.2's core schema less octal, hex and infinities."""
 
 from __future__ import annotations
 

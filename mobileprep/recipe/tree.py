@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 Key: TypeAlias = str | int
 KeyPath: TypeAlias = tuple[Key, ...]
 ScalarValue: TypeAlias = str | int | float | bool | None
+# What JSON can hold: dict, list, str, int, float, bool or None.
+Plain: TypeAlias = Any
 
 # The line ends that YAML's scanner counts.
 _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
@@ -110,8 +112,8 @@ class MappingNode:
 Node: TypeAlias = Scalar | Sequence | MappingNode
 
 
-def plain(node: Node) -> Any:
-    """The bare Python value: dict, list, str, int, float, bool or None."""
+def plain(node: Node) -> Plain:
+    """The bare Python value."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):

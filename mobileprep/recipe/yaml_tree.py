@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn, Protocol, TypeAlias, cast
 
 import yaml
 
@@ -23,13 +23,33 @@ from mobileprep.recipe.tree import (
     show,
 )
 
+
+class YamlParser(Protocol):
+    """What is used of PyYAML's loaders."""
+
+    def get_event(self) -> yaml.Event | None:
+        """The next event."""
+
+    def dispose(self) -> None:
+        """Let go of the text."""
+
+
+class _Mark(Protocol):
+    line: int
+    column: int
+
+
+YamlLoader: TypeAlias = Callable[[str], YamlParser]
+DEFAULT_LOADER: YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 MAX_NODES = 10_000
 MAX_DEPTH = 100
 _MERGE_KEY = "<<"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def parse_yaml(source: SourceText, loader: Any = None) -> MappingNode:
+def parse_yaml(source: SourceText, loader: YamlLoader = DEFAULT_LOADER) -> MappingNode:
     """The tree of a file that holds one YAML mapping.
 
     Duplicate keys, tags, keys that are not text, and more than ``MAX_NODES`` values
@@ -42,19 +62,19 @@ def parse_yaml(source: SourceText, loader: Any = None) -> MappingNode:
     Raises:
         RecipeError: with the place of what is wrong.
     """
-    chosen = loader or getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     unreadable = _UNREADABLE.search(source.text)
     if unreadable is not None:
         place = place_at(source, unreadable.start())
         code = f"U+{ord(unreadable.group()):04X}"
         _refuse(place, f"the character {code} is not allowed in YAML", "delete it")
     try:
-        parser = chosen(source.text)
+        parser = loader(source.text)
         try:
             return _Composer(source, parser).document()
         finally:
             parser.dispose()
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
         raise recipe_error([_syntax_problem(source, error)]) from error
 
 
@@ -62,6 +82,9 @@ def place_at(source: SourceText, index: int) -> Place:
     """The place of a character of a file."""
     before = SourceText(source.name, source.folder, source.text[:index]).lines
     return Place(source, len(before), len(before[-1]) + 1)
+
+
+_ContentEvent: TypeAlias = yaml.ScalarEvent | yaml.CollectionStartEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +97,7 @@ class _Anchored:
 class _Composer:
     """Turns one document's events into a tree."""
 
-    def __init__(self, source: SourceText, parser: Any) -> None:
+    def __init__(self, source: SourceText, parser: YamlParser) -> None:
         self._source = source
         self._parser = parser
         self._anchors: dict[str, _Anchored] = {}
@@ -97,18 +120,19 @@ class _Composer:
             _refuse(root.place, message, "write 'key: value' lines, such as 'version: 1'")
         return root
 
-    def _next(self) -> Any:
-        return self._parser.get_event()
+    def _next(self) -> yaml.Event:
+        # A document is left at its end event, so that there always is a next one.
+        return cast(yaml.Event, self._parser.get_event())
 
-    def _place(self, event: Any, keys: KeyPath = ()) -> Place:
-        mark = event.start_mark
-        return Place(self._source, mark.line + 1, mark.column + 1, keys)
+    def _place(self, event: yaml.Event, keys: KeyPath = ()) -> Place:
+        return _place_of_mark(self._source, event.start_mark, keys)
 
-    def _node(self, event: Any, keys: KeyPath, depth: int) -> Node:
+    def _node(self, event: yaml.Event, keys: KeyPath, depth: int) -> Node:
         place = self._place(event, keys)
         self._check_depth(place, depth)
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, place, depth)
+            return self._alias(event.anchor or "", place, depth)
+        event = cast(_ContentEvent, event)
         if event.tag is not None:
             hint = f"remove {show(event.tag)}; quote a value to keep it text"
             _refuse(place, "YAML tags are not read", hint)
@@ -123,11 +147,13 @@ class _Composer:
             self._anchors[anchor] = _Anchored(node, self._count - before, _height(node))
         return node
 
-    def _content(self, event: Any, place: Place, depth: int) -> Node:
+    def _content(self, event: _ContentEvent, place: Place, depth: int) -> Node:
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(place, depth)
-        if isinstance(event, yaml.MappingStartEvent):
+        if not isinstance(event, yaml.ScalarEvent):
             return self._mapping(place, depth)
+        if _SURROGATE.search(event.value):
+            _refuse(place, "half of a surrogate pair is no character", "write the character itself")
         written_plain = event.implicit[0]
         value = resolve(event.value) if written_plain else event.value
         return Scalar(value, place, event.value, plain=written_plain)
@@ -143,7 +169,7 @@ class _Composer:
         merged: Node | None = None
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key, key_place = self._key(event, place.keys, depth)
-            if key == _MERGE_KEY and event.implicit[0]:
+            if key == _MERGE_KEY and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
                 if merged is not None:
                     _refuse(key_place, "the merge key '<<' is given twice", "merge a list of both")
                 merged = self._node(self._next(), (*place.keys, key), depth + 1)
@@ -157,7 +183,7 @@ class _Composer:
             entries = {**self._merged(merged), **entries}
         return MappingNode(entries, place)
 
-    def _key(self, event: Any, keys: KeyPath, depth: int) -> tuple[str, Place]:
+    def _key(self, event: yaml.Event, keys: KeyPath, depth: int) -> tuple[str, Place]:
         node = self._node(event, keys, depth + 1)
         if not isinstance(node, Scalar):
             _refuse(self._place(event, keys), "a key must be text", "use a plain name")
@@ -176,13 +202,13 @@ class _Composer:
                 merged.setdefault(key, entry)
         return merged
 
-    def _alias(self, event: Any, place: Place, depth: int) -> Node:
-        if event.anchor in self._open_anchors:
-            _refuse(place, f"the alias *{event.anchor} stands inside its own anchor", "remove it")
-        anchored = self._anchors.get(event.anchor)
+    def _alias(self, anchor: str, place: Place, depth: int) -> Node:
+        if anchor in self._open_anchors:
+            _refuse(place, f"the alias *{anchor} stands inside its own anchor", "remove it")
+        anchored = self._anchors.get(anchor)
         if anchored is None:
-            hint = f"write '&{event.anchor}' before the value that is meant"
-            _refuse(place, f"the alias *{event.anchor} has no anchor above it", hint)
+            hint = f"write '&{anchor}' before the value that is meant"
+            _refuse(place, f"the alias *{anchor} has no anchor above it", hint)
         self._add(anchored.size, place)
         self._check_depth(place, depth + anchored.height - 1)
         return anchored.node
@@ -207,19 +233,21 @@ def _height(node: Node) -> int:
     return 1 + max((_height(child) for child in children), default=0)
 
 
-def _syntax_problem(source: SourceText, error: yaml.YAMLError) -> Problem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if mark is None:
-        return Problem(Place(source, 1, 1), "this is not YAML", "see https://yaml.org")
-    place = Place(source, mark.line + 1, mark.column + 1)
-    line = source.lines[mark.line] if mark.line < len(source.lines) else ""
+def _place_of_mark(source: SourceText, mark: _Mark | None, keys: KeyPath = ()) -> Place:
+    return Place(source, mark.line + 1, mark.column + 1, keys) if mark else Place(source, 1, 1)
+
+
+def _syntax_problem(source: SourceText, error: Exception) -> Problem:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Problem(Place(source, 1, 1), "not YAML", "look for odd escapes or directives")
+    place = _place_of_mark(source, error.problem_mark or error.context_mark)
+    line = source.lines[place.line - 1] if place.line <= len(source.lines) else ""
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation:
-        column = indentation.index("\t") + 1
-        place = Place(source, mark.line + 1, column)
+        place = Place(source, place.line, indentation.index("\t") + 1)
         return Problem(place, "a tab in the indentation", "indent with spaces")
-    context = f"{error.context}: " if getattr(error, "context", None) else ""
-    message = f"not YAML: {context}{getattr(error, 'problem', None) or 'cannot be parsed'}"
+    context = f"{error.context}: " if error.context else ""
+    message = f"not YAML: {context}{error.problem or 'cannot be parsed'}"
     return Problem(place, message, "check quotes, colons and indentation just before this place")
 
 

@@ -1,0 +1,72 @@
+"""Runs commands in fresh processes, and tells their wall times and peak memory."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of each run, and the largest resident memory of any in bytes."""
+
+    seconds: tuple[float, ...]
+    peak: int
+
+    @property
+    def best(self) -> float:
+        """The fastest run: what the work takes when nothing else disturbs it."""
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """The middle run."""
+        return statistics.median(self.seconds)
+
+
+def measure(command: Sequence[str], *, runs: int = 5, env: dict[str, str] | None = None) -> Measured:
+    """Run a command some times.
+
+    Raises:
+        SystemExit: the command failed; its output is shown.
+    """
+    seconds, peak = [], 0
+    for _ in range(runs):
+        took, memory = _once(command, env)
+        seconds.append(took)
+        peak = max(peak, memory)
+    return Measured(tuple(seconds), peak)
+
+
+def alternate(
+    ours: Sequence[str], theirs: Sequence[str], *, runs: int = 5
+) -> tuple[Measured, Measured]:
+    """Run two commands in turn, so that a noisy moment of the machine strikes both."""
+    pairs = [(_once(ours, None), _once(theirs, None)) for _ in range(runs)]
+    mine = Measured(tuple(a[0] for a, _ in pairs), max(a[1] for a, _ in pairs))
+    other = Measured(tuple(b[0] for _, b in pairs), max(b[1] for _, b in pairs))
+    return mine, other
+
+
+def mobileprep() -> str:
+    """The console script beside this interpreter."""
+    return str(Path(sys.executable).with_name("mobileprep"))
+
+
+def _once(command: Sequence[str], env: dict[str, str] | None) -> tuple[float, int]:
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}
+    )
+    output = process.stdout.read() if process.stdout else b""
+    _, status, usage = os.wait4(process.pid, 0)
+    took = time.perf_counter() - started
+    if status != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{output.decode(errors='replace')}")
+    return took, usage.ru_maxrss * 1024

@@ -1,0 +1,44 @@
+"""What do ``mobileprep --help`` and ``mobileprep validate`` cost over ``python -c pass``?
+
+    python benchmarks/startup.py
+
+The bound is 0.2 s over the bare interpreter; numpy must not be imported.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from measure import measure, mobileprep
+
+RECIPE = str(Path(__file__).parent.parent / "recipes" / "digits" / "recipe.yaml")
+
+
+def main() -> None:
+    bare = measure([sys.executable, "-c", "pass"], runs=15)
+    print(f"python -c pass: {bare.median:.3f} s")
+    for arguments in (["--help"], ["validate", RECIPE]):
+        taken = measure([mobileprep(), *arguments], runs=15)
+        over = taken.median - bare.median
+        print(
+            f"mobileprep {arguments[0]}: {taken.median:.3f} s, {over:.3f} s over bare "
+            f"(bound 0.2), {taken.median / bare.median:.1f} times; numpy imported: "
+            f"{imports_numpy(arguments)}"
+        )
+
+
+def imports_numpy(arguments: list[str]) -> bool:
+    code = (
+        "import sys; from mobileprep.cli.main import main; main(sys.argv[1:]); "
+        "sys.exit(3 if 'numpy' in sys.modules else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, check=False
+    )
+    return done.returncode == 3
+
+
+if __name__ == "__main__":
+    main()

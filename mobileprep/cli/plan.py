@@ -1,0 +1,40 @@
+"""The verb ``plan``: prints the stages of recipes, and which of them would run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mobileprep.cli._recipes import load_recipes, plan_state, recipe_arguments, target_argument
+from mobileprep.cli.verb import verb
+from mobileprep.pipeline.state import Stale
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    recipe_arguments(parser)
+    target_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print the stages as JSON")
+
+
+@verb("plan", "print the stages of recipes, and why each would run", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Plan, judge, print."""
+    state = plan_state(load_recipes(args), args.target)
+    verdicts = [(spec, state.verdict(spec.task)) for spec in state.plan.stages]
+    if args.json:
+        data = [
+            {
+                "task": spec.task,
+                "stage": spec.stage,
+                "needs": sorted({up.task for up in spec.upstream.values()}),
+                "fresh": not isinstance(verdict, Stale),
+                "reasons": list(verdict.reasons) if isinstance(verdict, Stale) else [],
+            }
+            for spec, verdict in verdicts
+        ]
+        print(json.dumps(data, indent=1))  # noqa: T201
+        return 0
+    for spec, verdict in verdicts:
+        told = "; ".join(verdict.reasons) if isinstance(verdict, Stale) else "fresh"
+        print(f"{spec.task}: {told}")  # noqa: T201
+    return 0

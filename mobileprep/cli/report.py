@@ -1,0 +1,45 @@
+"""The verb ``report``: prints the reports of what is built, without building."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from mobileprep.cli._recipes import (
+    build_report,
+    load_recipes,
+    plan_state,
+    recipe_arguments,
+    target_argument,
+)
+from mobileprep.cli.verb import verb
+from mobileprep.errors import UsageError
+from mobileprep.pipeline.runner import collect, stale_stages
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    recipe_arguments(parser)
+    target_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@verb("report", "print the reports of recipes that are built", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Collect and print; a stale recipe is an error, for its report would be of something else."""
+    state = plan_state(load_recipes(args), args.target)
+    stale = stale_stages(state)
+    if stale:
+        message = f"{len(stale)} stages are stale, the first is {stale[0][0].task}"
+        raise UsageError(message, f"run 'mobileprep build {' '.join(args.recipes)}' first")
+    reports = [build_report(built) for built in collect(state)]
+    if args.json:
+        from mobileprep.report.json import report_data
+
+        print(json.dumps([report_data(r) for r in reports], sort_keys=True, indent=1))  # noqa: T201
+        return 0
+    from mobileprep.report.text import report_text
+
+    for report in reports:
+        print(report_text(report, color=sys.stdout.isatty()), end="")  # noqa: T201
+    return 0

@@ -1,0 +1,34 @@
+"""The verb ``validate``: checks recipes, all problems at once, without building anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mobileprep.cli._recipes import load_recipes, recipe_arguments
+from mobileprep.cli.verb import verb
+from mobileprep.recipe import check_files
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    recipe_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print recipes and targets as JSON")
+
+
+@verb("validate", "check recipes without building anything", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Load every recipe and look for every file that it names."""
+    recipes = load_recipes(args)
+    for recipe in recipes:
+        check_files(recipe)
+    if args.json:
+        data = [
+            {"file": r.file, "name": r.name, "targets": [t.folder for t in r.targets]}
+            for r in recipes
+        ]
+        print(json.dumps(data, indent=1))  # noqa: T201
+        return 0
+    for recipe in recipes:
+        names = ", ".join(t.folder for t in recipe.targets)
+        print(f"{recipe.file}: ok, {len(recipe.targets)} targets: {names}")  # noqa: T201
+    return 0

@@ -1,0 +1,107 @@
+"""Under which checkpoint key each variable of a graph is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.freeze.subgraph import reachable
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+
+# Op to the index of the input that holds the tensor names.
+_RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}
+_HAVE_SLICES: Final = frozenset({"RestoreV2", "RestoreSlice"})
+_ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
+_PASS_ON: Final = frozenset({"Identity"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a variable's value lies in a checkpoint.
+
+    Args:
+        key: the tensor's name in the checkpoint.
+        slice_spec: the part of it, as savers write it ("10 4 0,5:0,4"); empty for the whole.
+    """
+
+    key: str
+    slice_spec: str = ""
+
+
+def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
+    """For each variable node what the graph's restore ops assign to it.
+
+    Args:
+        graph: the whole graph, savers included.
+        restore_op: the op whose dependencies come first, where it is there.
+    """
+    if not any(n.op in _RESTORES for n in graph):
+        return {}
+    preferred = reachable(graph, [restore_op]) if restore_op in graph else set()
+    found: dict[str, list[Source]] = {}
+    for node in sorted(graph, key=lambda n: n.name not in preferred):
+        if node.op not in _ASSIGNMENTS or len(node.data_inputs) < 2:
+            continue
+        source = _source(graph, node.inputs[1])
+        variable = _variable(graph, node.inputs[0])
+        if source and variable and source not in found.setdefault(variable.name, []):
+            found[variable.name].append(source)
+    return found
+
+
+def _variable(graph: Graph, ref: Ref) -> Node | None:
+    for node, _ in _upstream(graph, ref):
+        if node.op not in _PASS_ON:
+            return node
+    return None
+
+
+def _source(graph: Graph, value: Ref) -> Source | None:
+    """What a restore op gives at the end of a chain of identities."""
+    for node, index in _upstream(graph, value):
+        if node.op in _RESTORES:
+            keys = _strings(graph, node.inputs[_RESTORES[node.op]])
+            specs = _strings(graph, node.inputs[2]) if node.op in _HAVE_SLICES else []
+            if index >= len(keys):
+                return None
+            return Source(keys[index], specs[index] if index < len(specs) else "")
+        if node.op not in _PASS_ON:
+            return None
+    return None
+
+
+def _upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
+    """The producer of a tensor, the producer of its first input, and so on, each node once."""
+    seen: set[str] = set()
+    while ref.node not in seen and not ref.is_control:
+        seen.add(ref.node)
+        node = graph.get(ref.node)
+        if node is None:
+            return
+        yield node, ref.index
+        if not node.data_inputs:
+            return
+        ref = node.inputs[0]
+
+
+def _strings(graph: Graph, ref: Ref) -> list[str]:
+    """The elements of a constant of strings; none where it is something else."""
+    node = graph.get(ref.node)
+    if node is None or node.op != "Const" or node.attr_dtype("dtype") is not DType.STRING:
+        return []
+    return [s.decode("utf-8", "replace") for s in node.attr_tensor("value").array().ravel()]
+
+
+def candidates(
+    variable: Node, restored: dict[str, list[Source]], extra: Iterable[Source] = ()
+) -> list[Source]:
+    """Where a variable's value may lie, the best first: as restored, else by its own names."""
+    found = [*restored.get(variable.name, ()), *extra, Source(variable.name)]
+    shared = variable.attr_str("shared_name", "")
+    if shared and shared != variable.name:
+        found.append(Source(shared))
+    return found

@@ -1,0 +1,65 @@
+"""Runs one stage in a folder of its own, and takes what it leaves into the store."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from mobileprep.errors import CorruptFileError, InternalError
+from mobileprep.pipeline.state import Stale, State
+from mobileprep.pipeline.store import Record
+from mobileprep.plan.fingerprints import fingerprint
+from mobileprep.plan.spec import StageSpec
+from mobileprep.stages.base import Job, stage_function
+
+
+def execute(spec: StageSpec, state: State) -> Record:
+    """Run a stage whose earlier stages are fresh; its record, already in the store.
+
+    Raises:
+        MobileprepError: whatever the stage raises.
+        CorruptFileError: an input file changed while the stage ran.
+    """
+    verdict = state.verdict(spec.task)
+    if not isinstance(verdict, Stale) or verdict.parts is None:
+        message = f"{spec.task} was run before the stages that it needs"
+        raise InternalError(message)
+    stamp = state.stamp(spec)
+    folder = state.store.workspace()
+    started = time.perf_counter()
+    try:
+        stage_function(spec.stage)(_job(spec, state, folder))
+        if state.stamp(spec) != stamp:
+            message = f"an input file of {spec.task} changed during the build"
+            raise CorruptFileError(message, "build again")
+        outputs = {name: state.store.take(folder / name) for name in _left(folder, spec)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    record = Record(verdict.parts, outputs, round(time.perf_counter() - started, 4))
+    state.store.save(fingerprint(verdict.parts), record)
+    state.store.save_latest(state.latest_key(spec), verdict.parts)
+    state.finished(spec.task, record)
+    return record
+
+
+def _left(folder: Path, spec: StageSpec) -> list[str]:
+    """The outputs in a stage's folder, sorted.
+
+    Raises:
+        InternalError: one that the plan promises is not there.
+    """
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    for name in spec.outputs:
+        if name not in names:
+            message = f"the stage {spec.stage} did not leave {name}"
+            raise InternalError(message)
+    return names
+
+
+def _job(spec: StageSpec, state: State, folder: Path) -> Job:
+    inputs = {
+        slot: state.store.object_path(state.output(up.task, up.output).sha256)
+        for slot, up in spec.upstream.items()
+    }
+    return Job(spec.task, spec.parameters, spec.files, inputs, folder, spec.places)

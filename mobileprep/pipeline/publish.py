@@ -1,0 +1,133 @@
+"""Puts a target's files into its output folder, with a manifest, and takes stale ones away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mobileprep import __version__
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.fsio import inside, sha256_bytes, sha256_file, write_bytes
+from mobileprep.pipeline.runner import Built
+from mobileprep.pipeline.store import Store
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What brings a target's folder up to date.
+
+    Args:
+        folder: the folder.
+        write: the names of files that are missing or have other bytes, manifest last.
+        remove: the names of files that an earlier build left and this one does not.
+        manifest: the manifest's bytes.
+    """
+
+    folder: Path
+    write: tuple[str, ...]
+    remove: tuple[str, ...]
+    manifest: bytes
+
+    def __bool__(self) -> bool:
+        return bool(self.write or self.remove)
+
+
+def changes(built: Built, extra: Mapping[str, bytes], out: Path) -> Changes:
+    """Compare a target's folder with what it should hold, byte for byte.
+
+    Args:
+        built: what the target's stages left.
+        extra: further files, by name.
+        out: the output folder of the build.
+
+    Raises:
+        ArtifactError: the target's name leads out of the folder.
+    """
+    folder = inside(out, built.target.folder)
+    wanted = {name: output.sha256 for name, output in built.files.items()}
+    wanted.update({name: sha256_bytes(data) for name, data in extra.items()})
+    manifest = _manifest(built, wanted)
+    write = [n for n in sorted(wanted) if not _has(inside(folder, n), wanted[n])]
+    if write or not _has(folder / MANIFEST, sha256_bytes(manifest)):
+        write.append(MANIFEST)
+    remove = sorted(_files_of(folder) - set(wanted))
+    return Changes(folder, tuple(write), tuple(remove), manifest)
+
+
+def publish(built: Built, extra: Mapping[str, bytes], store: Store, out: Path) -> Changes:
+    """Bring a target's folder up to date; what was done.
+
+    Files whose bytes are right stay untouched. The manifest is written last, so that a folder
+    with a fitting manifest is whole.
+
+    Raises:
+        ArtifactError: a file cannot be written.
+    """
+    todo = changes(built, extra, out)
+    for name in todo.write:
+        path = inside(todo.folder, name)
+        if name in built.files:
+            store.publish(built.files[name], path)
+        else:
+            write_bytes(path, todo.manifest if name == MANIFEST else extra[name])
+    for name in todo.remove:
+        _remove(todo.folder, name)
+    return todo
+
+
+def unpublish(folder: Path) -> list[str]:
+    """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
+    names = sorted(_files_of(folder))
+    for name in names:
+        _remove(folder, name)
+    if names:
+        with contextlib.suppress(OSError):
+            (folder / MANIFEST).unlink()
+            folder.rmdir()
+            folder.parent.rmdir()
+    return names
+
+
+def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
+    data: dict[str, Any] = {
+        "tool": f"mobileprep {__version__}",
+        "recipe": built.target.recipe,
+        "target": built.target.target,
+        "settings": built.target.settings,
+        "sources": {name: {"sha256": digest} for name, digest in built.sources.items()},
+        "files": {name: {"sha256": digest} for name, digest in files.items()},
+    }
+    return (json.dumps(data, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _files_of(folder: Path) -> set[str]:
+    """The files that an earlier build left, as its manifest says; none without a manifest."""
+    try:
+        listed = json.loads((folder / MANIFEST).read_bytes())["files"]
+        return {str(name) for name in listed}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _remove(folder: Path, name: str) -> None:
+    try:
+        path = inside(folder, name)
+        path.unlink(missing_ok=True)
+        if path.parent != folder.resolve():
+            path.parent.rmdir()
+    except (OSError, ArtifactError):
+        # A folder that holds something else stays; a manifest that points elsewhere is not ours.
+        return
+
+
+def _has(path: Path, digest: str) -> bool:
+    try:
+        return path.is_file() and sha256_file(path) == digest
+    except CorruptFileError:
+        return False

@@ -1,0 +1,125 @@
+"""Which stages are fresh: fingerprints worked out from digests, and looked up in the store."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import sha256_file
+from mobileprep.pipeline.store import Output, Record, Store
+from mobileprep.plan.fingerprints import Components, components, explain, fingerprint
+from mobileprep.plan.spec import InputFile, Plan, StageSpec
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A stage whose outputs are in the store, whole."""
+
+    record: Record
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A stage that must run, with the reasons in words.
+
+    ``parts`` is None while an earlier stage has yet to run.
+    """
+
+    reasons: tuple[str, ...]
+    parts: Components | None = None
+
+
+class State:
+    """The freshness of a plan's stages against a store.
+
+    Each input file is hashed once for the life of the object, always from its bytes: times
+    and sizes do not tell whether a file has changed.
+
+    Args:
+        plan: the plan.
+        store: the store.
+        force: treat every stage as stale until it has run.
+    """
+
+    def __init__(self, plan: Plan, store: Store, *, force: bool = False) -> None:
+        self.plan = plan
+        self.store = store
+        self._force = force
+        self._specs = {s.task: s for s in plan.stages}
+        self._digests: dict[Path, str] = {}
+        self._verdicts: dict[str, Fresh | Stale] = {}
+
+    def verdict(self, task: str) -> Fresh | Stale:
+        """Whether a stage is fresh, judged now unless it was judged or run before.
+
+        Raises:
+            CorruptFileError: an input file is missing or unreadable.
+        """
+        known = self._verdicts.get(task)
+        if isinstance(known, Fresh) or (isinstance(known, Stale) and known.parts is not None):
+            return known
+        found = self._judge(self._specs[task])
+        self._verdicts[task] = found
+        return found
+
+    def finished(self, task: str, record: Record) -> None:
+        """Note that a stage has just run."""
+        self._verdicts[task] = Fresh(record)
+
+    def output(self, task: str, name: str) -> Output:
+        """An output of a stage that is fresh."""
+        verdict = self._verdicts[task]
+        if not isinstance(verdict, Fresh):
+            message = f"{task} has not run"
+            raise KeyError(message)
+        return verdict.record.outputs[name]
+
+    def digest(self, file: InputFile) -> str:
+        """The sha256 of an input file."""
+        if file.path not in self._digests:
+            self._digests[file.path] = sha256_file(file.path)
+        return self._digests[file.path]
+
+    def stamp(self, spec: StageSpec) -> tuple[tuple[int, int, int], ...]:
+        """What tells cheaply that an input file was touched while a stage ran."""
+        try:
+            stats = [f.path.stat() for files in spec.files.values() for f in files]
+        except OSError as error:
+            message = "an input file vanished during the build"
+            raise CorruptFileError(message, "build again", str(error.filename)) from error
+        return tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
+
+    def latest_key(self, spec: StageSpec) -> str:
+        """The key under which the task's last components are kept."""
+        return hashlib.sha256(spec.task.encode()).hexdigest()
+
+    def _judge(self, spec: StageSpec) -> Fresh | Stale:
+        digests: dict[str, str] = {}
+        for slot, files in spec.files.items():
+            digests.update({f"{slot}:{f.name}": self.digest(f) for f in files})
+        for slot, up in spec.upstream.items():
+            verdict = self.verdict(up.task)
+            if isinstance(verdict, Stale):
+                return Stale((f"{up.task} runs first",))
+            digests[slot] = verdict.record.outputs[up.output].sha256
+        parts = components(spec, digests)
+        if self._force:
+            return Stale(("--force was given",), parts)
+        record = self.store.load(fingerprint(parts))
+        if record is None or not set(spec.outputs) <= set(record.outputs):
+            return Stale(tuple(self._reasons(spec, parts)), parts)
+        for name, output in record.outputs.items():
+            if not self.store.holds(output):
+                return Stale((f"the stored {name} is missing or damaged",), parts)
+        return Fresh(record)
+
+    def _reasons(self, spec: StageSpec, parts: Components) -> list[str]:
+        before = self.store.latest(self.latest_key(spec))
+        if before is None:
+            return ["it has not run before"]
+        try:
+            return explain(dict(before), parts) or ["its record is gone"]
+        except (KeyError, TypeError, AttributeError):
+            return ["its record cannot be read"]

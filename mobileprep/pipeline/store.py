@@ -1,0 +1,148 @@
+"""The content-addressed store: outputs by their digest, records by their fingerprint."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mobileprep.errors import ArtifactError
+from mobileprep.fsio import place, sha256_file, write_text
+from mobileprep.plan.fingerprints import canonical
+
+_FORMAT = "v1"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file that a stage left: its digest, and its length in bytes."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of one run of a stage.
+
+    Args:
+        components: what the fingerprint was made of.
+        outputs: the files it left, by name.
+        seconds: how long it took.
+    """
+
+    components: Mapping[str, Any]
+    outputs: Mapping[str, Output]
+    seconds: float
+
+
+def default_folder() -> Path:
+    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
+    named = os.environ.get("MOBILEPREP_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "mobileprep"
+
+
+class Store:
+    """The store in one folder. Several builds may use it at once: every write is atomic."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / _FORMAT
+
+    def object_path(self, digest: str) -> Path:
+        """Where the bytes of that digest lie, or would."""
+        return self.folder / "objects" / digest[:2] / digest
+
+    def holds(self, output: Output) -> bool:
+        """Whether an object is there and its bytes still have its digest."""
+        path = self.object_path(output.sha256)
+        try:
+            if path.stat().st_size != output.size:
+                return False
+        except OSError:
+            return False
+        return sha256_file(path) == output.sha256
+
+    def workspace(self) -> Path:
+        """A new folder inside the store for a stage to write to; the caller removes it.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        root = self.folder / "tmp"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(dir=root))
+        except OSError as error:
+            message = f"the store cannot be written: {error.strerror}"
+            hint = "set MOBILEPREP_CACHE to a folder that can be written"
+            raise ArtifactError(message, hint, str(root)) from error
+
+    def take(self, path: Path) -> Output:
+        """Move a finished file of a workspace into the store.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        output = Output(sha256_file(path), path.stat().st_size)
+        target = self.object_path(output.sha256)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+        except OSError as error:
+            message = f"the store cannot be written: {error.strerror}"
+            hint = "set MOBILEPREP_CACHE to a folder that can be written"
+            raise ArtifactError(message, hint, str(target)) from error
+        return output
+
+    def publish(self, output: Output, target: Path) -> None:
+        """Give ``target`` an object's bytes."""
+        place(self.object_path(output.sha256), target)
+
+    def load(self, fingerprint: str) -> Record | None:
+        """The record of that fingerprint; None where there is none, or it cannot be read."""
+        return _record(self._json("records", fingerprint))
+
+    def save(self, fingerprint: str, record: Record) -> None:
+        """Keep a record."""
+        data = {
+            "components": record.components,
+            "outputs": {name: asdict(out) for name, out in record.outputs.items()},
+            "seconds": record.seconds,
+        }
+        write_text(self._path("records", fingerprint), canonical(data))
+
+    def latest(self, task_key: str) -> Mapping[str, Any] | None:
+        """The components of a task's last run in this store, to explain what has changed."""
+        data = self._json("latest", task_key)
+        return data if isinstance(data, dict) else None
+
+    def save_latest(self, task_key: str, components: Mapping[str, Any]) -> None:
+        """Keep the components of a task's run."""
+        write_text(self._path("latest", task_key), canonical(components))
+
+    def empty(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.folder / kind / key[:2] / f"{key}.json"
+
+    def _json(self, kind: str, key: str) -> object:
+        try:
+            return json.loads(self._path(kind, key).read_bytes())
+        except (OSError, ValueError):
+            # A record that is gone or damaged only means that the stage runs again.
+            return None
+
+
+def _record(data: object) -> Record | None:
+    try:
+        outputs = {k: Output(str(v["sha256"]), int(v["size"])) for k, v in data["outputs"].items()}  # type: ignore[index]
+        return Record(data["components"], outputs, float(data["seconds"]))  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

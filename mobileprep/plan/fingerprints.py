@@ -1,0 +1,68 @@
+"""Fingerprints: one digest over everything that a stage's outputs depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mobileprep import __version__
+from mobileprep.plan.spec import STAGE_VERSIONS, StageSpec
+
+Components = dict[str, Any]
+
+
+def components(spec: StageSpec, digests: Mapping[str, str]) -> Components:
+    """Everything that a stage's outputs depend on, as JSON-able data.
+
+    Args:
+        spec: the stage.
+        digests: the sha256 of each input, by ``slot`` or ``slot:name``.
+    """
+    return {
+        "package": __version__,
+        "stage": spec.stage,
+        "version": STAGE_VERSIONS[spec.stage],
+        "parameters": spec.parameters,
+        "inputs": dict(digests),
+        "outputs": list(spec.outputs),
+    }
+
+
+def fingerprint(parts: Components) -> str:
+    """The full sha256 of the canonical JSON of a stage's components."""
+    return hashlib.sha256(canonical(parts).encode()).hexdigest()
+
+
+def canonical(data: object) -> str:
+    """JSON with sorted keys and no spaces: equal data, equal text."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def explain(old: Components, new: Components) -> list[str]:
+    """What differs between two sets of components, a phrase each."""
+    told = []
+    if old["package"] != new["package"]:
+        told.append(f"mobileprep {old['package']} became {new['package']}")
+    if old["version"] != new["version"]:
+        told.append("the stage itself has changed")
+    for kind, what in (("parameters", "parameter"), ("inputs", "input")):
+        before, after = old[kind], new[kind]
+        told += [
+            _difference(what, key, before.get(key), after.get(key))
+            for key in sorted({*before, *after})
+            if before.get(key) != after.get(key)
+        ]
+    return told
+
+
+def _difference(what: str, key: str, before: object, after: object) -> str:
+    if what == "input":
+        return f"input {key} has changed"
+    return f"{what} {key}: {_short(before)} became {_short(after)}"
+
+
+def _short(value: object) -> str:
+    text = canonical(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

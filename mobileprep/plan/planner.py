@@ -1,0 +1,248 @@
+"""From a recipe to a plan: which stages there are, what each is told, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.sources import checkpoint_files, folder_files, single_file
+from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
+from mobileprep.recipe.model import Recipe, Source, Step, Target, digestible
+
+GRAPH: Final = "graph.pb"
+
+
+def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
+    """The plan of some recipes.
+
+    Args:
+        recipes: the recipes.
+        wanted: the names of the targets to build; empty for all.
+
+    Raises:
+        CorruptFileError: a file that a recipe names is not there.
+    """
+    builder = _Builder()
+    targets = [
+        builder.target(recipe, target)
+        for recipe in recipes
+        for target in recipe.targets
+        if not wanted or target.name in wanted or target.folder in wanted
+    ]
+    return Plan(tuple(builder.stages), tuple(targets))
+
+
+class _Builder:
+    """Collects stages; one that two targets both need is planned once."""
+
+    def __init__(self) -> None:
+        self.stages: list[StageSpec] = []
+        self._known: dict[str, str] = {}
+        self._names: set[str] = set()
+
+    def target(self, recipe: Recipe, target: Target) -> TargetPlan:
+        """Plan one target, from its source to its folder."""
+        freeze = self._freeze(recipe, target)
+        steps: list[str] = []
+        graph = Upstream(freeze, GRAPH)
+        for number, step in enumerate(target.transforms, start=1):
+            steps.append(self._transform(recipe, target, number, step, graph))
+            graph = Upstream(steps[-1], GRAPH)
+        package = self._package(recipe, target, graph)
+        facts = {
+            "freeze": Upstream(freeze, "freeze.json"),
+            "package": Upstream(package, "package.json"),
+        }
+        checks: list[str] = []
+        sources = list(_source_files(target.source))
+        if target.validation is not None:
+            checks = self._validate(recipe, target, Upstream(freeze, GRAPH), package)
+            facts["validation"] = Upstream(checks[-1], "validation.json")
+            sources += single_file(target.validation.data)
+        return TargetPlan(
+            recipe.name,
+            target.folder,
+            (freeze, *steps, package, *checks),
+            package,
+            tuple(Upstream(s, "step.json") for s in steps),
+            facts,
+            tuple(sources),
+            _settings(target),
+        )
+
+    def _freeze(self, recipe: Recipe, target: Target) -> str:
+        source = target.source
+        files = {"graph": _graph_files(source)}
+        if source.checkpoint is not None:
+            files["checkpoint"] = checkpoint_files(source.checkpoint)
+        parameters = {
+            "kind": source.kind,
+            "graph": source.file.name,
+            "checkpoint": source.checkpoint.name if source.checkpoint else None,
+            "tags": list(source.tags),
+            "signature": source.signature,
+            "freeze": digestible(target.freeze),
+            "inputs": [digestible(i) for i in target.inputs],
+            "outputs": list(target.outputs),
+        }
+        spec = StageSpec(
+            "freeze",
+            "freeze",
+            parameters,
+            files,
+            outputs=(GRAPH, "freeze.json"),
+            places=_places(target, "source", "freeze", "inputs", "outputs"),
+        )
+        return self._add(recipe, target, spec)
+
+    def _transform(
+        self, recipe: Recipe, target: Target, number: int, step: Step, graph: Upstream
+    ) -> str:
+        parameters = {
+            "name": step.name,
+            "options": digestible_options(step),
+            "ignore_errors": step.ignore_errors,
+            "inputs": [i.name for i in target.inputs],
+            "outputs": list(target.outputs),
+        }
+        spec = StageSpec(
+            f"{number:02d}-{step.name}",
+            "transform",
+            parameters,
+            upstream={"graph": graph},
+            outputs=(GRAPH, "step.json"),
+            places=_places(target, "transforms", "inputs", "outputs"),
+        )
+        return self._add(recipe, target, spec)
+
+    def _package(self, recipe: Recipe, target: Target, graph: Upstream) -> str:
+        parameters = {
+            "file": model_file(recipe, target),
+            "artifact": target.artifact,
+            "platform": target.platform,
+            "abis": list(target.abis),
+            "registration": list(target.registration),
+            "budget": digestible(target.budget),
+        }
+        spec = StageSpec(
+            f"{target.folder}/package",
+            "package",
+            parameters,
+            upstream={"graph": graph},
+            outputs=(f"files/{model_file(recipe, target)}", "package.json"),
+            places=_places(target, "budget", "registration", "artifact"),
+        )
+        return self._add(recipe, target, spec)
+
+    def _validate(
+        self, recipe: Recipe, target: Target, source: Upstream, package: str
+    ) -> list[str]:
+        artifact = Upstream(package, f"files/{model_file(recipe, target)}")
+        before = self._evaluate(recipe, target, "evaluate-source", source)
+        after = self._evaluate(recipe, target, f"{target.folder}/evaluate", artifact)
+        validation = target.validation
+        spec = StageSpec(
+            f"{target.folder}/validate",
+            "validate",
+            {"max_drop": validation.max_drop if validation else 0.0},
+            upstream={
+                "before": Upstream(before, "evaluation.json"),
+                "after": Upstream(after, "evaluation.json"),
+                "before_outputs": Upstream(before, "outputs.npz"),
+                "after_outputs": Upstream(after, "outputs.npz"),
+            },
+            outputs=("validation.json",),
+            places={"max_drop": target.place(("validation", "max_drop"))},
+        )
+        return [before, after, self._add(recipe, target, spec)]
+
+    def _evaluate(self, recipe: Recipe, target: Target, label: str, graph: Upstream) -> str:
+        validation = target.validation
+        assert validation is not None
+        parameters = {
+            "inputs": [i.name for i in target.inputs],
+            "outputs": list(target.outputs),
+            "labels": validation.labels,
+            "metric": validation.metric,
+            "data": validation.data.name,
+        }
+        spec = StageSpec(
+            label,
+            "evaluate",
+            parameters,
+            {"data": single_file(validation.data)},
+            {"graph": graph},
+            ("evaluation.json", "outputs.npz"),
+            _places(target, "validation", "inputs", "outputs"),
+        )
+        return self._add(recipe, target, spec)
+
+    def _add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
+        """Add a stage unless an equal one is planned; its task's name."""
+        key = canonical(
+            [
+                spec.stage,
+                spec.parameters,
+                {slot: [str(f.path) for f in files] for slot, files in spec.files.items()},
+                {slot: [up.task, up.output] for slot, up in spec.upstream.items()},
+            ]
+        )
+        if key in self._known:
+            return self._known[key]
+        name = f"{recipe.name}/{spec.task}"
+        if name in self._names:
+            name = f"{recipe.name}/{target.folder}/{spec.task}"
+        self._names.add(name)
+        self._known[key] = name
+        self.stages.append(
+            StageSpec(
+                name,
+                spec.stage,
+                spec.parameters,
+                spec.files,
+                spec.upstream,
+                spec.outputs,
+                spec.places,
+            )
+        )
+        return name
+
+
+def model_file(recipe: Recipe, target: Target) -> str:
+    """The name of a target's model file."""
+    return f"{target.model or recipe.name}.{'pbtxt' if target.artifact == 'text' else 'pb'}"
+
+
+def digestible_options(step: Step) -> Mapping[str, Any]:
+    """A step's options as JSON can hold them."""
+    return {key: digestible(value) for key, value in step.options.items()}
+
+
+def _graph_files(source: Source) -> tuple[InputFile, ...]:
+    return folder_files(source.file) if source.kind == "saved_model" else single_file(source.file)
+
+
+def _source_files(source: Source) -> tuple[InputFile, ...]:
+    more = checkpoint_files(source.checkpoint) if source.checkpoint is not None else ()
+    return (*_graph_files(source), *more)
+
+
+def _settings(target: Target) -> Mapping[str, Any]:
+    return {
+        "platform": target.platform,
+        "abis": list(target.abis),
+        "artifact": target.artifact,
+        "registration": list(target.registration),
+        "inputs": [digestible(i) for i in target.inputs],
+        "outputs": list(target.outputs),
+        "freeze": digestible(target.freeze),
+        "transforms": [
+            {"name": s.name, "options": digestible_options(s), "ignore_errors": s.ignore_errors}
+            for s in target.transforms
+        ],
+    }
+
+
+def _places(target: Target, *sections: str) -> Mapping[str, str]:
+    return {section: target.place((section,)) for section in sections}

@@ -1,0 +1,86 @@
+"""The files that make up a model's source, found by name alone, nothing read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mobileprep.errors import CorruptFileError, did_you_mean
+from mobileprep.plan.spec import InputFile
+from mobileprep.recipe.model import InputFile as Named
+
+_MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
+
+
+def single_file(named: Named) -> tuple[InputFile, ...]:
+    """The one file that a recipe names, or every file of the folder it names, sorted.
+
+    Raises:
+        CorruptFileError: it is not there.
+    """
+    if named.path.is_dir():
+        return folder_files(named)
+    if not named.path.exists():
+        raise _missing(named, named.path)
+    return (InputFile(named.name, named.path),)
+
+
+def folder_files(named: Named) -> tuple[InputFile, ...]:
+    """Every file below a folder, sorted by name.
+
+    Raises:
+        CorruptFileError: the folder is not there, or holds nothing.
+    """
+    files = sorted(p for p in named.path.rglob("*") if p.is_file())
+    if not files:
+        raise _missing(named, named.path)
+    return tuple(_below(named, p.relative_to(named.path).as_posix(), p) for p in files)
+
+
+def checkpoint_files(named: Named) -> tuple[InputFile, ...]:
+    """The files of a checkpoint named by prefix, member, state file or folder, sorted.
+
+    A folder, or a state file, stands for all checkpoints beside it: which one is newest is in
+    the state file, and a change of it must be seen.
+
+    Raises:
+        CorruptFileError: nothing of that name is there.
+    """
+    path = named.path
+    if path.is_dir():
+        return folder_files(named)
+    folder = path.parent
+    prefix = _MEMBER.sub("", path.name)
+    if path.name == "checkpoint" and path.is_file():
+        found = [p for p in folder.glob("*") if p.is_file()]
+    else:
+        found = [p for p in folder.glob("*") if p.is_file() and _belongs(p.name, prefix)]
+    if not found:
+        raise _missing(named, folder / f"{prefix}.index")
+    return tuple(InputFile(_beside(named.name, p.name), p) for p in sorted(found))
+
+
+def _belongs(name: str, prefix: str) -> bool:
+    if not name.startswith(prefix):
+        return False
+    rest = name[len(prefix) :]
+    return not rest or bool(_MEMBER.match(rest)) or bool(_SHARD.match(rest))
+
+
+def _below(named: Named, relative: str, path: Path) -> InputFile:
+    return InputFile(f"{named.name.rstrip('/')}/{relative}", path)
+
+
+def _beside(name: str, sibling: str) -> str:
+    head, slash, _ = name.rpartition("/")
+    return f"{head}{slash}{sibling}"
+
+
+def _missing(named: Named, path: Path) -> CorruptFileError:
+    message = f"{named.name} is not there"
+    folder = path.parent
+    siblings = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    near = did_you_mean(path.name, siblings)
+    hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
+    return CorruptFileError(message, hint, named.place or str(path))

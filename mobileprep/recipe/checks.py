@@ -1,0 +1,151 @@
+"""Checks of meaning that a schema cannot make; all problems of all targets at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from mobileprep.errors import nearest_hint
+from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.sections import ModelSections, TargetSections
+from mobileprep.recipe.tree import Entry, MappingNode, Place, Scalar, Sequence, plain, show
+from mobileprep.recipe.units import parse_bytes
+
+SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
+
+# What each key of a source, and of quantize, goes with.
+_SOURCE_EXTRAS = {
+    "checkpoint": ("graph", "meta_graph"),
+    "tags": ("saved_model",),
+    "signature": ("meta_graph", "saved_model"),
+}
+_QUANTIZE_EXTRAS = {"minimum_size": ("weights",), "num_steps": ("round",)}
+
+
+def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
+    """Everything wrong with sections that are of the right types."""
+    models = list(models)
+    named = [(model.name, model.place) for model in models if model.name is not None]
+    problems = list(_names_alike(named))
+    for model in models:
+        problems += _missing(model)
+        problems += _names_alike([(target.name, target.place) for target in model.targets])
+        for target in model.targets:
+            for check in _CHECKS:
+                problems += check(target)
+    return problems
+
+
+def _missing(model: ModelSections) -> Iterator[Problem]:
+    whose = "the recipe" if model.name is None else f"the model {model.name!r}"
+    if not model.targets:
+        hint = "add one: 'targets: {phone: {platform: android}}'"
+        yield Problem(model.place, f"{whose} has no targets", hint)
+    without = [target for target in model.targets if target.get("source") is None]
+    hint = "add 'source: {graph: ..., checkpoint: ...}' or another kind of source"
+    if without and len(without) == len(model.targets):
+        yield Problem(model.place, f"{whose} has no source", hint)
+        return
+    for target in without:
+        yield Problem(target.place, f"the target {target.name!r} has no source", hint)
+
+
+def _names_alike(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name, place in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            message = f"{name!r} and {other!r} would share a folder on some systems"
+            yield Problem(place, message, "use names that differ in more than case")
+
+
+def _source(target: TargetSections) -> Iterator[Problem]:
+    source = target.mapping("source")
+    if source is not None:
+        yield from _source_kind(source, target)
+        yield from _source_pins(source)
+
+
+def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Problem]:
+    place = target.tree.entries["source"].key_place
+    kinds = [kind for kind in SOURCE_KINDS if kind in source.entries]
+    if not kinds:
+        message = "the source names no model"
+        yield Problem(place, message, f"add one of {', '.join(SOURCE_KINDS)}")
+        return
+    for kind in kinds[1:]:
+        message = f"a source is one model, and {kinds[0]!r} is given already"
+        yield Problem(source.entries[kind].key_place, message, "keep one of them")
+    if kinds == ["graph"] and "checkpoint" not in source.entries:
+        hint = "add 'checkpoint: ...', or write 'frozen' for a graph without variables"
+        yield Problem(place, "a graph needs the checkpoint of its variables", hint)
+    for key, goes_with in _SOURCE_EXTRAS.items():
+        if key in source.entries and not set(goes_with) & set(kinds):
+            yield _out_of_place(key, source.entries[key], goes_with)
+
+
+def _out_of_place(key: str, entry: Entry, goes_with: tuple[str, ...]) -> Problem:
+    message = f"{key!r} goes with {' or '.join(map(repr, goes_with))} only"
+    return Problem(entry.key_place, message, "remove it")
+
+
+def _source_pins(source: MappingNode) -> Iterator[Problem]:
+    pins = source.get("sha256")
+    if not isinstance(pins, MappingNode):
+        return
+    named = [plain(entry.value) for key, entry in source.items() if key in _FILE_KEYS]
+    files = [name for name in named if isinstance(name, str)]
+    for name, entry in pins.items():
+        # A checkpoint is a prefix, a SavedModel a folder: their files' names go on.
+        if not any(name == file or name.startswith((f"{file}.", f"{file}/")) for file in files):
+            message = f"{show(name)} is no file of this source"
+            yield Problem(entry.key_place, message, nearest_hint(name, files))
+
+
+def _validation(target: TargetSections) -> Iterator[Problem]:
+    validation = target.mapping("validation")
+    if validation is not None and "data" not in validation.entries:
+        place = target.tree.entries["validation"].key_place
+        yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
+
+
+def _quantize(target: TargetSections) -> Iterator[Problem]:
+    quantize = target.mapping("quantize")
+    if quantize is None:
+        return
+    mode = quantize.get("mode")
+    for key, goes_with in _QUANTIZE_EXTRAS.items():
+        if key in quantize.entries and mode is not None and plain(mode) not in goes_with:
+            yield _out_of_place(key, quantize.entries[key], goes_with)
+
+
+def _abis(target: TargetSections) -> Iterator[Problem]:
+    platform = target.get("platform")
+    if isinstance(target.get("abis"), Sequence) and (
+        platform is None or plain(platform) != "android"
+    ):
+        place = target.tree.entries["abis"].key_place
+        yield Problem(place, "'abis' goes with 'platform: android' only", "remove it")
+
+
+def _budget(target: TargetSections) -> Iterator[Problem]:
+    budget = target.mapping("budget")
+    for _, entry in budget.items() if budget is not None else ():
+        size = entry.value
+        if not isinstance(size, Scalar) or not isinstance(size.value, str):
+            continue
+        amount = parse_bytes(size.value)
+        if amount is None:
+            hint = "write a number with B, KB, MB, KiB or MiB: '60 KB'"
+            yield Problem(size.place, f"{show(size.value)} is not a size", hint)
+        elif amount < 1:
+            yield Problem(size.place, "must be at least one byte")
+
+
+_FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
+_CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
+    _source,
+    _validation,
+    _quantize,
+    _abis,
+    _budget,
+)

@@ -1,0 +1,74 @@
+"""Reads a recipe: the one entry from a path to a checked and resolved ``Recipe``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from mobileprep.recipe.checks import meaning_problems
+from mobileprep.recipe.files import load_tree
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.problems import Problem, recipe_error
+from mobileprep.recipe.resolve import Chains, resolve_target
+from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
+from mobileprep.recipe.sections import ModelSections, model_sections
+from mobileprep.recipe.tree import plain
+from mobileprep.recipe.validate import schema_problems
+from mobileprep.recipe.variables import Variables
+
+
+def load_recipe(
+    path: str | Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    schemas: TransformSchemas | None = None,
+) -> Recipe:
+    """Read, check and resolve a recipe.
+
+    Args:
+        path: the recipe's file.
+        settings: values of ``${NAME}`` references, looked at before the environment.
+        environ: the environment; by default that of the process.
+        schemas: the transforms that there are; by default those of this package.
+
+    Raises:
+        CorruptFileError: the recipe, or one that it extends, is missing or unreadable.
+        RecipeError: anything else that is wrong with it, all problems at once.
+    """
+    variables = Variables(settings or {}, os.environ if environ is None else environ)
+    root = load_tree(Path(path), variables)
+    models = model_sections(root)
+    chains = Chains(schemas or TransformSchemas())
+    problems = [
+        *schema_problems(root, recipe_schema()),
+        *meaning_problems(models),
+        *_chain_problems(models, chains),
+    ]
+    if problems or variables.problems:
+        raise recipe_error([*variables.problems, *_elsewhere(problems, variables.problems)])
+    return Recipe(
+        version=int(plain(root)["version"]),
+        name=str(plain(root)["name"]),
+        file=str(path),
+        targets=tuple(resolve_target(t, chains) for model in models for t in model.targets),
+        variables=tuple(sorted(variables.used)),
+        tree=root,
+    )
+
+
+def _chain_problems(models: Iterable[ModelSections], chains: Chains) -> list[Problem]:
+    return [
+        problem
+        for model in models
+        for target in model.targets
+        for key in ("transforms", "then")
+        for problem in chains.read(target.get(key)).problems
+    ]
+
+
+def _elsewhere(problems: Iterable[Problem], missing: Iterable[Problem]) -> list[Problem]:
+    """Problems that do not merely follow from a variable without a value."""
+    blamed = {str(problem.place) for problem in missing}
+    return [problem for problem in problems if str(problem.place) not in blamed]

@@ -1,0 +1,239 @@
+"""The recipe as later layers see it: frozen dataclasses, every override resolved."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from mobileprep.recipe.tree import Key, MappingNode, Plain, place_of
+
+SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
+Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
+QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
+Artifact: TypeAlias = Literal["frozen", "text"]
+Metric: TypeAlias = Literal["top1"]
+ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]
+
+# Where things lie and were written: no part of what decides a result.
+_ASIDE: dict[str, bool] = {"aside": True}
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file or folder that a recipe names.
+
+    Args:
+        name: as written, with ``/``.
+        path: where it lies; a checkpoint's is its prefix.
+        place: where the recipe names it, ``file:line:column``.
+    """
+
+    name: str
+    path: Path = field(compare=False, metadata=_ASIDE)
+    place: str = field(default="", compare=False, metadata=_ASIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A digest that a file must have.
+
+    Args:
+        file: the file.
+        sha256: 64 hexadecimal digits in lower case.
+    """
+
+    file: InputFile
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A trained model.
+
+    Args:
+        kind: what ``file`` is.
+        file: the graph, MetaGraph or SavedModel folder.
+        checkpoint: the prefix of the variables' values.
+        tags: of the MetaGraph to take from a SavedModel; empty for ``serve``.
+        signature: whose inputs and outputs are meant.
+        pins: digests to check, sorted by name.
+    """
+
+    kind: SourceKind
+    file: InputFile
+    checkpoint: InputFile | None = None
+    tags: tuple[str, ...] = ()
+    signature: str | None = None
+    pins: tuple[Pin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """How variables become constants; ``clear_devices`` removes the device of every node."""
+
+    clear_devices: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """A tensor that the app feeds.
+
+    Args:
+        name: as in the graph, ``node`` or ``node:0``.
+        dtype: its element type's name, or None for that of the graph.
+        shape: sizes, -1 where not fixed; None for that of the graph.
+    """
+
+    name: str
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transform of a chain.
+
+    Args:
+        name: the transform's.
+        params: parameters in the order written, typed as the transform's schema says.
+    """
+
+    name: str
+    params: tuple[tuple[str, ParameterValue], ...] = ()
+
+    @property
+    def options(self) -> dict[str, ParameterValue]:
+        """The transform's own parameters."""
+        return {key: value for key, value in self.params if key != "ignore_errors"}
+
+    @property
+    def ignore_errors(self) -> bool:
+        """Whether a failure leaves the graph as it was instead of ending the build."""
+        return dict(self.params).get("ignore_errors", False) is True
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """How a target's model is compared with the source.
+
+    Args:
+        data: an ``.npz`` file with an array for each input and one of labels.
+        labels: the name of the array of labels.
+        metric: what is measured.
+        max_drop: how far the metric may fall, as a share of the samples.
+    """
+
+    data: InputFile
+    labels: str = "label"
+    metric: Metric = "top1"
+    max_drop: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Quantize:
+    """How constants are made smaller; its step is part of the target's transforms already.
+
+    Args:
+        mode: ``weights`` stores 8 bits, ``round`` rounds for compression.
+        minimum_size: with ``weights``, the fewest elements a quantized constant has.
+        num_steps: with ``round``, how many values a constant may take.
+    """
+
+    mode: QuantizeMode = "none"
+    minimum_size: int = 1024
+    num_steps: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits in bytes; None for none."""
+
+    model_bytes: int | None = None
+    compressed_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """One device and the whole of what is done for it.
+
+    Args:
+        name: the target's.
+        folder: of its outputs, below the recipe's: the name, or ``model/name``.
+        model: the model's name where the recipe has several, else None.
+        source: what to start from.
+        freeze: how to freeze it.
+        inputs: what is fed; empty where the recipe names none.
+        outputs: what is fetched; empty where the recipe names none.
+        transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
+        validation: how to check the result, or None.
+        platform: what it runs.
+        abis: of an Android app.
+        quantize: what ``transforms`` does to constants.
+        artifact: the form of the model file.
+        registration: the TensorFlow versions to write ``ops_to_register.h`` for.
+        budget: limits.
+    """
+
+    name: str
+    folder: str
+    model: str | None
+    source: Source
+    freeze: Freeze = Freeze()
+    inputs: tuple[InputSpec, ...] = ()
+    outputs: tuple[str, ...] = ()
+    transforms: tuple[Step, ...] = ()
+    validation: Validation | None = None
+    platform: Platform = "generic"
+    abis: tuple[str, ...] = ()
+    quantize: Quantize = Quantize()
+    artifact: Artifact = "frozen"
+    registration: tuple[str, ...] = ("1.15",)
+    budget: Budget = Budget()
+    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=_ASIDE)
+
+    def place(self, keys: Iterable[Key] = ()) -> str:
+        """``file:line:column`` of a key path such as ``("outputs", 0)``, or of the nearest above.
+
+        The path starts at the target's sections, overrides applied.
+        """
+        return str(place_of(self.tree, keys)) if self.tree is not None else ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe, ready to plan.
+
+    Args:
+        version: of the format.
+        name: the recipe's, and its output folder's.
+        file: the recipe's path as it was given.
+        targets: in the order written, model by model.
+        variables: the names that ``${NAME}`` references use, sorted.
+    """
+
+    version: int
+    name: str
+    file: str = field(metadata=_ASIDE)
+    targets: tuple[Target, ...]
+    variables: tuple[str, ...] = field(default=(), metadata=_ASIDE)
+    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=_ASIDE)
+
+    def place(self, keys: Iterable[Key] = ()) -> str:
+        """``file:line:column`` of a key path such as ``("targets", "phone")``."""
+        return str(place_of(self.tree, keys)) if self.tree is not None else self.file
+
+
+def digestible(value: object) -> Plain:
+    """What of a model object decides results, as JSON can hold it: no paths, no places."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: digestible(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if not f.metadata.get("aside")
+        }
+    if isinstance(value, tuple):
+        return [digestible(item) for item in value]
+    return value

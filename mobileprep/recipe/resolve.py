@@ -1,0 +1,171 @@
+"""Turns the checked sections of a target into dataclasses."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from mobileprep.recipe.checks import SOURCE_KINDS
+from mobileprep.recipe.model import (
+    Budget,
+    Freeze,
+    InputFile,
+    InputSpec,
+    Pin,
+    Quantize,
+    Source,
+    SourceKind,
+    Step,
+    Target,
+    Validation,
+)
+from mobileprep.recipe.schemas import TransformSchemas
+from mobileprep.recipe.sections import TargetSections
+from mobileprep.recipe.steps import ReadSteps, read_steps
+from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, plain
+from mobileprep.recipe.units import parse_bytes
+
+
+class Chains:
+    """Reads chains of transforms, each once however many targets share it."""
+
+    def __init__(self, schemas: TransformSchemas) -> None:
+        self._schemas = schemas
+        self._read: dict[int, tuple[Node, ReadSteps]] = {}
+
+    def read(self, node: Node | None) -> ReadSteps:
+        """The steps of a ``transforms`` or ``then`` section."""
+        if node is None:
+            return ReadSteps()
+        if id(node) not in self._read:  # the node is kept, so that its id stays its own
+            self._read[id(node)] = node, read_steps(node, self._schemas)
+        return self._read[id(node)][1]
+
+
+def resolve_target(sections: TargetSections, chains: Chains) -> Target:
+    """The target that sections without problems describe."""
+    quantize = _quantize(sections.get("quantize"))
+    optional: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key in ("platform", "abis", "artifact", "outputs")
+        if (value := _plain(sections, key)) is not None
+    }
+    return Target(
+        name=sections.name,
+        folder=sections.folder,
+        model=sections.model,
+        source=_source(sections.section("source")),
+        freeze=Freeze(**plain(sections.section("freeze"))),
+        inputs=_inputs(sections.section("inputs")),
+        transforms=_transforms(sections, quantize, chains),
+        validation=_validation(sections.mapping("validation")),
+        quantize=quantize,
+        budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
+        tree=sections.tree,
+        **optional,
+        **_registration(plain(sections.section("registration"))),
+    )
+
+
+def _plain(sections: TargetSections, key: str) -> Plain:
+    node = sections.get(key)
+    return None if node is None else plain(node)
+
+
+def _source(source: MappingNode) -> Source:
+    kind = cast(SourceKind, next(kind for kind in SOURCE_KINDS if kind in source.entries))
+    file = _file(source.get(kind))
+    checkpoint = source.get("checkpoint")
+    prefix = _file(checkpoint) if checkpoint is not None else _beside(kind, file)
+    values = plain(source)
+    pins = source.get("sha256")
+    return Source(
+        kind,
+        file,
+        prefix,
+        tuple(values.get("tags", ())),
+        values.get("signature"),
+        _pins(pins) if isinstance(pins, MappingNode) else (),
+    )
+
+
+def _beside(kind: SourceKind, file: InputFile) -> InputFile | None:
+    """The checkpoint that a saver leaves with a MetaGraph of the same name."""
+    name = file.name.removesuffix(".meta")
+    if kind != "meta_graph" or name == file.name:
+        return None
+    return InputFile(name, file.path.with_suffix(""), file.place)
+
+
+def _pins(pins: MappingNode) -> tuple[Pin, ...]:
+    return tuple(
+        Pin(
+            InputFile(name, entry.key_place.source.folder / name, str(entry.key_place)),
+            plain(entry.value).lower(),
+        )
+        for name, entry in sorted(pins.items())
+    )
+
+
+def _file(node: Node | None) -> InputFile:
+    scalar = cast(Scalar, node)
+    name = str(scalar.value)
+    # Relative to the file that names it, be it the recipe or one that it extends.
+    return InputFile(name, scalar.place.source.folder / name, str(scalar.place))
+
+
+def _inputs(inputs: MappingNode) -> tuple[InputSpec, ...]:
+    specs = []
+    for name, spec in plain(inputs).items():
+        given = spec or {}
+        shape = given.get("shape")
+        sizes = tuple(int(size) for size in shape) if shape is not None else None
+        specs.append(InputSpec(name, given.get("dtype"), sizes))
+    return tuple(specs)
+
+
+def _validation(validation: MappingNode | None) -> Validation | None:
+    if validation is None:
+        return None
+    given = plain(validation)
+    given["data"] = _file(validation.get("data"))
+    if "max_drop" in given:
+        given["max_drop"] = float(given["max_drop"])
+    return Validation(**given)
+
+
+def _quantize(node: Node | None) -> Quantize:
+    if node is None:
+        return Quantize()
+    if isinstance(node, Scalar):
+        return Quantize(plain(node))
+    given: dict[str, Any] = plain(node)
+    return Quantize(given.pop("mode"), **{key: int(value) for key, value in given.items()})
+
+
+def _registration(registration: dict[str, Any]) -> dict[str, Any]:
+    versions = registration.get("tensorflow")
+    if versions is None:
+        return {}
+    return {"registration": (versions,) if isinstance(versions, str) else tuple(versions)}
+
+
+def _size(value: str | int | float) -> int | None:
+    return parse_bytes(value) if isinstance(value, str) else int(value)
+
+
+def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:
+    """Shared or own chain, ``then``, quantize, obfuscate, sort.
+
+    Sorting comes last because the other two may put nodes elsewhere.
+    """
+    steps = [*chains.read(sections.get("transforms")).steps]
+    steps += chains.read(sections.get("then")).steps
+    if quantize.mode == "weights":
+        steps.append(Step("quantize_weights", (("minimum_size", quantize.minimum_size),)))
+    if quantize.mode == "round":
+        steps.append(Step("round_weights", (("num_steps", quantize.num_steps),)))
+    if _plain(sections, "obfuscate"):
+        steps.append(Step("obfuscate_names"))
+    if _plain(sections, "sort"):
+        steps.append(Step("sort_by_execution_order"))
+    return tuple(steps)

@@ -1,0 +1,89 @@
+"""Lays recipe, model and target over each other: the sections that hold for each target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mobileprep.recipe.merge import is_null, merge_sections
+from mobileprep.recipe.tree import MappingNode, Node, Place
+
+_ONLY_ABOVE = ("version", "name", "description", "models", "targets")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSections:
+    """What holds for one target of one model.
+
+    Args:
+        model: the model's name, or None where the recipe is of one model.
+        name: the target's name.
+        tree: its sections, overrides applied.
+        place: of the target's name.
+    """
+
+    model: str | None
+    name: str
+    tree: MappingNode
+    place: Place
+
+    @property
+    def folder(self) -> str:
+        """The folder of its outputs, below the recipe's."""
+        return self.name if self.model is None else f"{self.model}/{self.name}"
+
+    def get(self, key: str) -> Node | None:
+        """A section, or None where it is missing or null."""
+        node = self.tree.get(key)
+        return None if is_null(node) else node
+
+    def mapping(self, key: str) -> MappingNode | None:
+        """A section that is a mapping; None otherwise."""
+        node = self.tree.get(key)
+        return node if isinstance(node, MappingNode) else None
+
+    def section(self, key: str) -> MappingNode:
+        """A section that is a mapping; an empty one where it is missing."""
+        return self.mapping(key) or MappingNode({}, self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSections:
+    """One model of a recipe: its name, the place to name when it lacks something, its targets."""
+
+    name: str | None
+    place: Place
+    targets: tuple[TargetSections, ...]
+
+
+def model_sections(root: MappingNode) -> tuple[ModelSections, ...]:
+    """Every model with its targets, in the order written.
+
+    Values of a wrong type, which the schema reports, are passed over.
+    """
+    models = root.get("models")
+    if not isinstance(models, MappingNode):
+        return (_model(None, root.place, root),)
+    shared = root.without(["models"])
+    return tuple(
+        _model(name, entry.key_place, merge_sections(shared, entry.value))
+        for name, entry in models.items()
+        if isinstance(entry.value, MappingNode)
+    )
+
+
+def _model(name: str | None, place: Place, tree: MappingNode) -> ModelSections:
+    shared = tree.without(_ONLY_ABOVE)
+    targets = tree.get("targets")
+    entries = targets.entries if isinstance(targets, MappingNode) else {}
+    return ModelSections(
+        name,
+        place,
+        tuple(
+            TargetSections(name, target, _over(shared, entry.value), entry.key_place)
+            for target, entry in entries.items()
+        ),
+    )
+
+
+def _over(shared: MappingNode, target: Node) -> MappingNode:
+    return merge_sections(shared, target) if isinstance(target, MappingNode) else shared

@@ -1,0 +1,183 @@
+"""Checks a tree against a JSON Schema and tells every problem at its place, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mobileprep.errors import nearest_hint
+from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.scalars import resolve
+from mobileprep.recipe.schemas import Schema
+from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, find, place_of, plain, show
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+_TYPE_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
+_YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+
+
+def schema_problems(root: Node, schema: Schema) -> list[Problem]:
+    """All problems that a schema finds in a tree, in the schema's order.
+
+    Args:
+        root: what is checked.
+        schema: JSON Schema 2020-12. ``patternErrorMessage``, which editors know too, words
+            the failure of a ``pattern``.
+    """
+    # Costs more than all the rest of reading a recipe, and only validation needs it.
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(schema)
+    return [p for error in validator.iter_errors(plain(root)) for p in _describe(error, root)]
+
+
+def _describe(error: ValidationError, root: Node) -> Iterator[Problem]:
+    path = tuple(error.absolute_path)
+    node = find(root, path)
+    if node is None:  # the schema names a value that the tree does not have
+        node = root
+    describe = _DESCRIBE.get(str(error.validator), _other)
+    names_key = "propertyNames" in error.absolute_schema_path
+    for problem in describe(error, node):
+        if names_key and isinstance(node, MappingNode):
+            entry = node.entries[str(error.instance)]
+            yield replace(problem, place=entry.key_place)
+        elif problem.place is node.place:
+            yield replace(problem, place=place_of(root, path))
+        else:
+            yield problem
+
+
+def _unknown_keys(error: ValidationError, node: Node) -> Iterator[Problem]:
+    known = list(_keyword(error, "properties", {}))
+    assert isinstance(node, MappingNode)
+    for key, entry in node.items():
+        if key in known:
+            continue
+        hint = nearest_hint(key, known) or f"known here: {', '.join(known)}"
+        yield Problem(entry.key_place, f"unknown key {show(key)}", hint)
+
+
+def _missing_keys(error: ValidationError, node: Node) -> Iterator[Problem]:
+    for key in _limit(error):
+        if isinstance(node, MappingNode) and key not in node.entries:
+            yield Problem(node.place, f"the key {key!r} is missing", f"add '{key}: ...'")
+
+
+def _wrong_type(error: ValidationError, node: Node) -> Iterator[Problem]:
+    wanted = _limit(error)
+    kinds = [wanted] if isinstance(wanted, str) else [k for k in wanted if k != "null"]
+    expected = " or ".join(_TYPE_WORDS[kind] for kind in kinds)
+    message = f"expected {expected}, found {_found(node)}"
+    yield Problem(node.place, message, _type_hint(kinds, node))
+
+
+def _type_hint(kinds: list[str], node: Node) -> str:
+    if not isinstance(node, Scalar):
+        return ""
+    value, text = node.value, node.text
+    if "string" in kinds and isinstance(value, bool | int | float):
+        return f'write "{text}" in quotes'
+    if "boolean" in kinds and text.lower() in _YAML_1_1_BOOLEANS:
+        return f"write {_YAML_1_1_BOOLEANS[text.lower()]}"
+    if {"integer", "number"} & set(kinds) and isinstance(value, str) and not node.plain:
+        number = resolve(text)
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            return f"write {text} without quotes"
+    if kinds == ["array"] and value is not None and len(text) < 60:
+        return f"write [{text}]"
+    return ""
+
+
+def _found(node: Node) -> str:
+    if isinstance(node, MappingNode):
+        return "a mapping"
+    if not isinstance(node, Scalar):
+        return "a list"
+    if node.value is None:
+        return "nothing"
+    if isinstance(node.value, str):
+        return f"the text {show(node.value)}"
+    return node.text if isinstance(node.value, bool) else f"the number {node.text}"
+
+
+def _not_listed(error: ValidationError, node: Node) -> Iterator[Problem]:
+    allowed = [str(value) for value in _limit(error)]
+    found = error.instance if isinstance(error.instance, str) else None
+    if found is not None:
+        hint = nearest_hint(found, allowed)
+    else:
+        quotable = isinstance(node, Scalar) and node.text in allowed
+        hint = f'write "{node.text}" in quotes' if isinstance(node, Scalar) and quotable else ""
+    shown = show(found) if found is not None else _found(node)
+    yield Problem(node.place, f"expected one of {', '.join(allowed)}, found {shown}", hint)
+
+
+def _not_constant(error: ValidationError, node: Node) -> Iterator[Problem]:
+    yield Problem(node.place, f"expected {_limit(error)}, found {_found(node)}")
+
+
+def _wrong_text(error: ValidationError, node: Node) -> Iterator[Problem]:
+    rule = _keyword(error, "patternErrorMessage", f"must match {_limit(error)}")
+    yield Problem(node.place, f"{show(error.instance)} cannot be used here: {rule}")
+
+
+def _repeated(error: ValidationError, node: Node) -> Iterator[Problem]:
+    values: Plain = error.instance
+    twice = next(v for i, v in enumerate(values) if v in values[:i])
+    yield Problem(node.place, f"{show(twice)} is listed twice", "keep one of them")
+
+
+def _out_of_bounds(error: ValidationError, node: Node) -> Iterator[Problem]:
+    wording = _BOUNDS[str(error.validator)]
+    limit = _limit(error)
+    yield Problem(node.place, wording.format(limit=limit, plural="" if limit == 1 else "s"))
+
+
+def _other(error: ValidationError, node: Node) -> Iterator[Problem]:
+    yield Problem(node.place, f"does not fit: {show(error.message, 200)}")
+
+
+def _limit(error: ValidationError) -> Plain:
+    """What the failed keyword asks for."""
+    return error.validator_value
+
+
+def _keyword(error: ValidationError, keyword: str, default: Plain) -> Plain:
+    """Another keyword beside the failed one."""
+    schema = error.schema
+    return schema.get(keyword, default) if isinstance(schema, dict) else default
+
+
+_BOUNDS = {
+    "minimum": "must be at least {limit}",
+    "maximum": "must be at most {limit}",
+    "exclusiveMinimum": "must be greater than {limit}",
+    "exclusiveMaximum": "must be less than {limit}",
+    "minLength": "needs at least {limit} character{plural}",
+    "maxLength": "may have at most {limit} character{plural}",
+    "minItems": "needs at least {limit} item{plural}",
+    "maxItems": "may have at most {limit} item{plural}",
+    "minProperties": "needs at least {limit} key{plural}",
+    "maxProperties": "may have at most {limit} key{plural}",
+}
+_DESCRIBE: dict[str, Callable[[ValidationError, Node], Iterator[Problem]]] = {
+    "additionalProperties": _unknown_keys,
+    "required": _missing_keys,
+    "type": _wrong_type,
+    "enum": _not_listed,
+    "const": _not_constant,
+    "pattern": _wrong_text,
+    "uniqueItems": _repeated,
+    **dict.fromkeys(_BOUNDS, _out_of_bounds),
+}

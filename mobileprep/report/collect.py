@@ -1,0 +1,108 @@
+"""Turns the records that stages left into one report for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """What one transform did, and the graph after it: counts, parameters, bytes."""
+
+    name: str
+    nodes: int
+    parameters: int
+    bytes: int
+    matched: int
+    added: int
+    removed: int
+    changed: int
+    skipped: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Shares of the samples whose best score is their label's, and the largest difference of
+    any output element, between the source graph and the artifact."""
+
+    samples: int
+    top1_before: float
+    top1_after: float
+    drop: float
+    max_drop: float
+    largest_difference: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is told of one target.
+
+    Args:
+        recipe: the recipe's name.
+        target: the target's name.
+        source: the frozen source: nodes, parameters, bytes, and notes of the freezing.
+        steps: the transforms in order.
+        model: the model file: name, bytes, compressed bytes, nodes, parameters.
+        ops: how many nodes of each op are left.
+        files: the bytes of each file of the folder, by name.
+        accuracy: before and after, where the recipe validates.
+    """
+
+    recipe: str
+    target: str
+    source: Json
+    steps: tuple[StepLine, ...]
+    model: Json
+    ops: Mapping[str, int]
+    files: Mapping[str, int]
+    accuracy: Accuracy | None
+
+
+def collect_report(
+    recipe: str,
+    target: str,
+    steps: Sequence[Json],
+    facts: Mapping[str, Json],
+    files: Mapping[str, int],
+) -> Report:
+    """The report of a target.
+
+    Args:
+        recipe: the recipe's name.
+        target: the target's name.
+        steps: the record of each transform.
+        facts: the records of the stages ``freeze``, ``package`` and ``validation``.
+        files: the bytes of each published file, by name.
+    """
+    package = facts["package"]
+    validation = facts.get("validation")
+    return Report(
+        recipe,
+        target,
+        facts["freeze"],
+        tuple(_step(s) for s in steps),
+        package["model"],
+        package["ops"],
+        dict(sorted(files.items())),
+        None if validation is None else Accuracy(**validation),
+    )
+
+
+def _step(record: Json) -> StepLine:
+    return StepLine(
+        record["name"],
+        record["nodes"],
+        record["parameters"],
+        record["bytes"],
+        record["matched"],
+        record["added"],
+        record["removed"],
+        record["changed"],
+        record["skipped"],
+        tuple(record["warnings"]),
+    )

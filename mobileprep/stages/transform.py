@@ -1,0 +1,35 @@
+"""The transform stage: one step of a chain, from graph to graph, with a record of what it did."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from mobileprep.errors import MobileprepError
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.statistics import graph_statistics
+from mobileprep.stages.base import Job, stage
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chain import Step, run_chain
+
+
+@stage("transform")
+def run(job: Job) -> None:
+    """Leaves ``graph.pb`` and ``step.json``."""
+    told = job.parameters
+    step = Step(told["name"], told["options"], told["ignore_errors"])
+    context = Context(tuple(told["inputs"]), tuple(told["outputs"]))
+    graph = read_graph(job.inputs["graph"])
+    try:
+        graph, records = run_chain(graph, [step], context)
+    except MobileprepError as error:
+        raise type(error)(error.message, error.hint, job.place("transforms")) from error
+    target = job.output("graph.pb")
+    write_graph(target, graph)
+    statistics = graph_statistics(graph, _size(target))
+    data = {**dataclasses.asdict(records[0]), **dataclasses.asdict(statistics)}
+    job.write_json("step.json", data)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size

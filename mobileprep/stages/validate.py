@@ -1,0 +1,57 @@
+"""The validate stage: compares an artifact's outputs and accuracy with the source's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.errors import AccuracyError
+from mobileprep.formats.arrays import read_arrays
+from mobileprep.stages.base import Job, stage
+
+
+@stage("validate")
+def run(job: Job) -> None:
+    """Leaves ``validation.json``.
+
+    Raises:
+        AccuracyError: top-1 accuracy fell by more than ``max_drop``, a share of the samples.
+    """
+    before, after = job.read_json("before"), job.read_json("after")
+    samples = before["samples"]
+    lost = before["correct"] - after["correct"]
+    allowed = job.parameters["max_drop"]
+    if lost > allowed * samples:
+        message = (
+            f"top-1 accuracy fell by {lost / samples:.4f}, from {before['top1']:.4f} to "
+            f"{after['top1']:.4f} ({lost} of {samples} samples); at most {allowed} is allowed"
+        )
+        hint = "use a gentler quantization, or raise max_drop"
+        raise AccuracyError(message, hint, job.place("max_drop"))
+    validation = {
+        "samples": samples,
+        "top1_before": before["top1"],
+        "top1_after": after["top1"],
+        "drop": lost / samples,
+        "max_drop": allowed,
+        "largest_difference": _largest_difference(job),
+    }
+    job.write_json("validation.json", validation)
+
+
+def _largest_difference(job: Job) -> float:
+    """The largest absolute difference of any element of any output; NaN on both sides agrees."""
+    before = read_arrays(job.inputs["before_outputs"])
+    after = read_arrays(job.inputs["after_outputs"])
+    largest = 0.0
+    for name, expected in before.items():
+        found = after[name]
+        if found.shape != expected.shape:
+            message = f"output {name} has the shape {found.shape}; the source's is {expected.shape}"
+            raise AccuracyError(message, "a transform has broken the model", job.place("outputs"))
+        gaps = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+        gaps = gaps[~(np.isnan(found) & np.isnan(expected))]
+        if np.isnan(gaps).any():
+            message = f"output {name} is NaN where the source's is not"
+            raise AccuracyError(message, "a transform has broken the model", job.place("outputs"))
+        largest = max(largest, float(gaps.max(initial=0.0)))
+    return largest

@@ -1,0 +1,102 @@
+"""Layers with constant weights: their output channels, and weights scaled channel by channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array, Tensor
+
+CHANNELS_FIRST: Final = frozenset({"NCHW", "NCDHW"})
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """Where an op keeps what.
+
+    Args:
+        weights: the tensor input that carries the weights.
+        rank: the number of dimensions of its weights and of its output.
+        channels: the dimensions of the weights that make up the output channels.
+    """
+
+    weights: int
+    rank: int
+    channels: tuple[int, ...]
+
+
+_KINDS: Final[Mapping[str, LayerKind]] = {
+    "Conv2D": LayerKind(1, 4, (3,)),
+    "DepthwiseConv2dNative": LayerKind(1, 4, (2, 3)),
+    "MatMul": LayerKind(1, 2, (1,)),
+    "Conv2DBackpropInput": LayerKind(1, 4, (2,)),
+    "Conv3D": LayerKind(1, 5, (4,)),
+}
+
+
+def layer_kind(layer: Node) -> LayerKind:
+    """Where a layer keeps what; its op must be one of those that this module knows."""
+    if layer.op == "MatMul" and layer.attr_bool("transpose_b", False):
+        return LayerKind(1, 2, (0,))
+    return _KINDS[layer.op]
+
+
+def output_channels(layer: Node, weights: Tensor) -> int | None:
+    """How many channels a layer puts out, or None where its weights have the wrong rank."""
+    kind = layer_kind(layer)
+    if len(weights.shape) != kind.rank:
+        return None
+    return math.prod(weights.shape[axis] for axis in kind.channels)
+
+
+def data_format(node: Node) -> str:
+    """The order of a node's dimensions; empty where its op has but one."""
+    return node.attr_str("data_format", "") if "data_format" in node.attrs else ""
+
+
+def channels_first(node: Node) -> bool:
+    """Whether the channels come before the places."""
+    return data_format(node) in CHANNELS_FIRST
+
+
+def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
+    """A constant that is combined with a layer's output as one value a channel.
+
+    Args:
+        layer: the layer.
+        channels: its output channels.
+        values: the constant, of any shape.
+
+    Returns:
+        Shape [channels], or None where the constant does not run along the channels alone, or
+        makes the output larger.
+    """
+    rank = layer_kind(layer).rank
+    if values.ndim > rank:
+        return None
+    axis = 1 if channels_first(layer) else rank - 1
+    wanted = [1] * rank
+    shape = [1] * (rank - values.ndim) + list(values.shape)
+    if values.size > 1:
+        wanted[axis] = channels
+    if shape != wanted:
+        return None
+    return np.broadcast_to(values.reshape(-1), (channels,))
+
+
+def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
+    """Weights multiplied channel by channel, in their own precision.
+
+    Args:
+        layer: the layer.
+        weights: its weights, of a floating type and the right rank.
+        factors: shape [output channels], of the weights' type.
+    """
+    kind = layer_kind(layer)
+    shape = [weights.shape[i] if i in kind.channels else 1 for i in range(kind.rank)]
+    return Tensor.of(weights.array() * factors.reshape(shape), weights.dtype)

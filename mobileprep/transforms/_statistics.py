@@ -1,0 +1,80 @@
+"""The scale and the offset that a batch normalization op with constant statistics comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array, Tensor
+
+FUSED: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+GLOBAL: Final = "BatchNormWithGlobalNormalization"
+
+_FUSED_ORDER: Final = ("gamma", "beta", "mean", "variance")
+_GLOBAL_ORDER: Final = ("mean", "variance", "beta", "gamma")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The constants of a batch normalization, each of shape [channels] where they are sound."""
+
+    mean: Tensor
+    variance: Tensor
+    beta: Tensor
+    gamma: Tensor
+
+    def misshapen(self) -> str:
+        """Which one is no vector as long as the mean, or an empty text."""
+        if len(self.mean.shape) != 1:
+            return "mean"
+        for name in ("variance", "beta", "gamma"):
+            if getattr(self, name).shape != self.mean.shape:
+                return name
+        return ""
+
+    @property
+    def all_float(self) -> bool:
+        """Whether all of them are float32, the type that the arithmetic is defined for."""
+        found = (self.mean, self.variance, self.beta, self.gamma)
+        return all(t.dtype is DType.FLOAT for t in found)
+
+
+def statistics(norm: Node, constants: Sequence[Node]) -> Statistics:
+    """The statistics of a batch normalization op.
+
+    Args:
+        norm: FusedBatchNorm of any version, or BatchNormWithGlobalNormalization.
+        constants: the Const nodes of its inputs after the first, in order.
+    """
+    order = _FUSED_ORDER if norm.op in FUSED else _GLOBAL_ORDER
+    values: Mapping[str, Tensor] = {
+        name: node.attr_tensor("value") for name, node in zip(order, constants, strict=True)
+    }
+    return Statistics(**values)
+
+
+def is_inference(norm: Node) -> bool:
+    """Whether the op uses its constants, and not the batch that runs through it."""
+    return norm.op == GLOBAL or not norm.attr_bool("is_training", True)
+
+
+def scale_and_offset(norm: Node, stats: Statistics) -> tuple[Array, Array]:
+    """What the op multiplies each channel by and then adds, both float32 of shape [channels].
+
+    The order of operations is the original's, in single precision, so that results are equal
+    to the last bit: ``(1 / sqrt(variance + epsilon)) * gamma`` and ``-mean * scale + beta``.
+    """
+    fused = norm.op in FUSED
+    # The op's definition gives the fused forms a default, and the old form none.
+    epsilon = norm.attr_float("epsilon", 1e-4) if fused else norm.attr_float("variance_epsilon")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scale = np.float32(1) / np.sqrt(stats.variance.array() + np.float32(epsilon))
+        if fused or norm.attr_bool("scale_after_normalization"):
+            scale = scale * stats.gamma.array()
+        offset = -stats.mean.array() * scale + stats.beta.array()
+    return scale, offset

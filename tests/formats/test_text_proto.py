@@ -1,0 +1,240 @@
+"""Protobuf text against protobuf's own parser, and the grammar's corners and faults by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.text_proto import text_to_wire
+
+
+def parse(text: str | bytes, message=pb.GraphDef):
+    data = text.encode() if isinstance(text, str) else text
+    return message.FromString(bytes(text_to_wire(data, message.DESCRIPTOR, "g.pbtxt")))
+
+
+def fault(text: str | bytes, message=pb.GraphDef) -> str:
+    with pytest.raises(CorruptFileError) as caught:
+        parse(text, message)
+    return str(caught.value)
+
+
+def test_reads_the_form_that_tensorflow_writes():
+    text = """
+node {
+  name: "a"
+  op: "Const"
+  attr {
+    key: "value"
+    value {
+      tensor {
+        dtype: DT_FLOAT
+        tensor_shape {
+          dim {
+            size: 2
+          }
+        }
+        tensor_content: "\\000\\000\\200?\\"\\n\\\\\\377"
+      }
+    }
+  }
+}
+versions {
+  producer: 27
+}
+"""
+    expected = text_format.Parse(text, pb.GraphDef())
+    assert parse(text) == expected
+    content = expected.node[0].attr["value"].tensor.tensor_content
+    assert content == b'\x00\x00\x80?"\n\\\xff'
+
+
+def test_an_empty_text_is_an_empty_message():
+    assert parse("") == pb.GraphDef()
+    assert parse("  # nothing here\n") == pb.GraphDef()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'node < name: "a" op: "b" >',
+        'node: { name: "a", op: "b"; }',
+        'node{name:"a"op:"b"}',
+        "node { name: 'a' op: 'b' }",
+        'node { name: "" "a" op: "b" }',
+        'node { # comment "quoted" }\n name: # more\n "a" # x\n op : "b" }',
+        'node\n{\r\n\tname\n:\n"a" op: "b" }',
+        'node [{ name: "a" op: "b" }]',
+        '\ufeffnode { name: "a" op: "b" }',
+        'node { name: "a" op: "b" [some.extension] { x: 1 } }',
+        'node { name: "a" op: "b" unknown: 3 other { deep { x: [1, 2] y: "}" } } 77: 1 }',
+        'node { name: "a" op: "b" experimental_type { type_id: TFT_PRODUCT args { } } }',
+        'node { name: "\\141" op: "\\x62" }',
+        'node { name: "\\u0061" op: "b" }',
+    ],
+)
+def test_every_way_to_spell_a_node(text):
+    assert parse(text) == pb.GraphDef(node=[pb.NodeDef(name="a", op="b")])
+
+
+def test_lists_of_scalars_are_read_in_short_and_in_long_form():
+    tensor = parse("float_val: [1.0, 2, -3e0] float_val: 4 int_val: []", pb.TensorProto)
+    assert list(tensor.float_val) == [1.0, 2.0, -3.0, 4.0]
+    assert list(parse('string_val: ["a" "b", "c"]', pb.TensorProto).string_val) == [b"ab", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("spelt", "value"),
+    [
+        ("1", 1.0),
+        ("-1.5", -1.5),
+        ("- 1.5", -1.5),
+        ("1.5f", 1.5),
+        (".5", 0.5),
+        ("3.", 3.0),
+        ("1e-05", 1e-05),
+        ("1.40129846432e-45", 1.401298464324817e-45),
+        ("1E+10", 1e10),
+        ("inf", math.inf),
+        ("-Infinity", -math.inf),
+        ("1e39", math.inf),
+        ("-1e999", -math.inf),
+    ],
+)
+def test_forms_of_floats(spelt, value):
+    expected = pb.AttrValue(f=value) if abs(value) < 1e38 else None
+    found = parse(f"f: {spelt}", pb.AttrValue)
+    assert found == expected if expected else found.f == value
+
+
+def test_nan_is_read():
+    assert math.isnan(parse("f: nan", pb.AttrValue).f)
+
+
+@pytest.mark.parametrize(
+    ("spelt", "value"),
+    [
+        ("0", 0),
+        ("-1", -1),
+        ("0x10", 16),
+        ("-0x10", -16),
+        ("017", 15),
+        ("9223372036854775807", (1 << 63) - 1),
+        ("-9223372036854775808", -(1 << 63)),
+    ],
+)
+def test_forms_of_integers(spelt, value):
+    assert parse(f"i: {spelt}", pb.AttrValue).i == value
+
+
+def test_enums_come_by_name_and_by_number():
+    assert parse("type: DT_HALF", pb.AttrValue).type == 19
+    assert parse("type: 19", pb.AttrValue).type == 19
+    assert parse("type: 4711", pb.AttrValue).type == 4711
+
+
+@pytest.mark.parametrize(("spelt", "value"), [("true", True), ("False", False), ("1", True)])
+def test_forms_of_booleans(spelt, value):
+    assert parse(f"b: {spelt}", pb.AttrValue) == pb.AttrValue(b=value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("node {", "g.pbtxt:1:7: the text ends inside the message opened at 1:6"),
+        ('node {\n  name: "a\n}', "g.pbtxt:2:9: a string does not end on its line"),
+        ("}", "g.pbtxt:1:1: '}' stands where a field is expected"),
+        ("node { >", "g.pbtxt:1:8: '>' stands where '}' is expected"),
+        ("node { name: 3 }", "g.pbtxt:1:14: the field 'name' takes a quoted string"),
+        ('node: "a"', "g.pbtxt:1:7: the field 'node' takes a message in braces"),
+        ('node { name: "a" name: "b" }', "g.pbtxt:1:18: the field 'name' is given twice"),
+        ("node { name }", "g.pbtxt:1:13: '}' stands where ':' or '{' is expected"),
+        ("node { name: }", "g.pbtxt:1:14: '}' stands where a value is expected"),
+        ("versions { producer: 1.5 }", "g.pbtxt:1:22: 1.5 is no integer"),
+        ("versions { producer: {} }", "takes a number or a name"),
+        ("versions { producer: [1] }", "takes one value, not a list"),
+        ("versions { producer: 4294967296 }", "is out of the range -2147483648 to 2147483647"),
+        ('node { name: "\\q" }', "g.pbtxt:1:14: the escape \\q is unknown"),
+        ('node { name: "\\777" }', "the escape \\777 is beyond one byte"),
+        ('node { name: "\\ud800" }', "the escape \\ud800 is no character"),
+        (b'node { name: "\xff" }', "the string of 'name' is no UTF-8 text"),
+        ("\x01\x02", "g.pbtxt:1:1: '\\x01' stands where a field's name is expected"),
+        ("node [ { ]", "']' stands where ':' or '{' is expected"),
+        ("node " * 3, "stands where ':' or '{' is expected"),
+    ],
+)
+def test_faults_name_line_and_column(text, message):
+    assert message in fault(text)
+
+
+def test_a_misspelt_type_names_the_nearest():
+    assert "did you mean 'DT_FLOAT'" in fault("type: DT_FLAOT", pb.AttrValue)
+    assert "1_0 is no number" in fault("f: 1_0", pb.AttrValue)
+    assert "maybe stands where true or false is expected" in fault("b: maybe", pb.AttrValue)
+
+
+def test_two_fields_of_a_oneof_are_one_too_many():
+    assert "given twice" in fault("i: 1 f: 2", pb.AttrValue)
+
+
+def test_nesting_is_bounded():
+    deep = "attr { value { list { func { " * 50_000
+    assert "more than 100 deep" in fault(f"node {{ {deep}")
+    assert "more than 100 deep" in fault("x " + "{ y " * 100_000)
+
+
+def test_the_field_of_our_own_bookkeeping_cannot_be_given():
+    assert parse("payload: 1 dtype: DT_FLOAT", pb.TensorProto) == pb.TensorProto(dtype=1)
+
+
+def test_long_contents_decode_in_pieces_as_in_one():
+    raw = bytes(range(256)) * 20_000
+    escaped = "".join(f"\\{b:03o}" for b in range(256)) * 20_000
+    tensor = parse(f'tensor_content: "{escaped}"', pb.TensorProto)
+    assert tensor.tensor_content == raw
+    backslashes = parse('tensor_content: "' + "\\\\" * 2_000_000 + '"', pb.TensorProto)
+    assert backslashes.tensor_content == b"\\" * 2_000_000
+
+
+def test_hostile_lengths_take_linear_time():
+    # Each would take minutes if any part of the grammar were matched by backtracking.
+    fault("a" * 1_000_000)
+    fault(" " * 1_000_000 + "?")
+    fault('name: "' + '\\"' * 500_000)
+    fault("versions { producer: " + "9" * 1_000_000 + " }")
+    parse("# comment\n" * 100_000)
+
+
+_NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
+_VALUES = st.one_of(
+    st.builds(lambda s: pb.AttrValue(s=s), st.binary(max_size=20)),
+    st.builds(lambda i: pb.AttrValue(i=i), st.integers(-(1 << 63), (1 << 63) - 1)),
+    st.builds(lambda f: pb.AttrValue(f=f), st.floats(width=32, allow_nan=False)),
+    st.builds(lambda b: pb.AttrValue(b=b), st.booleans()),
+    st.builds(
+        lambda c, v: pb.AttrValue(tensor=pb.TensorProto(tensor_content=c, double_val=v)),
+        st.binary(max_size=3000),
+        st.lists(st.floats(allow_nan=False), max_size=4),
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(_NAMES, st.dictionaries(_NAMES, _VALUES, max_size=4)), max_size=4))
+def test_what_protobuf_prints_reads_back_equal(nodes):
+    graph = pb.GraphDef()
+    for name, values in nodes:
+        node = graph.node.add(name=name)
+        for key, value in values.items():
+            node.attr[key].CopyFrom(value)
+    for one_line in (False, True):
+        assert parse(text_format.MessageToString(graph, as_one_line=one_line)) == graph
+    assert parse(text_format.MessageToString(graph, as_utf8=True)) == graph
+    short = text_format.MessageToString(graph, use_short_repeated_primitives=True)
+    assert parse(short) == graph

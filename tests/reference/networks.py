@@ -1,0 +1,87 @@
+"""Frozen graphs of the Keras application networks with seeded random weights, made once and kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+NETWORKS = {
+    "mobilenet": "MobileNet",
+    "resnet50": "ResNet50",
+    "inceptionv3": "InceptionV3",
+    "mobilenetv2": "MobileNetV2",
+    "densenet121": "DenseNet121",
+    "efficientnetb0": "EfficientNetB0",
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A frozen network: its file, the name and shape of its input, the name of its output."""
+
+    path: Path
+    input: str
+    shape: tuple[int, ...]
+    output: str
+
+
+def network(tf: ModuleType, folder: Path, name: str) -> Network:
+    """The frozen graph of a network, built where the folder does not hold it yet.
+
+    Args:
+        tf: TensorFlow.
+        folder: where ``NAME.pb`` and ``NAME.json`` are kept between runs.
+        name: one of ``NETWORKS``.
+    """
+    path, facts = folder / f"{name}.pb", folder / f"{name}.json"
+    if not facts.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        graph, record = _freeze(tf, NETWORKS[name])
+        path.write_bytes(graph.SerializeToString())
+        facts.write_text(json.dumps(record))
+    record = json.loads(facts.read_text())
+    return Network(path, record["input"], tuple(record["shape"]), record["output"])
+
+
+def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
+    from tensorflow.python.framework.convert_to_constants import (  # noqa: PLC0415 - absent often
+        convert_variables_to_constants_v2,
+    )
+
+    tf.keras.backend.clear_session()
+    model = getattr(tf.keras.applications, keras_name)(weights=None)
+    _randomize(model, np.random.default_rng(7))
+    shape = [1, *model.inputs[0].shape[1:]]
+    signature = tf.TensorSpec([None, *shape[1:]], tf.float32, name="input")
+    called = tf.function(lambda x: model(x, training=False))
+    frozen = convert_variables_to_constants_v2(called.get_concrete_function(signature))
+    record = {
+        "input": frozen.inputs[0].op.name,
+        "shape": shape,
+        "output": frozen.outputs[0].op.inputs[0].op.name,
+    }
+    return frozen.graph.as_graph_def(), record
+
+
+def _randomize(model: Any, rng: np.random.Generator) -> None:  # noqa: ANN401 - a Keras model
+    """Weights that keep activations in range, and batch statistics unlike their defaults."""
+    for layer in model.layers:
+        weights = []
+        for variable in layer.weights:
+            shape = tuple(variable.shape)
+            kind = variable.path.rsplit("/", 1)[-1]
+            if kind in ("gamma", "moving_variance", "variance"):
+                value = rng.uniform(0.5, 1.5, shape)
+            elif "kernel" in kind:
+                fan_in = np.prod(shape[:-1]) if kind == "kernel" else np.prod(shape[:2])
+                value = rng.normal(0, np.sqrt(2 / fan_in), shape)
+            else:
+                value = rng.normal(0, 0.1, shape)
+            weights.append(value.astype(variable.dtype))
+        if weights:
+            layer.set_weights(weights)
