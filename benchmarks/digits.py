@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,14 +36,16 @@ def main() -> None:
     print(f"cold build: {whole:.2f} s (bound 3)")
     print(f"nothing changed: {statistics.median(idle):.3f} s (bound 0.25)")
     share = statistics.median(edited) / whole
-    print(f"last transform edited: {statistics.median(edited):.2f} s, {share:.0%} of cold (bound 40 %)")
+    print(
+        f"last transform edited: {statistics.median(edited):.2f} s, {share:.0%} of cold (bound 40 %)"
+    )
 
 
 def edit_last_transform(recipe: Path) -> None:
     text = recipe.read_text()
     old, new = "num_steps: 256", "num_steps: 128"
     if old not in text:
-        raise SystemExit(f"{recipe} has no {old!r} to edit")
+        sys.exit(f"{recipe} has no {old!r} to edit")
     recipe.write_text(text.replace(old, new))
 
 

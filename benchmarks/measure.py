@@ -30,7 +30,9 @@ class Measured:
         return statistics.median(self.seconds)
 
 
-def measure(command: Sequence[str], *, runs: int = 5, env: dict[str, str] | None = None) -> Measured:
+def measure(
+    command: Sequence[str], *, runs: int = 5, env: dict[str, str] | None = None
+) -> Measured:
     """Run a command some times.
 
     Raises:

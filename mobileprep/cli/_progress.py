@@ -47,4 +47,4 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=task, advance=0 if seconds is None else 1)
         if seconds is not None and self._bar is None:
-            print(f"{task}  {seconds:.2f} s", file=sys.stderr)  # noqa: T201
+            print(f"{task}  {seconds:.2f} s", file=sys.stderr)

@@ -75,7 +75,7 @@ def _print(reports: list[tuple[Report, bool]], *, as_json: bool) -> None:
     if as_json:
         from mobileprep.report.json import report_data
 
-        print(json.dumps([report_data(r) for r, _ in reports], sort_keys=True, indent=1))  # noqa: T201
+        print(json.dumps([report_data(r) for r, _ in reports], sort_keys=True, indent=1))
         return
     changed = [r for r, written in reports if written]
     if not changed:
@@ -83,8 +83,8 @@ def _print(reports: list[tuple[Report, bool]], *, as_json: bool) -> None:
     from mobileprep.report.text import report_text
 
     for report in changed:
-        print(report_text(report), end="")  # noqa: T201
+        print(report_text(report), end="")
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201
+    print(text, file=sys.stderr)

@@ -29,5 +29,5 @@ def run(args: argparse.Namespace) -> int:
             count += len(unpublish(folder))
     if args.cache:
         Store(default_folder()).empty()
-    print(f"{count} files removed", file=sys.stderr)  # noqa: T201
+    print(f"{count} files removed", file=sys.stderr)
     return 0

@@ -37,14 +37,14 @@ def run(args: argparse.Namespace) -> int:
         "store_free_bytes": free,
     }
     if args.json:
-        print(json.dumps(facts, indent=1))  # noqa: T201
+        print(json.dumps(facts, indent=1))
     else:
         for name, value in facts.items():
-            print(f"{name:<18} {value}")  # noqa: T201
+            print(f"{name:<18} {value}")
         if not writable:
-            print("the store cannot be written: set MOBILEPREP_CACHE to another folder")  # noqa: T201
+            print("the store cannot be written: set MOBILEPREP_CACHE to another folder")
         if free < _LOW_SPACE:
-            print("less than 1 GiB is free for the store")  # noqa: T201
+            print("less than 1 GiB is free for the store")
     return 0 if writable else 9
 
 

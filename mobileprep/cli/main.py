@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
-        print("mobileprep: interrupted", file=sys.stderr)  # noqa: T201
+        print("mobileprep: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away, as `head` does; nothing more can be said to it.
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except Exception:  # noqa: BLE001 - the last place where our own bugs can be owned up to
         traceback.print_exc()
-        print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)  # noqa: T201
+        print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)
         return _OUR_BUG
 
 
@@ -56,10 +56,10 @@ def verb_names() -> list[str]:
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_overview())  # noqa: T201
+        print(_overview())
         return 0
     if arguments[0] == "--version":
-        print(f"mobileprep {__version__}")  # noqa: T201
+        print(f"mobileprep {__version__}")
         return 0
     verb = _find(arguments[0])
     parser = _parser(verb)
@@ -107,6 +107,6 @@ def _overview() -> str:
 
 
 def _tell(error: MobileprepError) -> None:
-    print(f"mobileprep: error: {error}", file=sys.stderr)  # noqa: T201
+    print(f"mobileprep: error: {error}", file=sys.stderr)
     if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        print(f"  hint: {error.hint}", file=sys.stderr)

@@ -32,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
             }
             for spec, verdict in verdicts
         ]
-        print(json.dumps(data, indent=1))  # noqa: T201
+        print(json.dumps(data, indent=1))
         return 0
     for spec, verdict in verdicts:
         told = "; ".join(verdict.reasons) if isinstance(verdict, Stale) else "fresh"
-        print(f"{spec.task}: {told}")  # noqa: T201
+        print(f"{spec.task}: {told}")
     return 0

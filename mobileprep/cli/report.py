@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         from mobileprep.report.json import report_data
 
-        print(json.dumps([report_data(r) for r in reports], sort_keys=True, indent=1))  # noqa: T201
+        print(json.dumps([report_data(r) for r in reports], sort_keys=True, indent=1))
         return 0
     from mobileprep.report.text import report_text
 
     for report in reports:
-        print(report_text(report, color=sys.stdout.isatty()), end="")  # noqa: T201
+        print(report_text(report, color=sys.stdout.isatty()), end="")
     return 0

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     parsed, warnings = parse_transforms_flag(args.transforms)
     for warning in warnings:
-        print(f"mobileprep: warning: {warning}", file=sys.stderr)  # noqa: T201
+        print(f"mobileprep: warning: {warning}", file=sys.stderr)
     steps = [Step(step.name, step.options, step.ignore_errors) for step in parsed]
     if not steps:
         msg = "no transforms are named"
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     def tell(record: StepRecord, _graph: object) -> None:
         changes = f"{record.added} added, {record.removed} removed, {record.changed} changed"
-        print(f"{record.name}: {record.nodes_after} nodes ({changes})", file=sys.stderr)  # noqa: T201
+        print(f"{record.name}: {record.nodes_after} nodes ({changes})", file=sys.stderr)
 
     graph = read_graph(Path(args.in_graph))
     context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)

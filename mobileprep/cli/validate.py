@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
             {"file": r.file, "name": r.name, "targets": [t.folder for t in r.targets]}
             for r in recipes
         ]
-        print(json.dumps(data, indent=1))  # noqa: T201
+        print(json.dumps(data, indent=1))
         return 0
     for recipe in recipes:
         names = ", ".join(t.folder for t in recipe.targets)
-        print(f"{recipe.file}: ok, {len(recipe.targets)} targets: {names}")  # noqa: T201
+        print(f"{recipe.file}: ok, {len(recipe.targets)} targets: {names}")
     return 0

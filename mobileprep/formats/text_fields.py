@@ -210,5 +210,3 @@ def _enum_encoder(tag: bytes, enum: EnumDescriptor) -> Encode:
 def _shown(token: bytes) -> str:
     text = token.decode("ascii", "backslashreplace")
     return text if len(text) <= 40 else text[:40] + "..."
-
-

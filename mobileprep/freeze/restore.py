@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,7 +97,7 @@ def _strings(graph: Graph, ref: Ref) -> list[str]:
 
 
 def candidates(
-    variable: Node, restored: dict[str, list[Source]], extra: Iterable[Source] = ()
+    variable: Node, restored: Mapping[str, list[Source]], extra: Iterable[Source] = ()
 ) -> list[Source]:
     """Where a variable's value may lie, the best first: as restored, else by its own names."""
     found = [*restored.get(variable.name, ()), *extra, Source(variable.name)]

@@ -45,7 +45,7 @@ def read_graph(path: Path) -> Graph:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
     if looks_like_text(data):
-        data = text_to_wire(data, pb.GraphDef.DESCRIPTOR, str(path))
+        data = text_to_wire(data, pb.GraphDef, str(path))
     return graph_from_bytes(data, str(path))
 
 

@@ -2,7 +2,8 @@
 
 A pattern names an op, several (``Conv2D|MatMul``) or any (``*``), and patterns of its inputs::
 
-    scaled = op("Mul", op("Conv2D|MatMul", "*", op("Const", label="weights"), label="layer"), "Const")
+    layer = op("Conv2D|MatMul", "*", op("Const", label="weights"), label="layer")
+    scaled = op("Mul", layer, "Const")
 
 Source of the semantics: ``GraphMatcher`` of TensorFlow 1.15's graph transforms.
 """
@@ -109,6 +110,10 @@ class Match:
             raise UsageError(message, nearest_hint(label, self._labels))
         return found
 
+    def find(self, label: str) -> Node | None:
+        """The node whose pattern has that label, or None where no pattern has it."""
+        return self._labels.get(label)
+
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Every matched node once, level by level from the head; borrowed ones left out."""
@@ -123,8 +128,7 @@ class Match:
         return frozenset(
             name
             for name in inside
-            if name in self.protected
-            or any(c.name not in inside for c in consumers.get(name, ()))
+            if name in self.protected or any(c.name not in inside for c in consumers.get(name, ()))
         )
 
     @cached_property

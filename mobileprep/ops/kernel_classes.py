@@ -18,7 +18,13 @@ _DATA: Final = Path(__file__).parent / "data"
 _LABEL: Final = "_kernel"
 
 
-class _Registration(TypedDict):
+class _Constraints(TypedDict, total=False):
+    """What few rows have: by attribute the values, other than types, that it may have."""
+
+    attrs: dict[str, list[str | int | bool]]
+
+
+class _Registration(_Constraints):
     """A row of the table: a class, and by attribute the type that it is registered for."""
 
     op: str
@@ -53,7 +59,12 @@ def kernel_class(node: Node, release: str) -> str | None:
         return None
     given = _type_attrs(node, definition)
     # Of the rows that fit, the one that asks most: some ops have one for any type beside others.
-    fitting = [r for r in rows if all(_fits(given.get(a), t) for a, t in r["types"].items())]
+    fitting = [
+        r
+        for r in rows
+        if all(_fits(given.get(a), t) for a, t in r["types"].items())
+        and all(_value(node, definition, a) in v for a, v in r.get("attrs", {}).items())
+    ]
     return max(fitting, key=lambda r: len(r["types"]))["kernel"] if fitting else None
 
 
@@ -61,9 +72,19 @@ def _fits(given: tuple[str, ...] | None, wanted: str) -> bool:
     return given is not None and all(t == wanted for t in given)
 
 
+def _value(node: Node, definition: OpDef, name: str) -> str | int | bool | None:
+    """A string, int or bool attribute, its default filled in; None for one of another kind."""
+    declared = definition.attr(name)
+    value = node.attrs.get(name, declared.default if declared is not None else None)
+    if value is None or value.kind not in ("string", "int", "bool"):
+        return None
+    found: bytes | int | bool = value.value
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+
+
 def _type_attrs(node: Node, definition: OpDef) -> dict[str, tuple[str, ...]]:
     """The labels of the node's type attributes, defaults filled in; single types as one-tuples."""
-    types = {}
+    types: dict[str, tuple[str, ...]] = {}
     for declared in definition.attrs:
         if declared.kind not in ("type", "list(type)"):
             continue

@@ -62,4 +62,4 @@ def _job(spec: StageSpec, state: State, folder: Path) -> Job:
         slot: state.store.object_path(state.output(up.task, up.output).sha256)
         for slot, up in spec.upstream.items()
     }
-    return Job(spec.task, spec.parameters, spec.files, inputs, folder, spec.places)
+    return Job(spec.task, spec.parameters, spec.files, spec.roots, inputs, folder, spec.places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstrea
 from mobileprep.recipe.model import Recipe, Source, Step, Target, digestible
 
 GRAPH: Final = "graph.pb"
+INTERFACE: Final = "interface.json"
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -47,7 +49,9 @@ class _Builder:
         steps: list[str] = []
         graph = Upstream(freeze, GRAPH)
         for number, step in enumerate(target.transforms, start=1):
-            steps.append(self._transform(recipe, target, number, step, graph))
+            label = f"{number:02d}-{step.name}"
+            inputs = {"graph": graph, "interface": Upstream(freeze, INTERFACE)}
+            steps.append(self._transform(recipe, target, label, step, inputs))
             graph = Upstream(steps[-1], GRAPH)
         package = self._package(recipe, target, graph)
         facts = {
@@ -57,7 +61,7 @@ class _Builder:
         checks: list[str] = []
         sources = list(_source_files(target.source))
         if target.validation is not None:
-            checks = self._validate(recipe, target, Upstream(freeze, GRAPH), package)
+            checks = self._validate(recipe, target, freeze, package)
             facts["validation"] = Upstream(checks[-1], "validation.json")
             sources += single_file(target.validation.data)
         return TargetPlan(
@@ -74,8 +78,10 @@ class _Builder:
     def _freeze(self, recipe: Recipe, target: Target) -> str:
         source = target.source
         files = {"graph": _graph_files(source)}
+        roots = {"graph": source.file.path}
         if source.checkpoint is not None:
             files["checkpoint"] = checkpoint_files(source.checkpoint)
+            roots["checkpoint"] = source.checkpoint.path
         parameters = {
             "kind": source.kind,
             "graph": source.file.name,
@@ -91,26 +97,30 @@ class _Builder:
             "freeze",
             parameters,
             files,
-            outputs=(GRAPH, "freeze.json"),
+            roots,
+            outputs=(GRAPH, INTERFACE, "freeze.json"),
             places=_places(target, "source", "freeze", "inputs", "outputs"),
         )
         return self._add(recipe, target, spec)
 
     def _transform(
-        self, recipe: Recipe, target: Target, number: int, step: Step, graph: Upstream
+        self,
+        recipe: Recipe,
+        target: Target,
+        label: str,
+        step: Step,
+        inputs: Mapping[str, Upstream],
     ) -> str:
         parameters = {
             "name": step.name,
             "options": digestible_options(step),
             "ignore_errors": step.ignore_errors,
-            "inputs": [i.name for i in target.inputs],
-            "outputs": list(target.outputs),
         }
         spec = StageSpec(
-            f"{number:02d}-{step.name}",
+            label,
             "transform",
             parameters,
-            upstream={"graph": graph},
+            upstream=inputs,
             outputs=(GRAPH, "step.json"),
             places=_places(target, "transforms", "inputs", "outputs"),
         )
@@ -135,10 +145,11 @@ class _Builder:
         )
         return self._add(recipe, target, spec)
 
-    def _validate(
-        self, recipe: Recipe, target: Target, source: Upstream, package: str
-    ) -> list[str]:
-        artifact = Upstream(package, f"files/{model_file(recipe, target)}")
+    def _validate(self, recipe: Recipe, target: Target, freeze: str, package: str) -> list[str]:
+        interface = Upstream(freeze, INTERFACE)
+        source = {"graph": Upstream(freeze, GRAPH), "interface": interface}
+        shipped = Upstream(package, f"files/{model_file(recipe, target)}")
+        artifact = {"graph": shipped, "interface": interface}
         before = self._evaluate(recipe, target, "evaluate-source", source)
         after = self._evaluate(recipe, target, f"{target.folder}/evaluate", artifact)
         validation = target.validation
@@ -157,12 +168,12 @@ class _Builder:
         )
         return [before, after, self._add(recipe, target, spec)]
 
-    def _evaluate(self, recipe: Recipe, target: Target, label: str, graph: Upstream) -> str:
+    def _evaluate(
+        self, recipe: Recipe, target: Target, label: str, inputs: Mapping[str, Upstream]
+    ) -> str:
         validation = target.validation
         assert validation is not None
         parameters = {
-            "inputs": [i.name for i in target.inputs],
-            "outputs": list(target.outputs),
             "labels": validation.labels,
             "metric": validation.metric,
             "data": validation.data.name,
@@ -172,9 +183,9 @@ class _Builder:
             "evaluate",
             parameters,
             {"data": single_file(validation.data)},
-            {"graph": graph},
-            ("evaluation.json", "outputs.npz"),
-            _places(target, "validation", "inputs", "outputs"),
+            upstream=inputs,
+            outputs=("evaluation.json", "outputs.npz"),
+            places=_places(target, "validation", "inputs", "outputs"),
         )
         return self._add(recipe, target, spec)
 
@@ -195,17 +206,7 @@ class _Builder:
             name = f"{recipe.name}/{target.folder}/{spec.task}"
         self._names.add(name)
         self._known[key] = name
-        self.stages.append(
-            StageSpec(
-                name,
-                spec.stage,
-                spec.parameters,
-                spec.files,
-                spec.upstream,
-                spec.outputs,
-                spec.places,
-            )
-        )
+        self.stages.append(dataclasses.replace(spec, task=name))
         return name
 
 

@@ -47,6 +47,7 @@ class StageSpec:
         stage: which stage it is, a key of ``STAGE_VERSIONS``.
         parameters: everything it is told, as JSON-able plain data.
         files: files from outside, by slot.
+        roots: the paths that the recipe names them by, by slot; a checkpoint's is its prefix.
         upstream: outputs of earlier stages, by slot.
         outputs: the names of the files it always leaves; more may lie below ``files/``.
         places: where in the recipe its parameters stand, for messages; not fingerprinted.
@@ -56,6 +57,7 @@ class StageSpec:
     stage: str
     parameters: Mapping[str, Any]
     files: Mapping[str, tuple[InputFile, ...]] = field(default_factory=dict)
+    roots: Mapping[str, Path] = field(default_factory=dict)
     upstream: Mapping[str, Upstream] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)

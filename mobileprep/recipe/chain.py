@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mobileprep.recipe.tree import show
 
@@ -13,8 +13,7 @@ _BARE_VALUE = re.compile(r"[A-Za-z0-9./_-]+")
 _QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """One ``name=value``; ``offset`` and ``value_offset`` count characters of the chain."""
 
     name: str
@@ -23,8 +22,7 @@ class Argument:
     value_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One transform with its arguments in the order written."""
 
     name: str
@@ -32,8 +30,7 @@ class Call:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """Where and why a chain cannot be read."""
 
     offset: int
@@ -41,8 +38,7 @@ class Fault:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """What a chain says.
 
     Args:

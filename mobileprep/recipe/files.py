@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import unreadable
 from mobileprep.recipe.merge import merge_sections
 from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, SourceText
@@ -56,6 +55,8 @@ def read_source(path: Path) -> SourceText:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
+        from mobileprep.fsio import unreadable  # slow to import, and only failures need it
+
         raise unreadable(path, error) from error
     if len(data) > MAX_BYTES:
         message = f"a recipe has at most {MAX_BYTES:,} bytes, and this file has more"

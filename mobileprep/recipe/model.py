@@ -21,7 +21,7 @@ ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float |
 _ASIDE: dict[str, bool] = {"aside": True}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputFile:
     """A file or folder that a recipe names.
 
@@ -36,7 +36,7 @@ class InputFile:
     place: str = field(default="", compare=False, metadata=_ASIDE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pin:
     """A digest that a file must have.
 
@@ -49,7 +49,7 @@ class Pin:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """A trained model.
 
@@ -70,14 +70,14 @@ class Source:
     pins: tuple[Pin, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Freeze:
     """How variables become constants; ``clear_devices`` removes the device of every node."""
 
     clear_devices: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputSpec:
     """A tensor that the app feeds.
 
@@ -92,7 +92,7 @@ class InputSpec:
     shape: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One transform of a chain.
 
@@ -115,7 +115,7 @@ class Step:
         return dict(self.params).get("ignore_errors", False) is True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Validation:
     """How a target's model is compared with the source.
 
@@ -132,7 +132,7 @@ class Validation:
     max_drop: float = 0.01
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quantize:
     """How constants are made smaller; its step is part of the target's transforms already.
 
@@ -147,7 +147,7 @@ class Quantize:
     num_steps: int = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Budget:
     """Limits in bytes; None for none."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from mobileprep.recipe.tree import KeyPath, Place, Scalar
 
@@ -16,7 +15,7 @@ def inner_place(scalar: Scalar, offset: int, keys: KeyPath = ()) -> Place:
     Folding and indentation change white space only, so the other characters of value and
     file are matched one by one. Escapes and replaced variables end the match.
     """
-    place = replace(scalar.place, keys=(*scalar.place.keys, *keys))
+    place = scalar.place._replace(keys=(*scalar.place.keys, *keys))
     written = _written(place)
     last = (place.line, place.column)
     for index, character in enumerate(scalar.text):
@@ -26,9 +25,9 @@ def inner_place(scalar: Scalar, offset: int, keys: KeyPath = ()) -> Place:
         if found != character:
             return place
         if index >= offset:
-            return replace(place, line=line, column=column)
+            return place._replace(line=line, column=column)
         last = (line, column + 1)
-    return replace(place, line=last[0], column=last[1])
+    return place._replace(line=last[0], column=last[1])
 
 
 def _written(place: Place) -> Iterator[tuple[int, int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mobileprep.errors import RecipeError
 from mobileprep.recipe.tree import Place, dotted
@@ -12,8 +12,7 @@ _SHOWN = 100
 _SNIPPET_WIDTH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mobileprep.recipe.merge import is_null, merge_sections
 from mobileprep.recipe.tree import MappingNode, Node, Place
@@ -10,8 +10,7 @@ from mobileprep.recipe.tree import MappingNode, Node, Place
 _ONLY_ABOVE = ("version", "name", "description", "models", "targets")
 
 
-@dataclass(frozen=True, slots=True)
-class TargetSections:
+class TargetSections(NamedTuple):
     """What holds for one target of one model.
 
     Args:
@@ -46,8 +45,7 @@ class TargetSections:
         return self.mapping(key) or MappingNode({}, self.place)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSections:
+class ModelSections(NamedTuple):
     """One model of a recipe: its name, the place to name when it lacks something, its targets."""
 
     name: str | None

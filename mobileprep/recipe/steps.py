@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.recipe.chain import parse_chain
@@ -16,8 +16,7 @@ from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, Sequence, S
 from mobileprep.recipe.validate import schema_problems
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSteps:
+class ReadSteps(NamedTuple):
     """A chain that was read.
 
     Args:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Key: TypeAlias = str | int
 KeyPath: TypeAlias = tuple[Key, ...]
@@ -20,13 +19,13 @@ _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_$/:-]+\Z")
 
 
-@dataclass(frozen=True, eq=False)
 class SourceText:
     """One recipe file: its name as messages give it, its folder, and its text."""
 
-    name: str
-    folder: Path
-    text: str = field(repr=False)
+    def __init__(self, name: str, folder: Path, text: str) -> None:
+        self.name = name
+        self.folder = folder
+        self.text = text
 
     @cached_property
     def lines(self) -> list[str]:
@@ -34,8 +33,7 @@ class SourceText:
         return _LINE_END.split(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a key or a value stands.
 
     Args:
@@ -54,8 +52,7 @@ class Place:
         return f"{self.source.name}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(NamedTuple):
     """Text, number, truth value or nothing.
 
     Args:
@@ -70,24 +67,21 @@ class Scalar:
     plain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(NamedTuple):
     """A list."""
 
     items: tuple[Node, ...]
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A key's place and its value."""
 
     key_place: Place
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
-class MappingNode:
+class MappingNode(NamedTuple):
     """A mapping from text, in the order written."""
 
     entries: Mapping[str, Entry]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mobileprep.errors import nearest_hint
@@ -51,9 +50,9 @@ def _describe(error: ValidationError, root: Node) -> Iterator[Problem]:
     for problem in describe(error, node):
         if names_key and isinstance(node, MappingNode):
             entry = node.entries[str(error.instance)]
-            yield replace(problem, place=entry.key_place)
+            yield problem._replace(place=entry.key_place)
         elif problem.place is node.place:
-            yield replace(problem, place=place_of(root, path))
+            yield problem._replace(place=place_of(root, path))
         else:
             yield problem
 

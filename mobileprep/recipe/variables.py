@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from mobileprep.errors import did_you_mean
 from mobileprep.recipe.problems import Problem
@@ -57,7 +56,7 @@ class Variables:
         if not isinstance(scalar.value, str) or "$" not in scalar.value:
             return scalar
         text = self._text(scalar.value, scalar.place)
-        return replace(scalar, value=resolve(text) if scalar.plain else text, text=text)
+        return scalar._replace(value=resolve(text) if scalar.plain else text, text=text)
 
     def _text(self, text: str, place: Place) -> str:
         def expand(match: re.Match[str]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeAlias, cast
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
 import yaml
 
@@ -87,8 +86,7 @@ def place_at(source: SourceText, index: int) -> Place:
 _ContentEvent: TypeAlias = yaml.ScalarEvent | yaml.CollectionStartEvent
 
 
-@dataclass(frozen=True, slots=True)
-class _Anchored:
+class _Anchored(NamedTuple):
     node: Node
     size: int
     height: int

@@ -23,6 +23,7 @@ class Job:
         task: the task's name, for messages.
         parameters: what the stage is told.
         files: files from outside, by slot.
+        roots: where the recipe's own names of those files lead: a prefix or a folder too.
         inputs: outputs of earlier stages, by slot.
         folder: where outputs go.
         places: where in the recipe parameters stand: ``{"outputs": "recipe.yaml:9:10"}``.
@@ -31,6 +32,7 @@ class Job:
     task: str
     parameters: Mapping[str, Any]
     files: Mapping[str, tuple[InputFile, ...]]
+    roots: Mapping[str, Path]
     inputs: Mapping[str, Path]
     folder: Path
     places: Mapping[str, str]

@@ -14,6 +14,7 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.interpreter import Interpreter
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.interface import read_interface
 
 # Enough for BLAS to be busy, little enough for the activations to stay small.
 _BATCH = 64
@@ -23,13 +24,14 @@ _BATCH = 64
 def run(job: Job) -> None:
     """Leaves ``outputs.npz`` and ``evaluation.json``."""
     told = job.parameters
+    interface = read_interface(job)
     data = job.files["data"][0]
     arrays = read_arrays(data.path)
     graph = read_graph(job.inputs["graph"])
-    feeds = {name: _array(arrays, name, told["data"], job) for name in told["inputs"]}
+    feeds = {name: _array(arrays, name, told["data"], job) for name in interface.inputs}
     labels = _array(arrays, told["labels"], told["data"], job).ravel()
     _check_lengths(feeds, labels, job)
-    outputs = evaluate(graph, feeds, told["outputs"], where=told["data"])
+    outputs = evaluate(graph, feeds, interface.outputs, where=told["data"])
     correct = _correct(outputs[0], labels, job)
     write_arrays(job.output("outputs.npz"), {str(i): a for i, a in enumerate(outputs)})
     samples = len(labels)

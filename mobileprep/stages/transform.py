@@ -9,6 +9,7 @@ from mobileprep.errors import MobileprepError
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.interface import read_interface
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chain import Step, run_chain
 
@@ -17,8 +18,9 @@ from mobileprep.transforms.chain import Step, run_chain
 def run(job: Job) -> None:
     """Leaves ``graph.pb`` and ``step.json``."""
     told = job.parameters
+    interface = read_interface(job)
     step = Step(told["name"], told["options"], told["ignore_errors"])
-    context = Context(tuple(told["inputs"]), tuple(told["outputs"]))
+    context = Context(interface.inputs, interface.outputs)
     graph = read_graph(job.inputs["graph"])
     try:
         graph, records = run_chain(graph, [step], context)

@@ -12,8 +12,6 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
 
-CHANNELS_FIRST: Final = frozenset({"NCHW", "NCDHW"})
-
 
 @dataclass(frozen=True)
 class LayerKind:
@@ -54,14 +52,15 @@ def output_channels(layer: Node, weights: Tensor) -> int | None:
     return math.prod(weights.shape[axis] for axis in kind.channels)
 
 
-def data_format(node: Node) -> str:
-    """The order of a node's dimensions; empty where its op has but one."""
-    return node.attr_str("data_format", "") if "data_format" in node.attrs else ""
+def layout(node: Node) -> str:
+    """The order of a node's dimensions: ``data_format``, or what holds where it is not given."""
+    return node.attr_str("data_format", "NDHWC" if node.op == "Conv3D" else "NHWC")
 
 
-def channels_first(node: Node) -> bool:
-    """Whether the channels come before the places."""
-    return data_format(node) in CHANNELS_FIRST
+def channel_axis(node: Node) -> int:
+    """The dimension of a node's tensors that runs over the channels."""
+    order = layout(node)
+    return order.index("C") if "C" in order else len(order) - 1
 
 
 def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
@@ -79,7 +78,7 @@ def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
     rank = layer_kind(layer).rank
     if values.ndim > rank:
         return None
-    axis = 1 if channels_first(layer) else rank - 1
+    axis = 1 if layer.op == "MatMul" else channel_axis(layer)
     wanted = [1] * rank
     shape = [1] * (rank - values.ndim) + list(values.shape)
     if values.size > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.rewrite import Rewritten
@@ -11,6 +13,19 @@ from mobileprep.transforms.base import Context, Result
 def fed_and_fetched(context: Context) -> frozenset[str]:
     """The nodes that the user feeds or fetches, which no transform may take away."""
     return frozenset(parse_ref(name).node for name in (*context.inputs, *context.outputs))
+
+
+def without_orphans(graph: Graph, before: Graph, protected: Container[str]) -> Graph:
+    """The graph without the constants that nothing uses any more, though something did before."""
+    used = graph.consumers
+    return graph.with_nodes(
+        node
+        for node in graph
+        if node.op != "Const"
+        or node.name in used
+        or node.name in protected
+        or node.name not in before.consumers
+    )
 
 
 def as_result(done: Rewritten, before: Graph, context: Context) -> Result:

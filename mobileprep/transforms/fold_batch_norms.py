@@ -97,4 +97,4 @@ def _check_like_original(mul: Node, layer: Node, weights: Tensor, values: Tensor
 
 
 def _refuse(mul: Node, message: str, hint: str) -> TransformError:
-    return refuse("fold_batch_norms", f"node {mul.name!r}: {message}", hint)
+    return refuse(FoldBatchNorms.transform_name, f"node {mul.name!r}: {message}", hint)

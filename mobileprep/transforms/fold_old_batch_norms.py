@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.pattern import Match, OpTypePattern, op
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Leave, Rewritten, Rule, rewrite_all, unique_name
+from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all, unique_name
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.transforms import _statistics
-from mobileprep.transforms._layers import data_format, output_channels, scaled
-from mobileprep.transforms._rewriting import as_result, fed_and_fetched
-from mobileprep.transforms._statistics import Statistics, is_inference, scale_and_offset
+from mobileprep.transforms._layers import channel_axis, layout, output_channels, scaled
+from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
+from mobileprep.transforms._statistics import (
+    Statistics,
+    is_inference,
+    scale_and_offset,
+    statistics,
+)
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
-
-_NORMS: Final = "BatchNormWithGlobalNormalization|FusedBatchNorm"
-_CONVOLUTIONS: Final = "Conv2D|DepthwiseConv2dNative"
-_STATISTICS: Final = tuple(op("Const", label=f"statistic{i}", borrowed=True) for i in range(4))
 
 
 def _convolution(number: int) -> OpTypePattern:
-    weights = op("Const", label=f"weights{number}")
-    return op(_CONVOLUTIONS, op("*", label=f"input{number}"), weights, label=f"layer{number}")
+    return op(
+        "Conv2D|DepthwiseConv2dNative",
+        op("*", label=f"input{number}"),
+        op("Const", label=f"weights{number}"),
+        label=f"layer{number}",
+    )
 
 
 def _norm(source: OpTypePattern) -> OpTypePattern:
-    return op(_NORMS, source, *_STATISTICS)
+    constants = (op("Const", label=f"statistic{i}", borrowed=True) for i in range(4))
+    return op("BatchNormWithGlobalNormalization|FusedBatchNorm", source, *constants)
 
 
-_AFTER_CONVOLUTION: Final = _norm(_convolution(0))
-_AFTER_BATCH_TO_SPACE: Final = _norm(
-    op(
-        "BatchToSpaceND",
-        _convolution(0),
-        op("Const", label="block_shape"),
-        op("Const", label="crops"),
-        label="between",
-    )
-)
-_AFTER_CONCAT: Final = _norm(
-    op("ConcatV2", _convolution(0), _convolution(1), op("Const", label="axis"), label="between")
+_CONSTANT_INPUTS: Final = ("block_shape", "crops", "axis")
+_PATTERNS: Final = (
+    _norm(_convolution(0)),
+    _norm(
+        op(
+            "BatchToSpaceND",
+            _convolution(0),
+            op("Const", label="block_shape"),
+            op("Const", label="crops"),
+            label="between",
+        )
+    ),
+    _norm(
+        op("ConcatV2", _convolution(0), _convolution(1), op("Const", label="axis"), label="between")
+    ),
 )
 
 
@@ -61,48 +73,41 @@ class FoldOldBatchNorms(Transform):
         """Fold every batch normalization that uses constant statistics.
 
         Raises:
-            TransformError: in the faithful mode, constants that the original refuses.
+            TransformError: in the faithful mode, constants that the original ends the run for.
         """
         protected = fed_and_fetched(context)
-        matched, skipped = 0, dict[str, int]()
-        now = graph
-        for pattern, parts in (
-            (_AFTER_CONVOLUTION, _one_part),
-            (_AFTER_BATCH_TO_SPACE, _one_part),
-            (_AFTER_CONCAT, _two_parts),
-        ):
-            folding = _Folding(parts, context.faithful)
+        folding = _Folding(context.faithful)
+        now, matched, skipped = graph, 0, Counter[str]()
+        for pattern in _PATTERNS:
             done = rewrite_all(now, Rule(pattern, folding.rewrite, folding.check), protected)
             now = done.graph
             matched += done.matched
-            for reason, count in done.skipped.items():
-                skipped[reason] = skipped.get(reason, 0) + count
+            skipped.update(done.skipped)
         if matched:
-            now = _without_unused(now, _statistic_names(graph), protected)
+            now = without_orphans(now, graph, protected)
         return as_result(Rewritten(now, matched, skipped), graph, context)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A convolution of a match, and which of the statistics' channels are its own."""
+    """A convolution of a match, and which channels of the statistics are its own."""
 
+    number: int
     layer: Node
     weights: Tensor
-    start: int
-    stop: int
+    channels: slice
 
     @property
     def fits(self) -> bool:
-        return output_channels(self.layer, self.weights) == self.stop - self.start
-
-
-_Parts = Callable[[Match, int, bool], list[_Part]]
-"""``(match, channels of the statistics, faithful) -> the convolutions of the match``."""
+        """Whether it puts out as many channels as it has statistics."""
+        count: int = self.channels.stop - self.channels.start
+        return output_channels(self.layer, self.weights) == count
 
 
 @dataclass(frozen=True)
 class _Folding:
-    parts: _Parts
+    """How a match is checked and rewritten in either mode."""
+
     faithful: bool
 
     def check(self, match: Match) -> str:
@@ -111,34 +116,31 @@ class _Folding:
         Raises:
             TransformError: what the original ends the run for.
         """
-        reason = _structural_reason(match)
+        reason = _use_reason(match) or _meaning_reason(match)
         if reason:
             return reason
         reason = self._shape_reason(match)
         if reason and self.faithful:
+            message = f"node {match.node.name!r}: {reason}"
             hint = "ignore_errors skips the step; a recipe folds what can be folded"
-            raise refuse("fold_old_batch_norms", f"node {match.node.name!r}: {reason}", hint)
+            raise refuse(FoldOldBatchNorms.transform_name, message, hint)
         return reason
 
-    def rewrite(self, match: Match) -> Sequence[Node] | Leave:
-        stats = _stats(match)
-        scale, offset = scale_and_offset(match.node, stats)
-        between = match.find("between")
+    def rewrite(self, match: Match) -> Sequence[Node]:
+        """The scaled weights, the convolutions, their biases, and what stood between."""
+        scale, offset = scale_and_offset(match.node, _stats(match))
         nodes: list[Node] = []
-        outputs: list[Node] = []
-        for number, part in enumerate(self.parts(match, len(scale), self.faithful)):
-            name = _output_name(match, number, between)
-            own = slice(part.start, part.stop)
-            new = _folded(match, number, part, scale[own], offset[own], name)
-            nodes += new
-            outputs.append(new[-1])
+        outputs: list[Ref] = []
+        for part in self._parts(match, scale.size):
+            nodes += _folded_part(match, part, scale[part.channels], offset[part.channels])
+            outputs.append(Ref(nodes[-1].name))
+        between = match.find("between")
         controls = match.node.control_inputs
         if between is None:
-            nodes[-1] = replace(outputs[0], inputs=outputs[0].inputs + controls)
-            return nodes
-        rest = between.inputs[len(outputs) :]
-        inputs = (*(Ref(n.name) for n in outputs), *rest, *controls)
-        settings = [n for n in map(match.find, ("block_shape", "crops", "axis")) if n is not None]
+            last = nodes.pop()
+            return [*nodes, replace(last, inputs=last.inputs + controls)]
+        settings = [match[label] for label in _CONSTANT_INPUTS if match.find(label)]
+        inputs = (*outputs, *between.inputs[len(outputs) :], *controls)
         return [*nodes, *settings, replace(between, name=match.node.name, inputs=inputs)]
 
     def _shape_reason(self, match: Match) -> str:
@@ -146,22 +148,108 @@ class _Folding:
         misshapen = stats.misshapen()
         if misshapen:
             return f"the {misshapen} input has a bad shape"
-        parts = self.parts(match, stats.mean.size, self.faithful)
+        parts = self._parts(match, stats.mean.size)
         if not stats.all_float or any(p.weights.dtype is not DType.FLOAT for p in parts):
             return "weights and statistics are not all float32"
         if not all(p.fits for p in parts):
-            return "the statistics do not have as many channels as the weights"
+            return "the statistics have not as many channels as the weights"
         return ""
 
+    def _parts(self, match: Match, channels: int) -> list[_Part]:
+        """The convolutions of a match, with the channels of the statistics shared out."""
+        layers = _layers(match)
+        if not self._divides(match):
+            return [_Part(i, n, _weights(match, i), slice(0, channels)) for i, n in layers]
+        first = _weights(match, 0)
+        if self.faithful:
+            # The original looks at the last dimension, of depthwise weights too.
+            middle = first.shape[-1] if first.shape else 0
+        else:
+            middle = output_channels(match["layer0"], first) or 0
+        middle = min(middle, channels)
+        ranges = (slice(0, middle), slice(middle, channels))
+        return [_Part(i, n, _weights(match, i), ranges[i]) for i, n in layers]
 
-def _structural_reason(match: Match) -> str:
-    """Why folding would change what the graph computes; the original would corrupt it, or hang."""
-    norm = match.node
-    owned = [n for n in match.nodes if n.op != "Const" and n is not norm and not _is_input(match, n)]
-    weights = [n for n in map(match.find, ("weights0", "weights1")) if n is not None]
-    if not match.used_outside.isdisjoint(n.name for n in owned):
+    def _divides(self, match: Match) -> bool:
+        """Whether two convolutions put their channels side by side."""
+        axis_node = match.find("axis")
+        if axis_node is None:
+            return False
+        axis = _scalar(axis_node)
+        if self.faithful:
+            return axis == 3
+        return axis is not None and axis % 4 == channel_axis(match["layer0"])
+
+
+def _folded_part(match: Match, part: _Part, scale: Array, offset: Array) -> list[Node]:
+    """One convolution with scaled weights, and the addition of its bias."""
+    layer, taken = part.layer, match.graph.by_name
+    old = match[f"weights{part.number}"]
+    # A constant in a loop's body belongs to its frame by a control input.
+    frame = old.control_inputs
+    weights = constant(old.name, scaled(layer, part.weights, scale), inputs=frame)
+    bias_name = unique_name(f"{layer.name}_bn_offset", taken)
+    bias = constant(bias_name, Tensor.of(np.ascontiguousarray(offset)), inputs=frame)
+    attrs = {"T": attr.dtype(layer.attr_dtype("T"))}
+    if "data_format" in layer.attrs:
+        attrs["data_format"] = layer.attrs["data_format"]
+    inputs = (Ref(layer.name), Ref(bias_name))
+    add = Node(_output_name(match, part), "BiasAdd", inputs, attrs=attrs)
+    return [weights, match[f"input{part.number}"], layer, bias, add]
+
+
+def _output_name(match: Match, part: _Part) -> str:
+    between = match.find("between")
+    if between is None:
+        return match.node.name
+    if between.op == "BatchToSpaceND":
+        return unique_name(f"{part.layer.name}/biasadd", match.graph.by_name)
+    return unique_name(f"{between.name}_bn_in{part.number}", match.graph.by_name)
+
+
+def _use_reason(match: Match) -> str:
+    """Why others would see the change; the original corrupts what they get, or never ends."""
+    numbers = [i for i, _ in _layers(match)]
+    layers = {match[f"layer{i}"].name for i in numbers}
+    weights = {match[f"weights{i}"].name for i in numbers}
+    between = match.find("between")
+    inner = layers if between is None else {between.name, *layers}
+    if not match.used_outside.isdisjoint(inner) or len(layers) < len(numbers):
         return "what comes before the batch normalization is used elsewhere"
-    if not match.used_outside.isdisjoint(n.name for n in weights):
+    if not match.used_outside.isdisjoint(weights) or len(weights) < len(numbers):
         return "the weights are used elsewhere"
-    ...
+    consumers = match.graph.consumers.get(match.node.name, ())
+    if any(r.node == match.node.name and r.index > 0 for c in consumers for r in c.inputs):
+        return "the statistics that the batch normalization puts out are used"
     return ""
+
+
+def _meaning_reason(match: Match) -> str:
+    """Why the result would not mean the same; the original folds such places wrongly."""
+    norm = match.node
+    if not is_inference(norm):
+        return "the batch normalization uses the batch's statistics (is_training)"
+    if any(layout(norm) != layout(layer) for _, layer in _layers(match)):
+        return "convolution and batch normalization differ in data_format"
+    block = match.find("block_shape")
+    if block is not None and (channel_axis(norm) < 3 or block.attr_tensor("value").size > 2):
+        return "BatchToSpaceND moves channels"
+    return ""
+
+
+def _layers(match: Match) -> list[tuple[int, Node]]:
+    found = ((i, match.find(f"layer{i}")) for i in range(2))
+    return [(i, layer) for i, layer in found if layer is not None]
+
+
+def _weights(match: Match, number: int) -> Tensor:
+    return match[f"weights{number}"].attr_tensor("value")
+
+
+def _stats(match: Match) -> Statistics:
+    return statistics(match.node, [match[f"statistic{i}"] for i in range(4)])
+
+
+def _scalar(node: Node) -> int | None:
+    value = node.attr_tensor("value")
+    return int(value.array().reshape(-1)[0]) if value.size == 1 else None

@@ -16,7 +16,7 @@ from mobileprep.formats.text_proto import text_to_wire
 
 def parse(text: str | bytes, message=pb.GraphDef):
     data = text.encode() if isinstance(text, str) else text
-    return message.FromString(bytes(text_to_wire(data, message.DESCRIPTOR, "g.pbtxt")))
+    return message.FromString(bytes(text_to_wire(data, message, "g.pbtxt")))
 
 
 def fault(text: str | bytes, message=pb.GraphDef) -> str:
@@ -165,7 +165,10 @@ def test_forms_of_booleans(spelt, value):
         ('node { name: "\\ud800" }', "the escape \\ud800 is no character"),
         (b'node { name: "\xff" }', "the string of 'name' is no UTF-8 text"),
         ("\x01\x02", "g.pbtxt:1:1: '\\x01' stands where a field's name is expected"),
-        ("node [ { ]", "']' stands where ':' or '{' is expected"),
+        ("node [ { ]", "g.pbtxt:1:10: ']' stands where a field's name is expected"),
+        ("node [ { } }", "g.pbtxt:1:12: '}' stands where a value is expected"),
+        ("versions [1]", "the field 'versions' takes one value, not a list"),
+        ("node { input [1] }", "the field 'input' takes a quoted string"),
         ("node " * 3, "stands where ':' or '{' is expected"),
     ],
 )

@@ -1,0 +1,219 @@
+"""Makes the recipe reference, ``docs/recipe.md``, from the schema: ``python -m`` this module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mobileprep.recipe.schemas import Schema, recipe_schema
+
+_INTRODUCTION = """\
+# The recipe
+
+<!-- Made by `python -m mobileprep.recipe.reference docs/recipe.md`; edit the schema instead. -->
+
+A recipe says where a trained model lies, what is done to it, and what ships for each target. It is
+a YAML file, checked against `schemas/recipe.schema.json`. Name the schema in the first line, and an
+editor completes and checks while you write:
+
+```yaml
+# yaml-language-server: $schema=../../schemas/recipe.schema.json
+version: 1
+name: digits
+source: {graph: model/graph.pbtxt, checkpoint: model/model.ckpt-1000}
+inputs:
+  image: {dtype: float32, shape: [-1, 8, 8, 1]}
+outputs: [probabilities]
+transforms:
+  - strip_unused_nodes
+  - remove_nodes: {op: [Identity, CheckNumerics]}
+  - fold_constants: {ignore_errors: true}
+targets:
+  phone: {platform: android, quantize: weights}
+```
+
+`mobileprep validate RECIPE` tells all problems of a recipe at once, each at its
+`file:line:column`.
+
+## How it is read
+
+- YAML 1.2: only `true` and `false` are truth values, so `no` and `on` are names; `010`, `0x1f`,
+  `1:30` and dates are text; `1e-3` is a number. Put a version such as `"1.15"` in quotes.
+- A key given twice, a tag (`!!str`), a second document and a key that is no text are errors.
+  Anchors, aliases and merge keys (`<<: *common`) may be used.
+- A file has at most 1 MiB, 100 levels, and 10,000 values with aliases counted as often as used.
+- Every path starts at the folder of the file that names it.
+
+## Variables
+
+`${NAME}` in a value stands for the value that `--set NAME=VALUE` gives, or else for the environment
+variable. `${NAME:-default}` has a default for a variable that is missing or empty; `$$` is a dollar
+sign. A variable without a value is an error. An unquoted value is read after replacing, so that
+`num_steps: ${STEPS:-256}` is a number; a quoted one stays text. Keys are left as they are.
+
+## One recipe over another
+
+`extends: ../common.yaml` lays a recipe over another one. A target's sections are laid over the
+recipe's in the same way, and so is each entry of `models`:
+
+- mappings merge key by key;
+- lists, texts and numbers replace what is below;
+- `null` removes what is below;
+- `source` and `quantize` replace as a whole, because their keys belong together.
+
+A target's `transforms` therefore replaces the shared chain, while `then` goes on from it.
+
+## Several models
+
+With `models`, each model is built for every target that stands beside it, and `null` for a target
+inside a model leaves that one out. Outputs then go to `OUT/<recipe>/<model>/<target>/` instead of
+`OUT/<recipe>/<target>/`.
+
+```yaml
+version: 1
+name: speech
+transforms: [strip_unused_nodes, fold_constants]
+models:
+  wake: {source: {frozen: wake.pb}, outputs: [scores]}
+  words: {source: {saved_model: words}, outputs: [labels]}
+targets:
+  phone: {platform: android, quantize: weights}
+```
+
+## Transforms
+
+`transforms` is a list. An item is a transform's name, or its name with parameters:
+
+```yaml
+transforms:
+  - fold_batch_norms
+  - remove_nodes: {op: [Identity, CheckNumerics]}
+  - strip_unused_nodes:            # parameters that repeat in parallel
+      - {name: image, type_for_name: float, shape_for_name: "1,8,8,1"}
+      - {name: keep, type_for_name: bool, shape_for_name: "1"}
+```
+
+It may also be a chain in the language of the Graph Transform Tool's `--transforms` flag:
+
+```yaml
+transforms: >
+  strip_unused_nodes(type=float, shape="1,8,8,1")
+  remove_nodes(op=Identity, op=CheckNumerics)
+  fold_constants(ignore_errors=true)
+```
+
+Both forms are checked against `schemas/transforms/<name>.json`. The text form is read as the
+original reads it: arguments follow the name without a space, a comma stands directly after the
+value before it, no white space stands before `)`, and a value with other characters than letters,
+digits and `-./_` takes double quotes. A last transform without `)`, which the original drops in
+silence, is an error.
+
+A target's chain is the shared one or its own `transforms`, then its `then`, then what `quantize`,
+`obfuscate` and `sort` add, in this order.
+
+# Keys
+"""
+
+# Sections of the schema in the order of the page, with their headings.
+_SECTIONS = (
+    ("source", "`source`"),
+    ("freeze", "`freeze`"),
+    ("inputs", "`inputs`"),
+    ("outputs", "`outputs`"),
+    ("transforms", "`transforms`"),
+    ("validation", "`validation`"),
+    ("model", "`models.<name>`"),
+    ("target", "`targets.<name>`"),
+    ("quantize", "`targets.<name>.quantize`"),
+)
+_TYPES = {
+    "object": "mapping",
+    "array": "list",
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true` or `false`",
+}
+
+_PLURALS = {"string": "texts", "integer": "whole numbers"}
+
+
+def render(schema: Schema) -> str:
+    """The whole page, in Markdown."""
+    lines = [_INTRODUCTION, "## Top level", "", *_table(schema, schema)]
+    for name, heading in _SECTIONS:
+        lines += ["", f"## {heading}", "", *_section(schema, schema["$defs"][name])]
+        for key, child in _properties(schema["$defs"][name]).items():
+            if "$ref" not in child and _properties(child):
+                heading_of_child = f"{heading.removesuffix('`')}.{key}`"
+                lines += ["", f"## {heading_of_child}", "", *_section(schema, child)]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page to the path that is the only argument."""
+    (path,) = arguments
+    Path(path).write_text(render(recipe_schema()), encoding="utf-8")
+    return 0
+
+
+def _section(root: Schema, section: Schema) -> Iterator[str]:
+    yield section["description"]
+    values = section.get("additionalProperties")
+    if _properties(section):
+        yield ""
+        yield from _table(root, section)
+    elif isinstance(values, dict) and "$ref" in values:
+        of_each = _resolved(root, values)
+        yield ""
+        yield f"Each entry: {of_each['description'][0].lower()}{of_each['description'][1:]}"
+        yield ""
+        yield from _table(root, of_each)
+
+
+def _table(root: Schema, section: Schema) -> Iterator[str]:
+    yield "| key | value | default | |"
+    yield "|---|---|---|---|"
+    for key, child in _properties(section).items():
+        described = _resolved(root, child)
+        default = f"`{_plain(described['default'])}`" if "default" in described else ""
+        meaning = described.get("description", "")
+        yield f"| `{key}` | {_type(root, described)} | {default} | {meaning} |"
+
+
+def _properties(section: Schema) -> Schema:
+    properties: Schema = section.get("properties") or section.get("else", {}).get("properties", {})
+    return properties
+
+
+def _resolved(root: Schema, described: Schema) -> Schema:
+    """A schema with its reference followed; keywords beside the reference come first."""
+    reference = described.get("$ref")
+    if reference is None:
+        return described
+    return {**_resolved(root, root["$defs"][reference.rpartition("/")[2]]), **described}
+
+
+def _type(root: Schema, described: Schema) -> str:
+    if "const" in described:
+        return f"`{_plain(described['const'])}`"
+    if "enum" in described:
+        return ", ".join(f"`{value}`" for value in described["enum"])
+    kinds = described["type"]
+    listed = [kinds] if isinstance(kinds, str) else [kind for kind in kinds if kind != "null"]
+    words = [_TYPES[kind] for kind in listed]
+    if listed == ["array"]:
+        items = _resolved(root, described["items"])
+        words = [f"list of {_PLURALS.get(items.get('type'), _type(root, items))}"]
+    return " or ".join(words)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).replace("'", '"')
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""Gives nodes short names that say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.verify import check_inputs
+from mobileprep.transforms._colocation import colocated
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@transform("obfuscate_names")
+@dataclass(frozen=True)
+class ObfuscateNames(Transform):
+    """Nodes are numbered in stored order, in base 62; inputs and outputs keep their names.
+
+    Source: ``obfuscate_names`` of TensorFlow 1.15's graph transforms, which does not know an
+    input or output that is named with its index, and leaves colocation constraints on the
+    old names, with which no graph can be loaded.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Rename the nodes.
+
+        Raises:
+            InvalidGraphError: an input is not there.
+        """
+        check_inputs(graph, self.transform_name)
+        kept = fed_and_fetched(context)
+        short = _short_names(kept)
+        names = {n.name: n.name if n.name in kept else next(short) for n in graph}
+        nodes = [
+            colocated(
+                replace(
+                    n,
+                    name=names[n.name],
+                    inputs=tuple([r.renamed(names[r.node]) for r in n.inputs]),
+                ),
+                names.get,
+            )
+            for n in graph
+        ]
+        return Result(graph.with_nodes(nodes), sum(old != new for old, new in names.items()))
+
+
+def _short_names(taken: Collection[str]) -> Iterator[str]:
+    return (name for name in map(_base_62, count()) if name not in taken)
+
+
+def _base_62(number: int) -> str:
+    number, last = divmod(number, len(_DIGITS))
+    text = _DIGITS[last]
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        text = _DIGITS[digit] + text
+    return text

@@ -1,0 +1,41 @@
+"""Takes control inputs off nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mobileprep.ir.graph import Graph
+from mobileprep.transforms._control_flow import conditional_nodes
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_TIED = "its only tie to a branch or a loop"
+
+
+@transform("remove_control_dependencies")
+@dataclass(frozen=True)
+class RemoveControlDependencies(Transform):
+    """No node waits for another one any more without taking a tensor from it.
+
+    A node that takes no tensors keeps those control inputs that tie it to a branch or a loop:
+    without them a constant of a branch not taken would reach the Merge, and one of a loop's body
+    would be outside of its frame. The original takes these off too.
+
+    Source: ``remove_control_dependencies`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Remove what only orders execution."""
+        conditional = conditional_nodes(graph)
+        nodes = []
+        changed = tied = 0
+        for node in graph:
+            tensors = node.data_inputs
+            if len(tensors) == len(node.inputs):
+                nodes.append(node)
+                continue
+            kept = tensors or tuple(r for r in node.inputs if r.node in conditional)
+            tied += kept is not tensors and bool(kept)
+            changed += len(kept) < len(node.inputs)
+            nodes.append(replace(node, inputs=kept))
+        skipped = {_TIED: tied} if tied else {}
+        return Result(graph.with_nodes(nodes) if changed else graph, changed, skipped)

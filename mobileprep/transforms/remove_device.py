@@ -1,0 +1,25 @@
+"""Takes the requested device off every node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mobileprep.ir.graph import Graph
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+
+@transform("remove_device")
+@dataclass(frozen=True)
+class RemoveDevice(Transform):
+    """No node asks for a device any more; bodies of functions are left as they are.
+
+    Source: ``remove_device`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Clear the devices."""
+        placed = sum(bool(n.device) for n in graph)
+        if not placed:
+            return Result(graph)
+        nodes = [replace(n, device="") if n.device else n for n in graph]
+        return Result(graph.with_nodes(nodes), placed)

@@ -1,0 +1,190 @@
+"""Removes what the outputs do not need, and makes placeholders of the nodes that are fed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from mobileprep.errors import MobileprepError, TransformError, nearest_hint
+from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.transforms._colocation import without_dangling
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+_NAME = "strip_unused_nodes"
+
+
+@transform(_NAME)
+@dataclass(frozen=True)
+class StripUnusedNodes(Transform):
+    """What the outputs need stays; the inputs stay whether they are needed or not.
+
+    A fed node that is no Placeholder becomes one. Its element type is, first found, the one given
+    for its name, the one its op has, the one given for all. (The original takes the one given
+    for all before the op's, and so makes graphs that cannot be loaded.)
+
+    Args:
+        type: the element type of new placeholders, where their ops do not tell.
+        shape: the shape of new placeholders, sizes divided by commas, -1 for an unknown one. With
+            none given the original makes scalars; a recipe leaves the shape open.
+        name: fed nodes that have types and shapes of their own,
+        type_for_name: which are in these places,
+        shape_for_name: and these.
+
+    Source: ``strip_unused_nodes`` of TensorFlow 1.15's graph transforms.
+    """
+
+    type: str = "float"
+    shape: str = ""
+    name: tuple[str, ...] = ()
+    type_for_name: tuple[str, ...] = ()
+    shape_for_name: tuple[str, ...] = ()
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Keep the needed nodes in their order.
+
+        Raises:
+            TransformError: an output is not there, a parameter cannot be understood, or several
+                outputs of a fed node are used, where a placeholder has one.
+        """
+        fed = {parse_ref(text).node for text in context.inputs}
+        needed = _needed(graph, context.outputs, fed) | fed
+        # What is fed waits for nothing, and what it waited for may be gone.
+        kept = [
+            replace(n, inputs=()) if n.inputs and n.name in fed else n
+            for n in graph
+            if n.name in needed
+        ]
+        removed = len(graph) - len(kept)
+        replaced = [n for n in kept if n.name in fed and n.op != "Placeholder"]
+        if replaced:
+            kept = self._with_placeholders(kept, replaced, graph, context)
+        missing = sorted(name for name in fed if name not in graph)
+        warnings = tuple(f"{_NAME}: the input {name!r} is not in the graph" for name in missing)
+        if not (removed or replaced):
+            return Result(graph, warnings=warnings)
+        nodes = without_dangling(kept, needed) if removed else kept
+        return Result(graph.with_nodes(nodes), removed + len(replaced), warnings=warnings)
+
+    def _with_placeholders(
+        self, kept: list[Node], replaced: Iterable[Node], graph: Graph, context: Context
+    ) -> list[Node]:
+        used = _used_outputs(kept, {n.name for n in replaced})
+        new: dict[str, Node] = {}
+        for node in replaced:
+            index = _only_output(node, used[node.name])
+            dtype = self._dtype(node, _op_dtype(node, index, graph))
+            shape = self._shape(node, index, context)
+            attrs = {"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
+            new[node.name] = Node(node.name, "Placeholder", attrs=attrs)
+        return [new.get(n.name) or _fed_by(n, new) for n in kept]
+
+    def _dtype(self, node: Node, found: DType | None) -> DType:
+        listed = self._for_name(node.name, "type_for_name", self.type_for_name)
+        if listed is None and found is not None:
+            return found
+        text = self.type if listed is None else listed
+        dtype = dtype_from_text(text)
+        if dtype is None:
+            hint = "an element type's short name, such as float, int32 or uint8"
+            raise refuse(_NAME, f"the type {text!r} is not known", hint)
+        return dtype
+
+    def _shape(self, node: Node, index: int, context: Context) -> TensorShape:
+        listed = self._for_name(node.name, "shape_for_name", self.shape_for_name)
+        text = self.shape if listed is None else listed
+        if text:
+            return _shape_from_text(text)
+        return () if context.faithful else _recorded_shape(node, index)
+
+    def _for_name(self, node: str, option: str, values: tuple[str, ...]) -> str | None:
+        if len(values) != len(self.name):
+            message = f"there are {len(self.name)} 'name' and {len(values)} {option!r} parameters"
+            hint = f"give one {option} for every name: name=image, {option}=..."
+            raise refuse(_NAME, message, hint)
+        # Of a name that is given twice, the last counts.
+        return dict(zip(self.name, values, strict=True)).get(node)
+
+
+def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
+    needed: set[str] = set()
+    waiting = [parse_ref(text).node for text in outputs]
+    for name in waiting:
+        if name not in graph and name not in fed:
+            hint = nearest_hint(name, graph.by_name)
+            raise refuse(_NAME, f"the output {name!r} is not in the graph", hint)
+    while waiting:
+        name = waiting.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        if name in fed:
+            continue
+        waiting += [r.node for r in graph[name].inputs if r.node not in needed]
+    return needed
+
+
+def _used_outputs(kept: Iterable[Node], names: set[str]) -> Mapping[str, set[int]]:
+    used: dict[str, set[int]] = {name: set() for name in names}
+    for node in kept:
+        if node.name in names:
+            continue
+        for ref in node.inputs:
+            if ref.node in names and not ref.is_control:
+                used[ref.node].add(ref.index)
+    return used
+
+
+def _only_output(node: Node, used: set[int]) -> int:
+    if len(used) > 1:
+        listed = ", ".join(str(i) for i in sorted(used))
+        message = f"the outputs {listed} of the input {node.name!r} ({node.op}) are all used"
+        raise refuse(_NAME, message, "name the nodes that take them as inputs of the graph instead")
+    return next(iter(used), 0)
+
+
+def _fed_by(node: Node, placeholders: Mapping[str, Node]) -> Node:
+    """The node with each placeholder's only output in place of the one it stands for."""
+    inputs = tuple(
+        replace(r, index=0) if r.index > 0 and r.node in placeholders else r for r in node.inputs
+    )
+    return node if inputs == node.inputs else replace(node, inputs=inputs)
+
+
+def _op_dtype(node: Node, index: int, graph: Graph) -> DType | None:
+    definition = signature_of(node, graph.library)
+    if definition is None:
+        return None
+    try:
+        types = output_types(node, definition)
+    except MobileprepError:
+        return None
+    return types[index].base if index < len(types) else None
+
+
+def _recorded_shape(node: Node, index: int) -> TensorShape:
+    recorded = node.attrs.get("_output_shapes")
+    if recorded is None or recorded.kind != "list(shape)" or index >= len(recorded.value):
+        return None
+    shape: TensorShape = recorded.value[index]
+    return shape
+
+
+def _shape_from_text(text: str) -> TensorShape:
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise _bad_shape(text) from error
+    if any(size < -1 or size >= 1 << 63 for size in sizes):
+        raise _bad_shape(text)
+    return sizes
+
+
+def _bad_shape(text: str) -> TransformError:
+    hint = 'sizes divided by commas, such as "1,299,299,3"'
+    return refuse(_NAME, f"the shape {text!r} cannot be understood", hint)

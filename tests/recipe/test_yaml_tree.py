@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from mobileprep.errors import RecipeError
+from mobileprep.recipe.problems import InvalidRecipeError
+from mobileprep.recipe.tree import find, plain
+from mobileprep.recipe.yaml_tree import MAX_DEPTH, MAX_NODES, parse_yaml
+
+LOADERS = [
+    pytest.param(yaml.SafeLoader, id="python"),
+    pytest.param(
+        getattr(yaml, "CSafeLoader", None),
+        id="libyaml",
+        marks=pytest.mark.skipif(not hasattr(yaml, "CSafeLoader"), reason="PyYAML without libyaml"),
+    ),
+]
+
+
+@pytest.fixture(params=LOADERS)
+def parse(request, source):
+    """Parses text with each of PyYAML's parsers in turn."""
+    return lambda text: parse_yaml(source(text), request.param)
+
+
+@pytest.fixture
+def refused(parse):
+    """The one problem of a text: ``line:column: message; hint``."""
+
+    def refused(text: str) -> str:
+        with pytest.raises(InvalidRecipeError) as caught:
+            parse(text)
+        (problem,) = caught.value.problems
+        return f"{problem.place.line}:{problem.place.column}: {problem.message}; {problem.hint}"
+
+    return refused
+
+
+def test_values_are_those_of_yaml_1_2(parse):
+    text = "a: 1e-3\nb: no\nc: 'true'\nd: true\ne:\nf: [1, 010, 1:30]\ng: 2024-01-31\n"
+    assert plain(parse(text)) == {
+        "a": 0.001,
+        "b": "no",
+        "c": "true",
+        "d": True,
+        "e": None,
+        "f": [1, "010", "1:30"],
+        "g": "2024-01-31",
+    }
+
+
+def test_every_key_and_value_has_its_place(parse):
+    tree = parse("version: 1\ntargets:\n  phone:\n    abis: [x86,\n      arm]\n  é: 'x'\n")
+    assert str(tree.entries["version"].key_place) == "recipe.yaml:1:1"
+    assert str(tree.entries["version"].value.place) == "recipe.yaml:1:10"
+    item = find(tree, ("targets", "phone", "abis", 1))
+    assert str(item.place) == "recipe.yaml:5:7"
+    assert item.place.keys == ("targets", "phone", "abis", 1)
+    # Columns count characters, not bytes.
+    assert str(find(tree, ("targets", "é")).place) == "recipe.yaml:6:6"
+
+
+def test_a_scalar_keeps_its_text(parse):
+    tree = parse("a: 1.10\nb: '1.10'\n")
+    assert (tree.get("a").value, tree.get("a").text, tree.get("a").plain) == (1.1, "1.10", True)
+    assert (tree.get("b").value, tree.get("b").plain) == ("1.10", False)
+
+
+def test_aliases_and_merge_keys(parse):
+    text = (
+        "base: &b {x: 1, y: 2}\nother: &o {y: 3, z: 4}\n"
+        "one: {<<: *b, y: 9}\nboth: {<<: [*b, *o]}\nsame: *b\n'<<': text\n"
+    )
+    found = plain(parse(text))
+    assert found["one"] == {"x": 1, "y": 9}
+    assert found["both"] == {"x": 1, "y": 2, "z": 4}
+    assert found["same"] == found["base"]
+    assert found["<<"] == "text"
+
+
+def test_a_merged_key_stands_where_it_was_written(parse):
+    tree = parse("base: &b\n  x: 1\none:\n  <<: *b\n")
+    assert str(find(tree, ("one", "x")).place) == "recipe.yaml:2:6"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "1:1: the file is empty"),
+        ("# nothing\n", "1:1: the file is empty"),
+        ("- a\n", "1:1: a recipe is a mapping"),
+        ("just text\n", "1:1: a recipe is a mapping"),
+        ("a: 1\n---\nb: 2\n", "2:1: a second YAML document starts here"),
+        ("a: 1\nb: 2\na: 3\n", "3:1: the key 'a' is given twice; first at recipe.yaml:1:1"),
+        ("t:\n  x: 1\n  x: 1\n", "3:3: the key 'x' is given twice; first at recipe.yaml:2:3"),
+        ("'a': 1\n\"a\": 2\n", "2:1: the key 'a' is given twice; first at recipe.yaml:1:1"),
+        ("a: 1\n2: b\n", '2:1: a key must be text, and 2 is not; write "2" in quotes'),
+        ("true: b\n", "1:1: a key must be text, and true is not"),
+        ("~: b\n", "1:1: a key must be text, and ~ is not"),
+        ("? \n: b\n", "1:2: a key must be text, and an empty key is not"),
+        ("? [a]\n: b\n", "1:3: a key must be text"),
+        ("a: !!str 1\n", "1:4: YAML tags are not read; remove 'tag:yaml.org,2002:str'"),
+        ("a: !!python/object:os.system x\n", "1:4: YAML tags are not read"),
+        ("a: !x {b: c}\n", "1:4: YAML tags are not read; remove '!x'"),
+        ("a: *b\n", "1:4: the alias *b has no anchor above it"),
+        ("a: &a [1, *a]\n", "1:11: the alias *a stands inside its own anchor"),
+        ("<<: 1\n", "1:5: '<<' merges mappings only"),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}\n", "2:13: the merge key '<<' is given twice"),
+        ("a: \x07\n", "1:4: the character U+0007 is not allowed in YAML; delete it"),
+        ("a: 1\nb: x\x00y\n", "2:5: the character U+0000 is not allowed in YAML; delete it"),
+    ],
+)
+def test_refused_with_its_place(refused, text, expected):
+    assert refused(text).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a:\n\tb: 1\n", "2:1"),
+        ("a:\n  b: 1\n\tc: 2\n", "3:1"),
+        ("a:\n  - x\n  \t- y\n", "3:3"),
+        ("a:\n  b: x\n\ty\n", "3:1"),
+        ("\ta: 1\n", "1:1"),
+    ],
+)
+def test_a_tab_in_the_indentation(source, text, place):
+    with pytest.raises(InvalidRecipeError) as caught:
+        parse_yaml(source(text))
+    assert str(caught.value.problems[0]).startswith(
+        f"recipe.yaml:{place}: a tab in the indentation; indent with spaces"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("a: b: c\n", "1:5"), ("a: [1, 2\n", "2:1"), ("a: 'x\n", "2:1"), ("a: @x\n", "1:4")],
+)
+def test_a_syntax_error_has_its_place(refused, text, place):
+    assert refused(text).startswith(f"{place}: not YAML: ")
+
+
+@pytest.mark.parametrize("text", ['a: "\\ud800"\n', 'a: "\\UFFFFFFFF"\n', "%YAML 1" + "0" * 5000])
+def test_odd_escapes_and_directives_are_refused(parse, text):
+    with pytest.raises(RecipeError):
+        parse(text)
+
+
+def test_an_alias_bomb_is_refused_before_it_grows(parse):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 30)]
+    with pytest.raises(InvalidRecipeError, match="more than 10,000 values") as caught:
+        parse("\n".join(lines))
+    # a3 would hold 11,111 values; its tenth item is the one too many.
+    assert caught.value.problems[0].place.line == 4
+
+
+def test_the_count_of_values_has_an_exact_limit(parse):
+    # The list, its key and the root make three.
+    assert len(plain(parse(f"a: [{'1,' * (MAX_NODES - 3)}]"))["a"]) == MAX_NODES - 3
+    with pytest.raises(RecipeError, match="more than 10,000 values"):
+        parse(f"a: [{'1,' * (MAX_NODES - 2)}]")
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH, 100_000])
+def test_deep_nesting_is_refused(parse, depth):
+    with pytest.raises(RecipeError, match="nested more than 100 levels deep"):
+        parse(f"a: {'[' * depth}")
+
+
+def test_nesting_up_to_the_limit_is_read(parse):
+    inner = MAX_DEPTH - 1
+    assert plain(parse(f"a: {'[' * inner}{']' * inner}"))
+
+
+def test_nesting_through_aliases_counts(parse):
+    lines = [f"a0: &a0 {'[' * 60}{']' * 60}", f"a1: {'[' * 60}*a0{']' * 60}"]
+    with pytest.raises(RecipeError, match="2:64: .*nested more than 100 levels deep"):
+        parse("\n".join(lines))
