@@ -10,40 +10,9 @@ import numpy as np
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.wire import CONTENT_FIELD, FLOAT_FIELD, Payload, payload_at
+from mobileprep.formats.tensor_values import VALUE_FIELD, listed_values, packed_values
+from mobileprep.formats.wire import CONTENT_FIELD, Payload, payload_at
 from mobileprep.ir.tensor import Array, Tensor, check_shape
-
-# Which TensorProto field holds the elements of a type that does not come as raw content.
-_VALUE_FIELD: dict[DType, str] = {
-    DType.FLOAT: "float_val",
-    DType.DOUBLE: "double_val",
-    DType.INT32: "int_val",
-    DType.UINT8: "int_val",
-    DType.INT16: "int_val",
-    DType.INT8: "int_val",
-    DType.UINT16: "int_val",
-    DType.QINT8: "int_val",
-    DType.QUINT8: "int_val",
-    DType.QINT32: "int_val",
-    DType.QINT16: "int_val",
-    DType.QUINT16: "int_val",
-    DType.INT4: "int_val",
-    DType.UINT4: "int_val",
-    DType.STRING: "string_val",
-    DType.COMPLEX64: "scomplex_val",
-    DType.INT64: "int64_val",
-    DType.BOOL: "bool_val",
-    DType.COMPLEX128: "dcomplex_val",
-    DType.HALF: "half_val",
-    DType.BFLOAT16: "half_val",
-    DType.UINT32: "uint32_val",
-    DType.UINT64: "uint64_val",
-    DType.FLOAT8_E5M2: "float8_val",
-    DType.FLOAT8_E4M3FN: "float8_val",
-    DType.FLOAT8_E4M3FNUZ: "float8_val",
-    DType.FLOAT8_E4M3B11FNUZ: "float8_val",
-    DType.FLOAT8_E5M2FNUZ: "float8_val",
-}
 
 
 def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str) -> Tensor:
@@ -62,11 +31,11 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
         if payload.field == CONTENT_FIELD:
             content = payload.view
         else:
-            values = _packed_values(payload, where)
+            values = packed_values(payload, where)
     if dtype.numpy is None and dtype is not DType.STRING:
         return Tensor(dtype, shape, opaque=proto.SerializeToString(deterministic=True))
     if values is None and content is None:
-        values = _listed_values(proto, dtype)
+        values = listed_values(proto, dtype)
     tensor = Tensor(dtype, shape, content=content, values=values)
     _check_length(tensor, where)
     return tensor
@@ -111,39 +80,8 @@ def is_written_raw(tensor: Tensor) -> bool:
     return tensor.size > 1 and (tensor.values is None or len(tensor.values) == tensor.size)
 
 
-def _packed_values(payload: Payload, where: str) -> Array:
-    kind = np.dtype("<f4") if payload.field == FLOAT_FIELD else np.dtype("<f8")
-    if len(payload.view) % kind.itemsize:
-        message = f"{len(payload.view)} bytes of packed values are no whole number of elements"
-        raise CorruptFileError(message, "the file is damaged", where)
-    return np.frombuffer(payload.view, dtype=kind)
-
-
-def _listed_values(proto: pb.TensorProto, dtype: DType) -> Array | None:
-    field = _VALUE_FIELD.get(dtype)
-    listed: Any = getattr(proto, field) if field else ()
-    if not len(listed):
-        return None
-    kind = dtype.numpy
-    if kind is None:
-        out = np.empty(len(listed), dtype=object)
-        out[:] = list(listed)
-        return out
-    if field == "float8_val":
-        return np.frombuffer(listed, dtype=kind)
-    if field == "half_val":
-        return np.array(listed, dtype=np.int64).astype(np.uint16).view(kind)
-    if field in ("scomplex_val", "dcomplex_val"):
-        part = np.dtype("<f4") if field == "scomplex_val" else np.dtype("<f8")
-        return np.array(listed[: len(listed) // 2 * 2], dtype=part).view(kind)
-    if field == "int_val":
-        # Through int64: numpy refuses numbers that the narrow type cannot hold, TensorFlow cuts.
-        return np.array(listed, dtype=np.int64).astype(kind)
-    return np.array(listed, dtype=kind)
-
-
 def _set_values(proto: pb.TensorProto, dtype: DType, values: Array) -> None:
-    field = _VALUE_FIELD[dtype]
+    field = VALUE_FIELD[dtype]
     listed: Sequence[Any]
     if field == "float8_val":
         proto.float8_val = values.tobytes()

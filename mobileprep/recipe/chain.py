@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from mobileprep.recipe.tree import show
 
+MAX_CHARACTERS = 1 << 16
+MAX_CALLS = 1_000
+
 _SPACES = re.compile(r"[ \t\n\v\f\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _BARE_VALUE = re.compile(r"[A-Za-z0-9./_-]+")
@@ -60,7 +63,12 @@ def parse_chain(text: str) -> Chain:
     letters, digits and ``-./_``, or anything in double quotes, where a backslash keeps the
     quote after it from ending the value and stays part of it. A stray quote after a value is
     skipped, and white space before ``)`` is an error, as in the original.
+
+    Chains of more than ``MAX_CHARACTERS`` or ``MAX_CALLS`` are faults here alone.
     """
+    if len(text) > MAX_CHARACTERS:
+        message = f"a chain has at most {MAX_CHARACTERS:,} characters"
+        return Chain((), Fault(0, message, "write it as a list"))
     return _Reader(text).chain()
 
 
@@ -82,6 +90,9 @@ class _Reader:
                 call, finished = self._call()
                 if not finished:
                     return Chain(tuple(calls), unfinished=call)
+                if len(calls) == MAX_CALLS:
+                    message = f"a chain has at most {MAX_CALLS:,} transforms"
+                    return Chain(tuple(calls), Fault(call.offset, message, "shorten it"))
                 calls.append(call)
         except _FaultError as error:
             return Chain(tuple(calls), error.fault)

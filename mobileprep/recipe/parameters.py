@@ -7,7 +7,7 @@ import re
 
 from mobileprep.recipe.chain import Argument, Call
 from mobileprep.recipe.model import ParameterValue
-from mobileprep.recipe.offsets import inner_place
+from mobileprep.recipe.offsets import TextPlaces
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.schemas import Schema
 from mobileprep.recipe.tree import (
@@ -48,7 +48,7 @@ def from_yaml(node: Node, nothing: MappingNode, schema: Schema) -> MappingNode:
     return MappingNode(entries, given.place)
 
 
-def from_chain(call: Call, chain: Scalar, schema: Schema) -> tuple[MappingNode, list[Problem]]:
+def from_chain(call: Call, places: TextPlaces, schema: Schema) -> tuple[MappingNode, list[Problem]]:
     """Parameters of the text form, and a problem for each that may not be repeated but is."""
     repeated: dict[str, list[Argument]] = {}
     for argument in call.arguments:
@@ -56,8 +56,8 @@ def from_chain(call: Call, chain: Scalar, schema: Schema) -> tuple[MappingNode, 
     entries: dict[str, Entry] = {}
     problems: list[Problem] = []
     for name, arguments in repeated.items():
-        key_place = inner_place(chain, arguments[0].offset, (call.name, name))
-        scalars = tuple(_scalar(call, argument, chain, schema) for argument in arguments)
+        key_place = places.at(arguments[0].offset, (call.name, name))
+        scalars = tuple(_scalar(call, argument, places, schema) for argument in arguments)
         if _is_list(schema, name):
             entries[name] = Entry(key_place, Sequence(scalars, key_place))
             continue
@@ -66,7 +66,7 @@ def from_chain(call: Call, chain: Scalar, schema: Schema) -> tuple[MappingNode, 
         if len(scalars) > 1 and name != IGNORE_ERRORS and name in schema.get("properties", {}):
             message = f"expected a single {name!r}, found {len(scalars)}"
             problems.append(Problem(scalars[1].place, message, "keep one of them"))
-    place = inner_place(chain, call.offset, (call.name,))
+    place = places.at(call.offset, (call.name,))
     return MappingNode(entries, place), problems
 
 
@@ -78,8 +78,8 @@ def typed_values(parameters: MappingNode, schema: Schema) -> tuple[tuple[str, Pa
     )
 
 
-def _scalar(call: Call, argument: Argument, chain: Scalar, schema: Schema) -> Scalar:
-    place = inner_place(chain, argument.value_offset, (call.name, argument.name))
+def _scalar(call: Call, argument: Argument, places: TextPlaces, schema: Schema) -> Scalar:
+    place = places.at(argument.value_offset, (call.name, argument.name))
     value = _from_text(argument.value, _item_kind(schema, argument.name))
     if argument.name == IGNORE_ERRORS:
         value = {"true": True, "false": False}.get(argument.value.lower(), argument.value)

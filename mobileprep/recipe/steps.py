@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.recipe.chain import parse_chain
 from mobileprep.recipe.model import Step
-from mobileprep.recipe.offsets import inner_place
+from mobileprep.recipe.offsets import TextPlaces
 from mobileprep.recipe.parameters import from_chain, from_yaml, typed_values
 from mobileprep.recipe.problems import Problem, in_order, render
 from mobileprep.recipe.schemas import TransformSchemas
@@ -71,27 +71,27 @@ def _items(node: Node | None) -> tuple[Node, ...]:
 
 def _read_text(chain: Scalar, schemas: TransformSchemas) -> ReadSteps:
     parsed = parse_chain(chain.text)
+    places = TextPlaces(chain)
     steps: list[Step] = []
     problems: list[Problem] = []
     for call in parsed.calls:
         schema = schemas.get(call.name)
         if schema is None:
-            place = inner_place(chain, call.offset)
-            problems.append(_no_such(call.name, place, schemas))
+            problems.append(_no_such(call.name, places.at(call.offset), schemas))
             continue
-        parameters, repeated = from_chain(call, chain, schema)
+        parameters, repeated = from_chain(call, places, schema)
         found = [*repeated, *schema_problems(parameters, schema)]
         problems += found
         if not found:
             steps.append(Step(call.name, typed_values(parameters, schema)))
     if parsed.fault is not None:
-        place = inner_place(chain, parsed.fault.offset)
-        problems.append(Problem(place, parsed.fault.message, parsed.fault.hint))
+        fault = parsed.fault
+        problems.append(Problem(places.at(fault.offset), fault.message, fault.hint))
     unclosed = None
     if parsed.unfinished is not None:
         name, offset = parsed.unfinished.name, parsed.unfinished.offset
         message = f"the transform {name!r} has no closing ')'"
-        unclosed = Problem(inner_place(chain, offset), message, "add it")
+        unclosed = Problem(places.at(offset), message, "add it")
     return ReadSteps(tuple(steps), tuple(problems), unclosed)
 
 

@@ -16,6 +16,7 @@ Plain: TypeAlias = Any
 
 # The line ends that YAML's scanner counts.
 _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_LONGEST_PATH = 120
 _BARE_KEY = re.compile(r"[A-Za-z0-9_$/:-]+\Z")
 
 
@@ -152,7 +153,8 @@ def dotted(keys: KeyPath) -> str:
             parts.append(f".{key}" if parts else key)
         else:
             parts.append(f"[{show(key)}]")
-    return "".join(parts)
+    path = "".join(parts)
+    return path if len(path) <= _LONGEST_PATH else f"{path[:60]}...{path[-40:]}"
 
 
 def show(value: object, limit: int = 60) -> str:

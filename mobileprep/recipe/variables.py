@@ -90,8 +90,11 @@ class Variables:
             return value
         if default is not None:
             return default
-        self.problems.append(Problem(place, f"the variable {name} has no value", self._hint(name)))
+        self._report(place, f"the variable {name} has no value", self._hint(name))
         return ""
+
+    def _report(self, place: Place, message: str, hint: str) -> None:
+        self.problems.append(Problem(place, message, hint))
 
     def _hint(self, name: str) -> str:
         near = did_you_mean(name, {*self._settings, *self._environ})

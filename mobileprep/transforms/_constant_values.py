@@ -1,4 +1,4 @@
-"""Computes the constant nodes of a graph that somebody needs the value of."""
+"""Computes the constant nodes of a graph whose values are asked for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.constants import evaluate_node
 from mobileprep.transforms._constant_nodes import ConstantNodes
-from mobileprep.transforms._execution import reachable
-from mobileprep.transforms.base import refuse
 
 
 @dataclass(frozen=True)
@@ -21,19 +19,18 @@ class ConstantValues:
     """Values of constant tensors.
 
     Args:
-        tensors: the values asked for.
-        unsupported: nodes that no kernel can compute, each with the reason. Where there are
-            any, values are missing.
+        tensors: the values asked for, but for those that need an unsupported node.
+        unsupported: the nodes that no kernel can compute.
     """
 
     tensors: Mapping[Ref, Tensor]
-    unsupported: Mapping[str, str]
+    unsupported: frozenset[str]
 
 
 def constant_values(
     nodes: Mapping[str, Node], constant: ConstantNodes, wanted: Iterable[Ref]
 ) -> ConstantValues:
-    """Compute tensors of constant nodes.
+    """Compute tensors of constant nodes, keeping no others for longer than they are used.
 
     Args:
         nodes: the graph's nodes by name.
@@ -43,14 +40,47 @@ def constant_values(
     Raises:
         TransformError: a node cannot be computed, as its inputs do not fit each other.
     """
-    wanted = frozenset(wanted)
-    inner = {n: nodes[n] for n in constant.order if n not in constant.shapes}
-    needed = _needed(inner, wanted)
-    uses = Counter(r for n in needed & inner.keys() for r in inner[n].data_inputs)
+    kept = frozenset(wanted)
+    inputs = _needed_inputs(nodes, constant, kept)
+    uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
-    unsupported: dict[str, str] = {}
+    unsupported = set()
     for name in constant.order:
-        if name in needed:
-            outputs = constant.shapes.get(name)
-            if outputs is None:
-                outputs = 
+        refs = inputs.get(name)
+        if refs is None or any(r not in values for r in refs):
+            continue
+        try:
+            outputs = constant.shapes.get(name) or _compute(nodes[name], refs, values)
+        except UnsupportedError:
+            unsupported.add(name)
+            continue
+        for index, tensor in enumerate(outputs):
+            ref = Ref(name, index)
+            if ref in kept or uses[ref]:
+                values[ref] = tensor
+        for ref in refs:
+            uses[ref] -= 1
+            if not uses[ref] and ref not in kept:
+                del values[ref]
+    return ConstantValues(values, frozenset(unsupported))
+
+
+def _needed_inputs(
+    nodes: Mapping[str, Node], constant: ConstantNodes, wanted: frozenset[Ref]
+) -> dict[str, tuple[Ref, ...]]:
+    """For each node to compute the tensors that it takes; a known shape takes none."""
+    inputs: dict[str, tuple[Ref, ...]] = {}
+    waiting = [ref.node for ref in wanted]
+    while waiting:
+        name = waiting.pop()
+        if name not in inputs:
+            inputs[name] = () if name in constant.shapes else nodes[name].data_inputs
+            waiting += [ref.node for ref in inputs[name]]
+    return inputs
+
+
+def _compute(node: Node, refs: Iterable[Ref], values: Mapping[Ref, Tensor]) -> tuple[Tensor, ...]:
+    try:
+        return evaluate_node(node, [values[ref] for ref in refs])
+    except InvalidGraphError as error:
+        raise TransformError(f"fold_constants: {error.message}", error.hint) from error

@@ -98,4 +98,6 @@ def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
     """
     kind = layer_kind(layer)
     shape = [weights.shape[i] if i in kind.channels else 1 for i in range(kind.rank)]
-    return Tensor.of(weights.array() * factors.reshape(shape), weights.dtype)
+    # Weights of a broken training run may overflow; the user sees it in the validation.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Tensor.of(weights.array() * factors.reshape(shape), weights.dtype)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mobileprep.errors import TransformError
+from mobileprep.errors import InternalError, TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.pattern import Match, op
-from mobileprep.ir.rewrite import Leave, Rule, rewrite
+from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._layers import output_channels, per_channel, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched
@@ -26,9 +27,6 @@ _PATTERN = op(
     ),
     op("Const", label="factors"),
 )
-_USED_ELSEWHERE = "the layer, its weights or the factors are used elsewhere"
-_NOT_PER_CHANNEL = "the factors are not one for each output channel"
-_WRONG_TYPE = "weights and factors are not of one floating type"
 
 
 @transform("fold_batch_norms")
@@ -45,34 +43,60 @@ class FoldBatchNorms(Transform):
         Raises:
             TransformError: in the faithful mode, a constant that the original refuses.
         """
-
-        def fold(match: Match) -> Sequence[Node] | Leave:
-            return _fold(match, faithful=context.faithful)
-
-        done = rewrite(graph, Rule(_PATTERN, fold), fed_and_fetched(context))
+        protected = fed_and_fetched(context)
+        if context.faithful:
+            done = rewrite(graph, Rule(_PATTERN, _fold_like_original), protected)
+        else:
+            # The original looks once, and misses layers that share an input with one it folds.
+            done = rewrite_all(graph, Rule(_PATTERN, _fold, _reason), protected)
         return as_result(done, graph, context)
 
 
-def _fold(match: Match, *, faithful: bool) -> Sequence[Node] | Leave:
-    mul, layer = match.node, match["layer"]
-    source, weights_node, factors_node = match["input"], match["weights"], match["factors"]
-    kept = (mul, layer, source, weights_node, factors_node)
-    if not match.used_outside.isdisjoint((layer.name, weights_node.name, factors_node.name)):
-        return Leave(_USED_ELSEWHERE, kept)
-    weights, values = weights_node.attr_tensor("value"), factors_node.attr_tensor("value")
-    if faithful:
-        _check_like_original(mul, layer, weights, values)
-    if weights.dtype != values.dtype or not weights.dtype.is_floating:
-        return Leave(_WRONG_TYPE, kept)
-    factors = _factors(layer, weights, values)
+def _fold_like_original(match: Match) -> Sequence[Node] | Leave:
+    """Fold, refuse, or put the nodes back in the order in which the original does."""
+    reason = _use_reason(match)
+    if not reason:
+        _check_like_original(match)
+        reason = _shape_reason(match)
+    if reason:
+        labels = ("layer", "input", "weights", "factors")
+        return Leave(reason, (match.node, *(match[label] for label in labels)))
+    return _fold(match)
+
+
+def _fold(match: Match) -> Sequence[Node]:
+    mul, layer, old = match.node, match["layer"], match["weights"]
+    weights = old.attr_tensor("value")
+    factors = _factors(layer, weights, match["factors"].attr_tensor("value"))
     if factors is None:
-        return Leave(_NOT_PER_CHANNEL, kept)
+        message = f"node {mul.name!r} passed the check for factors that it does not have"
+        raise InternalError(message)
     # A constant in a loop's body belongs to its frame by a control input.
-    product = constant(
-        weights_node.name, scaled(layer, weights, factors), inputs=weights_node.control_inputs
-    )
+    product = constant(old.name, scaled(layer, weights, factors), inputs=old.control_inputs)
     controls = tuple(r for r in mul.control_inputs if r not in layer.inputs)
-    return [product, source, replace(layer, name=mul.name, inputs=layer.inputs + controls)]
+    folded = replace(layer, name=mul.name, inputs=layer.inputs + controls)
+    return [product, match["input"], folded]
+
+
+def _reason(match: Match) -> str:
+    """Why a multiplication cannot be folded."""
+    return _use_reason(match) or _shape_reason(match)
+
+
+def _use_reason(match: Match) -> str:
+    names = (match[label].name for label in ("layer", "weights", "factors"))
+    if not match.used_outside.isdisjoint(names):
+        return "the layer, its weights or the factors are used elsewhere"
+    return ""
+
+
+def _shape_reason(match: Match) -> str:
+    weights, values = (match[label].attr_tensor("value") for label in ("weights", "factors"))
+    if weights.dtype != values.dtype or not weights.dtype.is_floating:
+        return "weights and factors are not of one floating type"
+    if _factors(match["layer"], weights, values) is None:
+        return "the factors are not one for each output channel"
+    return ""
 
 
 def _factors(layer: Node, weights: Tensor, values: Tensor) -> Array | None:
@@ -80,21 +104,19 @@ def _factors(layer: Node, weights: Tensor, values: Tensor) -> Array | None:
     return None if channels is None else per_channel(layer, channels, values.array())
 
 
-def _check_like_original(mul: Node, layer: Node, weights: Tensor, values: Tensor) -> None:
+def _check_like_original(match: Match) -> None:
     """Refuse what the original refuses: it looks for a vector, and at MatMul untransposed."""
-    hint = "ignore_errors skips the step; in a recipe, what can be folded is folded"
+    layer = match["layer"]
+    weights, values = (match[label].attr_tensor("value") for label in ("weights", "factors"))
     if weights.dtype is not DType.FLOAT or values.dtype is not DType.FLOAT:
-        raise _refuse(mul, "weights and factors must be float32", hint)
-    if len(weights.shape) < (2 if layer.op == "MatMul" else 4):
-        raise _refuse(mul, f"the weights have the bad shape {list(weights.shape)}", hint)
-    columns = {
-        "Conv2D": lambda shape: shape[3],
-        "DepthwiseConv2dNative": lambda shape: shape[2] * shape[3],
-        "MatMul": lambda shape: shape[1],
-    }[layer.op](weights.shape)
-    if values.shape != (columns,):
-        raise _refuse(mul, f"the constant input has the bad shape {list(values.shape)}", hint)
+        raise _refuse(match, "weights and factors must be float32")
+    columns = {"Conv2D": (3,), "DepthwiseConv2dNative": (2, 3), "MatMul": (1,)}[layer.op]
+    if len(weights.shape) <= columns[-1]:
+        raise _refuse(match, f"the weights have the bad shape {list(weights.shape)}")
+    if values.shape != (math.prod(weights.shape[axis] for axis in columns),):
+        raise _refuse(match, f"the constant input has the bad shape {list(values.shape)}")
 
 
-def _refuse(mul: Node, message: str, hint: str) -> TransformError:
-    return refuse(FoldBatchNorms.transform_name, f"node {mul.name!r}: {message}", hint)
+def _refuse(match: Match, message: str) -> TransformError:
+    hint = "ignore_errors skips the step; a recipe folds what can be folded"
+    return refuse(FoldBatchNorms.transform_name, f"node {match.node.name!r}: {message}", hint)

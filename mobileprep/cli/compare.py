@@ -1,0 +1,37 @@
+"""The verb ``compare``: what two graphs differ in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from mobileprep.cli.verb import verb
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="a graph, binary or text")
+    parser.add_argument("b", metavar="B", help="the graph to compare it with")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.0,
+        help="largest difference of a float constant that does not count",
+    )
+
+
+@verb("compare", "list what two graphs differ in", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Print the differences; exit code 0 for none, 1 for some."""
+    from mobileprep.ir.compare import compare_graphs
+    from mobileprep.ir.files import read_graph
+
+    a, b = read_graph(Path(args.a)), read_graph(Path(args.b))
+    differences = compare_graphs(a, b, tolerance=args.tolerance)
+    if args.json:
+        print(json.dumps([d.as_data() for d in differences], indent=1))
+    else:
+        for difference in differences:
+            print(difference)
+    return 1 if differences else 0

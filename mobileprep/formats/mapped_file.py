@@ -1,0 +1,25 @@
+"""Files mapped into memory, read from disk only where they are touched."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from mobileprep.fsio import unreadable
+
+
+def map_file(path: Path) -> memoryview:
+    """A file's bytes, read-only, read when touched; empty files give an empty view.
+
+    The map lives as long as a view on it.
+
+    Raises:
+        CorruptFileError: missing or unreadable.
+    """
+    try:
+        with path.open("rb") as stream:
+            if not stream.seek(0, 2):
+                return memoryview(b"")
+            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise unreadable(path, error) from error

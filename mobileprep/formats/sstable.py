@@ -1,0 +1,183 @@
+"""Sorted string tables: LevelDB's file of keys in order, as TensorFlow writes it.
+
+A table is data blocks, an index block that gives each data block's place and a key between
+it and the next, and a footer of fixed size that gives the index block's place. Each block is
+followed by its compression type and a masked CRC-32C of both. In a block a key is stored as
+the bytes by which it differs from the one before. Source: LevelDB's ``table_format`` document.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.errors import CorruptFileError, UnsupportedError
+from mobileprep.formats.checksums import masked_crc32c
+from mobileprep.formats.cursor import Cursor
+from mobileprep.formats.snappy import decompress
+
+MAGIC: Final = 0xDB4775248B80FB57.to_bytes(8, "little")
+_FOOTER: Final = 48
+_TRAILER: Final = 5  # compression type, masked checksum
+_PLAIN, _SNAPPY = 0, 1
+_NAMED_TYPES: Final = {2: "zstd or zlib"}
+
+# Writers store a whole key every 16 entries, so that the keys of a block cannot grow further;
+# without a bound a small hostile block could stand for gigabytes of keys.
+_KEY_GROWTH: Final = 16
+_KEY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """Where a block lies; ``size`` is without its trailer, in bytes."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size + _TRAILER
+
+
+class Table:
+    """A table's entries, by key or in order.
+
+    Args:
+        data: the whole file.
+        file: its name, for messages.
+
+    Raises:
+        CorruptFileError: the footer or the index is damaged, or this is no table.
+        UnsupportedError: the index is compressed in an unknown way.
+    """
+
+    def __init__(self, data: memoryview, file: str) -> None:
+        self._data = data
+        self._file = file
+        self._separators: list[bytes] = []
+        self._handles: list[_Handle] = []
+        self._latest: tuple[int, dict[bytes, memoryview]] = (-1, {})
+        self._read_index(self._read_footer())
+
+    def __iter__(self) -> Iterator[tuple[bytes, memoryview]]:
+        """Every key and value, in the order of the keys.
+
+        Raises:
+            CorruptFileError: a block is damaged, or keys do not increase.
+            UnsupportedError: a block is compressed in an unknown way.
+        """
+        for index in range(len(self._handles)):
+            yield from self._block_entries(index).items()
+
+    def get(self, key: bytes) -> memoryview | None:
+        """The value of a key, or None; a view on the file unless the block is compressed.
+
+        Raises:
+            CorruptFileError: the block that would hold it is damaged.
+            UnsupportedError: that block is compressed in an unknown way.
+        """
+        index = bisect_left(self._separators, key)
+        if index == len(self._handles):
+            return None
+        if self._latest[0] != index:  # neighbours are asked for one after the other
+            self._latest = (index, self._block_entries(index))
+        return self._latest[1].get(key)
+
+    def _read_footer(self) -> _Handle:
+        """The place of the index block."""
+        start = len(self._data) - _FOOTER
+        if start < 0 or self._data[-len(MAGIC) :] != MAGIC:
+            msg = "is no table of a checkpoint: it does not end in a table's footer"
+            hint = "the file is truncated, or of another kind"
+            raise CorruptFileError(msg, hint, self._file)
+        cursor = Cursor(self._data, start, len(self._data) - len(MAGIC), file=self._file)
+        meta_index = self._handle(cursor, start)
+        index = self._handle(cursor, start)
+        # Nothing is kept in the meta index, but a wrong place shows that the footer is damaged.
+        self._block(meta_index)
+        return index
+
+    def _read_index(self, handle: _Handle) -> None:
+        free = 0
+        for separator, value in self._entries(self._block(handle), handle):
+            block = self._handle(Cursor(value, file=self._block_name(handle)), handle.offset)
+            if block.offset < free:
+                msg = "the index names blocks that overlap"
+                raise CorruptFileError(msg, _HINT, self._block_name(handle))
+            free = block.end
+            self._separators.append(separator)
+            self._handles.append(block)
+
+    def _handle(self, cursor: Cursor, limit: int) -> _Handle:
+        """The place of a block that must end before ``limit``."""
+        handle = _Handle(cursor.varint(), cursor.varint())
+        if handle.end > limit:
+            msg = f"a block of {handle.size} bytes at byte {handle.offset} does not fit in the file"
+            raise cursor.corrupt(msg)
+        return handle
+
+    def _block(self, handle: _Handle) -> memoryview:
+        """A block's bytes, verified and decompressed."""
+        stop = handle.offset + handle.size
+        # The checksum covers the byte that tells the compression, too.
+        stored = int.from_bytes(self._data[stop + 1 : handle.end], "little")
+        if masked_crc32c(self._data[handle.offset : stop + 1]) != stored:
+            msg = f"the block of {handle.size} bytes does not match its checksum"
+            raise CorruptFileError(msg, _HINT, f"{self._file}, byte {handle.offset}")
+        body = self._data[handle.offset : stop]
+        kind = self._data[stop]
+        if kind == _PLAIN:
+            return body
+        if kind == _SNAPPY:
+            return memoryview(decompress(body, self._block_name(handle))).toreadonly()
+        name = f" ({_NAMED_TYPES[kind]})" if kind in _NAMED_TYPES else ""
+        msg = f"a block is compressed by method {kind}{name}; only snappy is read"
+        raise UnsupportedError(msg, "save the checkpoint without compression", self._file)
+
+    def _block_entries(self, index: int) -> dict[bytes, memoryview]:
+        """The entries of a data block, its keys between the separators around it."""
+        handle = self._handles[index]
+        entries = dict(self._entries(self._block(handle), handle))
+        if not entries:
+            return entries
+        first, last = next(iter(entries)), next(reversed(entries))
+        if last > self._separators[index] or (index and first <= self._separators[index - 1]):
+            msg = "a block holds keys that belong elsewhere"
+            raise CorruptFileError(msg, _HINT, self._block_name(handle))
+        return entries
+
+    def _entries(self, block: memoryview, handle: _Handle) -> Iterator[tuple[bytes, memoryview]]:
+        """Keys and values of a block; the array of restart points, for searches, is not needed."""
+        tail = Cursor(block, max(len(block) - 4, 0), file=self._block_name(handle))
+        end = tail.position - 4 * tail.fixed(4)
+        if end < 0:
+            msg = "the restart points of a block do not fit in it"
+            raise tail.corrupt(msg)
+        cursor = Cursor(block, 0, end, file=self._block_name(handle))
+        room = max(_KEY_BYTES, _KEY_GROWTH * len(block))
+        key: bytes | None = None
+        while cursor:
+            shared, own, length = cursor.varint(), cursor.varint(), cursor.varint()
+            previous = key or b""
+            if shared > len(previous):
+                msg = f"a key shares {shared} bytes with one of {len(previous)}"
+                raise cursor.corrupt(msg)
+            fresh = previous[:shared] + bytes(cursor.take(own))
+            if key is not None and fresh <= key:
+                msg = "the keys do not increase"
+                raise cursor.corrupt(msg)
+            key = fresh
+            room -= len(key)
+            if room < 0:
+                msg = "the keys of a block are longer than any checkpoint's"
+                raise cursor.corrupt(msg)
+            yield key, cursor.take(length)
+
+    def _block_name(self, handle: _Handle) -> str:
+        return f"{self._file}, block at byte {handle.offset}"
+
+
+_HINT: Final = "the file is damaged; copy or save it again"

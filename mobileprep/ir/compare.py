@@ -1,0 +1,153 @@
+"""What two graphs differ in: nodes added, removed and changed, down to elements of constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph, Library
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which two graphs differ.
+
+    Args:
+        kind: "added", "removed", "op", "inputs", "device", "attribute", "constant", "function"
+            or "versions".
+        name: the node's or function's name; empty for the versions.
+        detail: the attribute's name, or empty.
+        before: what the first graph has, in words.
+        after: what the second graph has.
+        largest: for constants of one type and shape, the largest absolute difference.
+    """
+
+    kind: str
+    name: str
+    detail: str = ""
+    before: str = ""
+    after: str = ""
+    largest: float | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """JSON-able data; a difference without bound (NaN on one side) is null."""
+        largest = self.largest if self.largest is not None and math.isfinite(self.largest) else None
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "detail": self.detail,
+            "before": self.before,
+            "after": self.after,
+            "largest": largest,
+        }
+
+    def __str__(self) -> str:
+        if self.kind == "added":
+            return f"+ {self.name} ({self.after})"
+        if self.kind == "removed":
+            return f"- {self.name} ({self.before})"
+        what = f"{self.kind} {self.detail}".strip()
+        told = f"~ {self.name}: {what}: {self.before} became {self.after}"
+        return told if self.largest is None else f"{told}, largest difference {self.largest:g}"
+
+
+def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[Difference]:
+    """What became of ``a`` in ``b``: removed and changed nodes in a's order, then added ones.
+
+    Args:
+        a: the first graph.
+        b: the second graph.
+        tolerance: differences of float constants up to this, absolute, do not count.
+    """
+    found = _versions(a, b)
+    found += _nodes(a.by_name, b.by_name, "", tolerance)
+    return found + _functions(a.library, b.library, tolerance)
+
+
+def _functions(a: Library, b: Library, tolerance: float) -> list[Difference]:
+    old, new = a.functions, b.functions
+    found = []
+    for name in sorted({*old, *new}):
+        if name not in old or name not in new:
+            told = ("present", "absent") if name in old else ("absent", "present")
+            found.append(Difference("function", name, "", *told))
+            continue
+        bodies = [{n.name: n for n in f.nodes} for f in (old[name], new[name])]
+        found += _nodes(bodies[0], bodies[1], f"{name}/", tolerance)
+        if old[name].signature != new[name].signature or old[name].ret != new[name].ret:
+            found.append(Difference("function", name, "signature", "one", "another"))
+    return found
+
+
+def _versions(a: Graph, b: Graph) -> list[Difference]:
+    if a.versions == b.versions:
+        return []
+    told = [f"producer {g.versions.producer}, at least {g.versions.min_consumer}" for g in (a, b)]
+    return [Difference("versions", "", before=told[0], after=told[1])]
+
+
+def _nodes(
+    old: Mapping[str, Node], new: Mapping[str, Node], prefix: str, tolerance: float
+) -> list[Difference]:
+    found = []
+    for name, node in old.items():
+        if name not in new:
+            found.append(Difference("removed", prefix + name, before=node.op))
+        elif node is not new[name]:
+            found += _node(node, new[name], prefix + name, tolerance)
+    added = [Difference("added", prefix + n, after=x.op) for n, x in new.items() if n not in old]
+    return found + added
+
+
+def _node(a: Node, b: Node, name: str, tolerance: float) -> list[Difference]:
+    found = []
+    if a.op != b.op:
+        found.append(Difference("op", name, before=a.op, after=b.op))
+    if a.inputs != b.inputs:
+        told = [", ".join(map(str, n.inputs)) or "none" for n in (a, b)]
+        found.append(Difference("inputs", name, before=told[0], after=told[1]))
+    if a.device != b.device:
+        found.append(
+            Difference("device", name, before=a.device or "none", after=b.device or "none")
+        )
+    for key in sorted({*a.attrs, *b.attrs}):
+        found += _attribute(name, key, a.attrs.get(key), b.attrs.get(key), tolerance)
+    return found
+
+
+def _attribute(
+    name: str, key: str, a: AttrValue | None, b: AttrValue | None, tolerance: float
+) -> list[Difference]:
+    if a == b:
+        return []
+    if a is not None and b is not None and a.kind == b.kind == "tensor":
+        return _constant(name, key, a.value, b.value, tolerance)
+    return [Difference("attribute", name, key, _told(a), _told(b))]
+
+
+def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> list[Difference]:
+    if a.dtype != b.dtype or a.shape != b.shape or a.dtype.numpy is None:
+        return [Difference("constant", name, key, repr(a), repr(b))]
+    x, y = (t.array().astype(np.complex128) for t in (a, b))
+    differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
+    if not differ.any():
+        return []
+    largest = float(np.abs(x - y)[differ].max())
+    if largest <= tolerance:
+        return []
+    count = f"{int(differ.sum())} of {a.size} elements"
+    return [Difference("constant", name, key, repr(a), f"other in {count}", largest)]
+
+
+def _told(value: AttrValue | None) -> str:
+    if value is None:
+        return "absent"
+    text = str(value.value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,105 @@
+"""Kernels of unary ops that treat each element alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import as_array
+
+Unary = Callable[[Array], Any]
+
+
+def _reciprocal(x: Array) -> Array:
+    if x.dtype.kind in "iu":
+        # Towards zero, and zero itself stays: numpy has no quotient for it.
+        return np.where(x == 1, x, np.where(x == -1, x, 0)).astype(x.dtype)
+    return np.divide(x.dtype.type(1), x)
+
+
+def _rsqrt(x: Array) -> Array:
+    return np.divide(x.dtype.type(1), np.sqrt(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    one = x.dtype.type(1)
+    out = np.negative(x)
+    out = np.exp(out)
+    out = out + one
+    return np.divide(one, out)
+
+
+def _round_half_even(x: Array) -> Array:
+    return x if x.dtype.kind in "iub" else np.rint(x)
+
+
+
+def _sign(x: Array) -> Array:
+    if x.dtype.kind != "c":
+        return np.sign(x)
+    size = np.abs(x)
+    return np.where(size == 0, x.dtype.type(0), x / np.where(size == 0, size.dtype.type(1), size))
+
+
+_UNARY: dict[str, Unary] = {
+    "Abs": np.abs,
+    "Acos": np.arccos,
+    "Acosh": np.arccosh,
+    "Asin": np.arcsin,
+    "Asinh": np.arcsinh,
+    "Atan": np.arctan,
+    "Atanh": np.arctanh,
+    "Ceil": np.ceil,
+    "Conj": np.conj,
+    "Cos": np.cos,
+    "Cosh": np.cosh,
+    "Exp": np.exp,
+    "Expm1": np.expm1,
+    "Floor": np.floor,
+    "Inv": _reciprocal,
+    "Invert": np.invert,
+    "IsFinite": np.isfinite,
+    "IsInf": np.isinf,
+    "IsNan": np.isnan,
+    "Log": np.log,
+    "Log1p": np.log1p,
+    "LogicalNot": np.logical_not,
+    "Neg": np.negative,
+    "OnesLike": np.ones_like,
+    "Reciprocal": _reciprocal,
+    "Rint": np.rint,
+    "Round": _round_half_even,
+    "Rsqrt": _rsqrt,
+    "Sigmoid": _sigmoid,
+    "Sign": _sign,
+    "Sin": np.sin,
+    "Sinh": np.sinh,
+    "Sqrt": np.sqrt,
+    "Square": np.square,
+    "Tan": np.tan,
+    "Tanh": np.tanh,
+    "ZerosLike": np.zeros_like,
+}
+
+
+def _as_kernel(function: Unary) -> Callable[[Node, Array], Array]:
+    def run(node: Node, x: Array) -> Array:
+        return as_array(function(x), x)
+
+    return run
+
+
+for _op, _function in _UNARY.items():
+    kernel(_op)(_as_kernel(_function))
+
+
+@kernel("ComplexAbs", "Real", "Imag", "Angle")
+def complex_part(node: Node, x: Array) -> Array:
+    """The modulus, a part or the argument of complex numbers, in single or double precision."""
+    part = {"ComplexAbs": np.abs, "Real": np.real, "Imag": np.imag, "Angle": np.angle}[node.op]
+    return as_array(part(x), x)

@@ -1,0 +1,117 @@
+"""Kernels of reductions, cumulative sums and arguments of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import as_array, axes_of, axis_of, scalar
+
+Reduction = Callable[[Array, tuple[int, ...], bool], Array]
+
+
+def _extreme(function: np.ufunc, *, lowest: bool) -> Reduction:
+    def reduce(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        return function.reduce(x, axis=axes, keepdims=keep, initial=_bound(x, lowest=lowest))
+
+    return reduce
+
+
+def _bound(x: Array, *, lowest: bool) -> object:
+    """What an empty maximum (the lowest value of the type) or minimum gives."""
+    if x.dtype.kind in "iu":
+        info = np.iinfo(x.dtype)
+        return info.min if lowest else info.max
+    return x.dtype.type(-np.inf if lowest else np.inf)
+
+
+def _sum(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+    return np.add.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _prod(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+    return np.multiply.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    if x.dtype.kind in "iu":
+        _check_count(count)
+        return (_sum(x, axes, keep).astype(np.float64) / count).astype(x.dtype)
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    total = _sum(wide, axes, keep)
+    return np.divide(total, total.dtype.type(count)).astype(x.dtype)
+
+
+def _check_count(count: int) -> None:
+    if count == 0:
+        message = "the mean of no integers does not exist"
+        raise ValueError(message)
+
+
+def _norm(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+    return np.sqrt(_sum(np.square(np.abs(x)), axes, keep)).astype(x.dtype)
+
+
+_REDUCTIONS: dict[str, Reduction] = {
+    "All": lambda x, axes, keep: np.logical_and.reduce(x, axis=axes, keepdims=keep),
+    "Any": lambda x, axes, keep: np.logical_or.reduce(x, axis=axes, keepdims=keep),
+    "EuclideanNorm": _norm,
+    "Max": _extreme(np.maximum, lowest=True),
+    "Mean": _mean,
+    "Min": _extreme(np.minimum, lowest=False),
+    "Prod": _prod,
+    "Sum": _sum,
+}
+
+
+def _as_kernel(function: Reduction) -> Callable[[Node, Array, Array], Array]:
+    def run(node: Node, x: Array, indices: Array) -> Array:
+        keep = node.attr_bool("keep_dims", False)
+        return as_array(function(x, axes_of(indices, x.ndim), keep), x)
+
+    return run
+
+
+for _op, _function in _REDUCTIONS.items():
+    kernel(_op)(_as_kernel(_function))
+
+
+@kernel("ArgMax", "ArgMin")
+def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
+    """The index of the first largest (smallest) element along an axis."""
+    find = np.argmax if node.op == "ArgMax" else np.argmin
+    axis = axis_of(scalar(dimension), x.ndim)
+    if x.shape[axis] == 0:
+        message = f"axis {axis} has no elements"
+        raise ValueError(message)
+    output = node.attrs.get("output_type")
+    kind = output.value.numpy if output is not None else np.dtype(np.int64)
+    return np.asarray(find(x, axis=axis), dtype=kind)
+
+
+@kernel("Cumsum", "Cumprod")
+def cumulative(node: Node, x: Array, axis: Array) -> Array:
+    """Running sums or products along an axis, optionally from the end or without the element."""
+    function = np.add if node.op == "Cumsum" else np.multiply
+    along = axis_of(scalar(axis), x.ndim)
+    exclusive, reverse = node.attr_bool("exclusive", False), node.attr_bool("reverse", False)
+    source = np.flip(x, along) if reverse else x
+    out = function.accumulate(source, axis=along, dtype=x.dtype)
+    if exclusive and x.shape[along]:
+        start = np.full_like(out.take([0], along), function.identity)
+        kept = out.take(range(x.shape[along] - 1), along)
+        out = np.concatenate([start, kept], axis=along)
+    return np.flip(out, along) if reverse else out
+
+
+@kernel("L2Loss")
+def l2_loss(node: Node, x: Array) -> Array:
+    """Half the sum of squares, a scalar."""
+    return np.asarray(np.add.reduce(np.square(x), axis=None) / x.dtype.type(2), dtype=x.dtype)

@@ -1,0 +1,76 @@
+"""Finds the constant tensors of a graph that something else uses, and their values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms._constant_nodes import ConstantNodes, constant_nodes
+from mobileprep.transforms._constant_values import constant_values
+from mobileprep.transforms._execution import Execution
+from mobileprep.transforms._folding_rules import FoldingRules
+
+
+@dataclass(frozen=True)
+class Folding:
+    """What can be folded.
+
+    Args:
+        run: the nodes that the outputs need.
+        constant: which of them are constant.
+        values: the constant tensors that other nodes or the user take; those of Const nodes, and
+            those that are too large, left out.
+        skipped: what was left, by reason.
+    """
+
+    run: Execution
+    constant: ConstantNodes
+    values: Mapping[Ref, Tensor]
+    skipped: Mapping[str, int]
+
+
+def find_folding(
+    run: Execution,
+    sinks: Sequence[str],
+    rules: FoldingRules,
+    shape_of: Callable[[Ref], TensorShape],
+    max_bytes: int,
+) -> Folding:
+    """Find and compute what can be folded.
+
+    Args:
+        run: the nodes that the outputs need.
+        sinks: names to start the search from, in order.
+        rules: says which nodes to leave.
+        shape_of: the statically known shape of a tensor.
+        max_bytes: larger values are left out.
+
+    Raises:
+        TransformError: a node cannot be computed.
+    """
+    while True:
+        constant = constant_nodes(run, sinks, rules.refusal, shape_of)
+        found = constant_values(run.nodes, constant, _used_outside(run, constant))
+        if not found.unsupported:
+            break
+        # What such a node feeds is not constant either: search again without it.
+        for name in found.unsupported:
+            rules.leave(run.nodes[name])
+    values = {r: t for r, t in found.tensors.items() if t.nbytes <= max_bytes}
+    skipped = Counter(constant.skipped)
+    if len(values) < len(found.tensors):
+        skipped[f"larger than {max_bytes} bytes"] = len(found.tensors) - len(values)
+    return Folding(run, constant, values, skipped)
+
+
+def _used_outside(run: Execution, constant: ConstantNodes) -> set[Ref]:
+    """The tensors of constant nodes, Const ones apart, that nodes or users from outside take."""
+    used = set(run.fetched)
+    for node in run.nodes.values():
+        if node.name not in constant:
+            used.update(r for r in node.inputs if not r.is_control and r not in run.fed)
+    return {r for r in used if r.node in constant and run.nodes[r.node].op != "Const"}

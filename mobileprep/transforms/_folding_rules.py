@@ -1,0 +1,72 @@
+"""Which ops may be computed ahead, and which may not for what reason.
+
+Source: ``IsConstantFoldable`` of TensorFlow 1.15's constant folding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mobileprep.ir.graph import Library
+from mobileprep.ir.node import Node
+from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.kernel_classes import kernel_class
+from mobileprep.ops.opdefs import NEWEST, OLDEST, op_def
+
+_CONTROL_FLOW = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
+_LEFT_ALONE = frozenset(
+    {
+        *_CONTROL_FLOW,
+        *(f"Ref{op}" for op in _CONTROL_FLOW),
+        "DeleteSessionTensor",
+        "FakeParam",
+        "GetSessionHandle",
+        "GetSessionHandleV2",
+        "GetSessionTensor",
+        "Placeholder",
+        "PlaceholderV2",
+    }
+)
+
+
+class FoldingRules:
+    """Says of nodes with constant inputs whether they may be folded.
+
+    Args:
+        library: the graph's functions; calls are not folded.
+        excluded_ops: ops that the user wants left.
+        excluded_nodes: names of nodes that the user wants left.
+    """
+
+    def __init__(
+        self, library: Library, excluded_ops: Collection[str], excluded_nodes: Collection[str]
+    ) -> None:
+        self._library = library
+        self._ops = frozenset(excluded_ops)
+        self._nodes = frozenset(excluded_nodes)
+        self._unsupported: dict[str, str] = {}
+
+    def leave(self, node: Node) -> None:
+        """Leave a node from now on, as its kernel cannot do what it asks."""
+        self._unsupported[node.name] = f"no kernel for this {node.op}"
+
+    def refusal(self, node: Node) -> str:
+        """Why a node stays, or an empty text."""
+        if node.op in self._ops or node.name in self._nodes:
+            return "excluded"
+        if node.op in self._library.functions:
+            return "function call"
+        if node.op in _LEFT_ALONE:
+            return f"{node.op} is never folded"
+        release = OLDEST if op_def(node.op, OLDEST) is not None else NEWEST
+        definition = op_def(node.op, release)
+        if definition is None:
+            return f"unknown op {node.op}"
+        if definition.is_stateful:
+            return f"{node.op} has state"
+        if kernel_class(node, release) is None:
+            return f"TensorFlow {release} has no CPU kernel for this {node.op}"
+        # A node without outputs is never computed.
+        if definition.outputs and find_kernel(node.op) is None:
+            return f"no kernel for {node.op}"
+        return self._unsupported.get(node.name, "")

@@ -1,0 +1,48 @@
+"""Replaces what can be computed from constants alone by its value.
+
+Source: ``FoldConstants`` of TensorFlow 1.15's graph transforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.verify import check_tensors
+from mobileprep.transforms._fold_faithfully import fold_faithfully
+from mobileprep.transforms._fold_in_place import fold_in_place
+from mobileprep.transforms._folding import FoldingRules
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
+
+
+@transform("fold_constants")
+@dataclass(frozen=True)
+class FoldConstants(Transform):
+    """Computes nodes whose inputs are constants, and drops what the outputs no longer need.
+
+    Args:
+        clear_output_shapes: whether recorded output shapes are ignored; they may be out of date.
+        exclude_op: ops that are never folded.
+        max_constant_size_in_bytes: larger results stay computed.
+    """
+
+    clear_output_shapes: bool = True
+    exclude_op: tuple[str, ...] = ()
+    max_constant_size_in_bytes: int = MAX_CONSTANT_BYTES
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Fold.
+
+        Raises:
+            TransformError: no outputs are named; a node cannot be computed.
+            InvalidGraphError: an input or output is not in the graph.
+        """
+        if not context.outputs:
+            raise refuse("fold_constants", "no outputs are named", "name them with --outputs")
+        check_tensors(graph, context.inputs, "input", "")
+        check_tensors(graph, context.outputs, "output", "")

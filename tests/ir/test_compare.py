@@ -1,0 +1,77 @@
+"""Comparing graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.compare import compare_graphs
+from mobileprep.ir.graph import Graph, Versions
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Tensor
+
+
+def graph(*, value: float = 1.0, op: str = "Relu", source: str = "c", device: str = "") -> Graph:
+    values = np.array([value, 2.0], np.float32)
+    return Graph(
+        [
+            constant("c", Tensor.of(values)),
+            constant("d", Tensor.of(np.float32(3))),
+            Node("out", op, (parse_ref(source),), device, {"N": attr.integer(1)}),
+        ]
+    )
+
+
+def test_equal_graphs_have_no_differences() -> None:
+    assert compare_graphs(graph(), graph()) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (graph(op="Elu"), "~ out: op: Relu became Elu"),
+        (graph(source="d"), "~ out: inputs: c became d"),
+        (graph(device="/cpu:0"), "~ out: device: none became /cpu:0"),
+        (
+            graph(value=1.5),
+            "~ c: constant value: Tensor(float32, [2]) became other in 1 of 2 elements, "
+            "largest difference 0.5",
+        ),
+        (Graph(graph().nodes[:2]), "- out (Relu)"),
+        (Graph([*graph().nodes, Node("new", "NoOp")]), "+ new (NoOp)"),
+        (
+            Graph([*graph().nodes[:2], graph().nodes[2].with_attrs(N=attr.integer(2))]),
+            "~ out: attribute N: 1 became 2",
+        ),
+        (
+            Graph(graph().nodes, versions=Versions(27)),
+            "~ : versions: producer 0, at least 0 became producer 27, at least 0",
+        ),
+    ],
+)
+def test_a_difference_is_told(other: Graph, told: str) -> None:
+    assert [str(d) for d in compare_graphs(graph(), other)] == [told]
+
+
+def test_a_small_difference_of_a_constant_is_tolerated() -> None:
+    assert compare_graphs(graph(), graph(value=1.25), tolerance=0.25) == []
+    assert compare_graphs(graph(), graph(value=1.25), tolerance=0.2) != []
+
+
+def test_nan_equals_itself_and_nothing_else() -> None:
+    nan = graph(value=float("nan"))
+    assert compare_graphs(nan, graph(value=float("nan"))) == []
+    (difference,) = compare_graphs(nan, graph())
+    assert difference.as_data()["largest"] is None
+
+
+def test_constants_of_another_shape_differ() -> None:
+    a = Graph([constant("c", Tensor.of(np.zeros((2, 1), np.float32)))])
+    b = Graph([constant("c", Tensor.of(np.zeros(2, np.float32)))])
+    (difference,) = compare_graphs(a, b)
+    assert (difference.before, difference.after) == (
+        "Tensor(float32, [2, 1])",
+        "Tensor(float32, [2])",
+    )

@@ -1,0 +1,256 @@
+"""Freshness and publishing, with stages made for the purpose: each joins its inputs' text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import CorruptFileError, TransformError
+from mobileprep.pipeline import execute as execution
+from mobileprep.pipeline.publish import MANIFEST, publish, unpublish
+from mobileprep.pipeline.runner import build, collect, stale_stages
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store
+from mobileprep.plan import spec as specs
+from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
+from mobileprep.stages.base import Job
+
+
+def join(job: Job) -> None:
+    """A stage: all inputs' text and the parameter ``say``, cut to ``keep`` characters."""
+    if "fail" in job.parameters:
+        raise job.parameters["fail"]
+    texts = [f.path.read_text() for files in job.files.values() for f in files]
+    texts += [path.read_text() for path in job.inputs.values()]
+    text = "".join(texts) + job.parameters.get("say", "")
+    job.output("files").mkdir(exist_ok=True)
+    job.output("files/text").write_text(text[: job.parameters.get("keep", 1000)])
+    job.write_json("facts.json", {"length": len(text)})
+
+
+@pytest.fixture(autouse=True)
+def _stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(specs.STAGE_VERSIONS, "join", 1)  # type: ignore[arg-type]
+    monkeypatch.setattr(execution, "stage_function", lambda _name: join)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "source.txt"
+    path.parent.mkdir()
+    path.write_text("abc")
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+OUTPUTS = ("facts.json", "files/text")
+
+
+def chain(source: Path, *, first: dict | None = None, second: dict | None = None) -> Plan:
+    """source -> a -> b, and a target that ships b."""
+    a = StageSpec(
+        "r/a", "join", first or {}, {"source": (InputFile("source.txt", source),)}, outputs=OUTPUTS
+    )
+    up = {"text": Upstream("r/a", "files/text")}
+    b = StageSpec("r/b", "join", second or {"say": "!"}, upstream=up, outputs=OUTPUTS)
+    target = TargetPlan(
+        "r", "t", ("r/a", "r/b"), "r/b", (), {"facts": Upstream("r/b", "facts.json")},
+        (InputFile("source.txt", source),), {},
+    )  # fmt: skip
+    return Plan((a, b), (target,))
+
+
+def ran(plan: Plan, store: Store, **options: object) -> list[str]:
+    state = State(plan, store, force=bool(options.pop("force", False)))
+    return [r.task for r in build(state, listen=lambda *_: None, **options)]  # type: ignore[arg-type]
+
+
+def test_a_first_build_runs_everything_and_a_second_nothing(source: Path, store: Store) -> None:
+    assert ran(chain(source), store) == ["r/a", "r/b"]
+    assert ran(chain(source), store) == []
+
+
+def test_a_parameter_reruns_only_what_follows(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    assert ran(chain(source, second={"say": "?"}), store) == ["r/b"]
+    assert ran(chain(source), store) == []
+
+
+def test_a_change_with_the_same_time_and_size_is_seen(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    before = source.stat()
+    source.write_text("xyz")
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert ran(chain(source), store) == ["r/a", "r/b"]
+
+
+def test_an_unchanged_result_stops_the_change(source: Path, store: Store) -> None:
+    ran(chain(source, first={"keep": 2}), store)
+    source.write_text("abX")
+    assert ran(chain(source, first={"keep": 2}), store) == ["r/a"]
+
+
+def test_a_moved_folder_is_as_fresh(source: Path, store: Store, tmp_path: Path) -> None:
+    ran(chain(source), store)
+    moved = tmp_path / "elsewhere" / "source.txt"
+    moved.parent.mkdir()
+    source.rename(moved)
+    assert ran(chain(moved), store) == []
+
+
+@pytest.mark.parametrize("spoil", [lambda p: p.unlink(), lambda p: p.write_text("abcX")])
+def test_a_damaged_object_is_made_again(
+    source: Path, store: Store, spoil: Callable[[Path], object]
+) -> None:
+    ran(chain(source), store)
+    state = State(chain(source), store)
+    stale_stages(state)
+    spoil(store.object_path(state.output("r/b", "files/text").sha256))
+    assert ran(chain(source), store) == ["r/b"]
+
+
+def test_a_damaged_record_is_made_again(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    for record in (store.folder / "records").rglob("*.json"):
+        record.write_text('{"outputs": 3')
+    assert ran(chain(source), store) == ["r/a", "r/b"]
+
+
+def test_force_runs_everything(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    assert ran(chain(source), store, force=True) == ["r/a", "r/b"]
+
+
+def test_the_reason_names_the_parameter(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    stale = stale_stages(State(chain(source, second={"say": "?"}), store))
+    assert [(s.task, v.reasons) for s, v in stale] == [
+        ("r/b", ('parameter say: "!" became "?"',)),
+    ]
+
+
+def test_the_reason_names_the_input(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    source.write_text("new")
+    stale = stale_stages(State(chain(source), store))
+    assert stale[0][1].reasons == ("input source:source.txt has changed",)
+    assert stale[1][1].reasons == ("r/a runs first",)
+
+
+def test_a_failure_is_raised_as_it_was_and_keeps_what_ran(source: Path, store: Store) -> None:
+    broken = chain(source, second={"fail": TransformError("no", "mend", "there")})
+    with pytest.raises(TransformError) as caught:
+        ran(_without_json(broken), store)
+    assert (caught.value.message, caught.value.where) == ("no", "there")
+    assert ran(chain(source), store) == ["r/b"]
+
+
+def test_a_bug_surfaces_whole(source: Path, store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        ran(_without_json(chain(source, second={"fail": ZeroDivisionError("bug")})), store)
+
+
+def test_a_file_that_changes_during_its_stage_is_an_error(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meddle(job: Job) -> None:
+        join(job)
+        source.write_text("meddled")
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
+    with pytest.raises(CorruptFileError, match="changed during the build"):
+        ran(chain(source), store)
+
+
+def test_two_jobs_give_the_same(source: Path, store: Store) -> None:
+    assert ran(chain(source), store, jobs=2) == ["r/a", "r/b"]
+    assert ran(chain(source), store, jobs=2) == []
+
+
+def published(
+    plan: Plan, store: Store, out: Path, extra: dict[str, bytes] | None = None
+) -> list[str]:
+    state = State(plan, store)
+    build(state, listen=lambda *_: None)
+    (built,) = collect(state)
+    todo = publish(built, extra or {}, store, out)
+    return [*todo.write, *(f"-{n}" for n in todo.remove)]
+
+
+def test_a_folder_is_written_once(source: Path, store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert published(chain(source), store, out, {"note": b"n"}) == ["note", "text", MANIFEST]
+    assert (out / "r/t/text").read_text() == "abc!"
+    assert published(chain(source), store, out, {"note": b"n"}) == []
+
+
+@pytest.mark.parametrize("spoil", [lambda p: p.unlink(), lambda p: p.write_text("abc?")])
+def test_a_tampered_output_is_mended(
+    source: Path, store: Store, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    out = tmp_path / "out"
+    published(chain(source), store, out)
+    spoil(out / "r/t/text")
+    assert published(chain(source), store, out) == ["text", MANIFEST]
+    assert (out / "r/t/text").read_text() == "abc!"
+
+
+def test_files_of_an_earlier_build_go_and_foreign_ones_stay(
+    source: Path, store: Store, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    published(chain(source), store, out, {"old/name": b"o"})
+    (out / "r/t/mine.txt").write_text("keep")
+    assert "-old/name" in published(chain(source), store, out)
+    assert sorted(p.name for p in (out / "r/t").iterdir()) == [MANIFEST, "mine.txt", "text"]
+
+
+def test_a_manifest_that_points_elsewhere_removes_nothing(
+    source: Path, store: Store, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    published(chain(source), store, out)
+    victim = tmp_path / "victim"
+    victim.write_text("v")
+    (out / "r/t" / MANIFEST).write_text('{"files": {"../../../victim": {}}}')
+    published(chain(source), store, out)
+    unpublish(out / "r/t")
+    assert victim.exists()
+
+
+def test_unpublish_removes_what_was_published(source: Path, store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    published(chain(source), store, out)
+    assert unpublish(out / "r/t") == ["text"]
+    assert not (out / "r").exists()
+
+
+def _without_json(plan: Plan) -> Plan:
+    """An exception cannot be fingerprinted; its text can."""
+
+    a, b = plan.stages
+    failing = StageSpec(
+        b.task, b.stage, Said(b.parameters["fail"]), upstream=b.upstream, outputs=b.outputs
+    )
+    return Plan((a, failing), plan.targets)
+
+
+class Said(dict):
+    """Parameters whose JSON is plain, and that still hand out an exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(say=repr(error))
+        self._error = error
+
+    def __contains__(self, key: object) -> bool:
+        return key == "fail" or super().__contains__(key)
+
+    def __getitem__(self, key: str) -> object:
+        return self._error if key == "fail" else super().__getitem__(key)

@@ -1,0 +1,118 @@
+"""The grammar's odd corners here are those of the original; tests/reference runs both."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mobileprep.recipe.chain import parse_chain
+
+
+def read(text):
+    """Calls as ``(name, [(parameter, value)])``; the text must be without fault."""
+    chain = parse_chain(text)
+    assert chain.fault is None
+    assert chain.unfinished is None
+    return [(c.name, [(a.name, a.value) for a in c.arguments]) for c in chain.calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("", []),
+        (" \n\t\v\f\r", []),
+        ("a", [("a", [])]),
+        ("  a\n b\t\n", [("a", []), ("b", [])]),
+        ("a()", [("a", [])]),
+        ("a()b", [("a", []), ("b", [])]),
+        ("a(x=1)", [("a", [("x", "1")])]),
+        ("a(x=1, y=2)", [("a", [("x", "1"), ("y", "2")])]),
+        ("a(x=1 y=2)", [("a", [("x", "1"), ("y", "2")])]),
+        ('a(x="1"y=2)', [("a", [("x", "1"), ("y", "2")])]),
+        ("a( x=1)", [("a", [("x", "1")])]),
+        ("a(,x=1)", [("a", [("x", "1")])]),
+        ("a(op=X, op=Y, op=X)", [("a", [("op", "X"), ("op", "Y"), ("op", "X")])]),
+        ('a(shape="1,299,299,3")', [("a", [("shape", "1,299,299,3")])]),
+        ("a(x=-1.5e-3/b_C)", [("a", [("x", "-1.5e-3/b_C")])]),
+        ('a(x="")', [("a", [("x", "")])]),
+        ('a(x="p\\"q")', [("a", [("x", 'p\\"q')])]),
+        ('a(x="\n)")', [("a", [("x", "\n)")])]),
+        ('a(x=1")', [("a", [("x", "1")])]),
+        ("a(x=1')", [("a", [("x", "1")])]),
+        ("a(x=1\"')", [("a", [("x", "1")])]),
+        ("1_A(2=3)", [("1_A", [("2", "3")])]),
+    ],
+)
+def test_read_as_the_original_reads_it(text, calls):
+    assert read(text) == calls
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "message", "hint"),
+    [
+        ("a, b", 1, "expected a transform's name, found ', b'", "separate transforms by spaces"),
+        ("a (x=1)", 2, "a transform's name", "write '(' directly after the transform's name"),
+        ("a(x=1 )", 6, "a parameter's name", "remove the white space before ')'"),
+        ("a( )", 3, "a parameter's name", "remove the white space before ')'"),
+        ("a(x=1,)", 6, "a parameter's name", "remove the comma before ')'"),
+        ("a(x=1,,y=2)", 6, "a parameter's name", "write one comma"),
+        ("a(x=1 ,y=2)", 6, "a parameter's name", "write one comma"),
+        ("a(x=1, ", 7, "a parameter's name, found the end", "double quotes"),
+        ("a(x)", 3, "expected '=' after the parameter x, found ')'", ""),
+        ("a(x", 3, "expected '=' after the parameter x, found the end", ""),
+        ("a(x=)", 4, "a parameter's value, found ')'", ""),
+        ("a(x=1+2)", 5, "a parameter's name, found '+2)'", "double quotes"),
+        ("a(x=1'\")", 6, "a parameter's name", ""),
+        ('a(x="1)', 4, "no closing '\"'", "add it"),
+        ('a(x="1\\', 4, "no closing '\"'", "add it"),
+        ('a(x="1\\"', 4, "no closing '\"'", "add it"),
+        ("\\\na", 0, "a transform's name", "remove the backslash"),
+        ("a \\\n", 2, "a transform's name", "remove the backslash"),
+        ("a)", 1, "a transform's name, found ')'", ""),
+        ("a-b", 1, "a transform's name, found '-b'", ""),
+        ("é", 0, "a transform's name", ""),
+        ("a(x=\u0661)", 4, "a parameter's value", ""),
+        ("a\xa0b", 1, "a transform's name", ""),
+    ],
+)
+def test_a_fault_has_its_offset(text, offset, message, hint):
+    fault = parse_chain(text).fault
+    assert fault is not None
+    assert fault.offset == offset
+    assert message in fault.message
+    assert hint in fault.hint
+
+
+def test_what_stands_before_a_fault_is_kept():
+    chain = parse_chain("a b(x=1) c,")
+    assert [call.name for call in chain.calls] == ["a", "b", "c"]
+    assert chain.fault is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"), [("a b(", []), ("a b(x=", []), ("a b(x=1", ["1"]), ("a b(x=1'", ["1"])]
+)
+def test_a_transform_that_is_not_closed_is_set_apart(text, arguments):
+    chain = parse_chain(text)
+    assert chain.fault is None
+    assert [call.name for call in chain.calls] == ["a"]
+    assert chain.unfinished is not None
+    assert (chain.unfinished.name, chain.unfinished.offset) == ("b", 2)
+    assert [argument.value for argument in chain.unfinished.arguments] == arguments
+
+
+def test_offsets_point_at_names_and_values():
+    (first, second) = parse_chain('  ab  cd(x=1, y="z")').calls
+    assert (first.offset, second.offset) == (2, 6)
+    assert [(a.offset, a.value_offset) for a in second.arguments] == [(9, 11), (14, 16)]
+
+
+def test_time_grows_with_the_length_only():
+    def seconds(count):
+        start = time.perf_counter()
+        parse_chain("a(" + 'x="' + "\\\\" * count + '", y=1 ' * count + ")" + " b" * count)
+        return time.perf_counter() - start
+
+    seconds(10)
+    assert seconds(40_000) < 60 * max(seconds(4_000), 1e-3)
