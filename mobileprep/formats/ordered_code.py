@@ -26,8 +26,8 @@ def slice_key(name: str, extents: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _text(value: bytes) -> bytes:
-    """Bytes with the two extreme ones escaped, and a separator below every byte."""
-    return value.replace(b"\0", b"\0\xff").replace(b"\xff", b"\xff\0") + _SEPARATOR
+    """UTF-8 and a separator that no text holds; the other escape, of 255, UTF-8 never needs."""
+    return value.replace(b"\0", b"\0\xff") + _SEPARATOR
 
 
 def _number(value: int) -> bytes:

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
 from google.protobuf import text_format
 
 from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.formats.kinds import expect_kind, looks_like_text
+from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
-from mobileprep.fsio import atomic_writer, unreadable, write_text
+from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, graph_to_proto
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
-_PROBE = 512
-
-
-def map_file(path: Path) -> memoryview:
-    """A file's bytes, read when touched; empty files give an empty view.
-
-    Raises:
-        CorruptFileError: missing or unreadable.
-    """
-    try:
-        with path.open("rb") as stream:
-            if not stream.seek(0, 2):
-                return memoryview(b"")
-            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise unreadable(path, error) from error
 
 
 def read_graph(path: Path) -> Graph:
     """Read a GraphDef file, binary or text, whatever its name ends in.
 
     Raises:
-        CorruptFileError: missing, unreadable, or no GraphDef.
+        CorruptFileError: missing, unreadable, damaged, or another kind of message.
         InvalidGraphError: a constant has an impossible shape.
     """
     data = map_file(path)
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
+    expect_kind(data, "GraphDef", str(path))
     if looks_like_text(data):
         data = text_to_wire(data, pb.GraphDef, str(path))
     return graph_from_bytes(data, str(path))
@@ -65,13 +51,3 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
         raise ArtifactError(message, "quantize the weights first (quantize_weights)", str(path))
     with atomic_writer(path) as stream:
         stream.writelines(chunks)
-
-
-def looks_like_text(data: bytes | memoryview) -> bool:
-    """Whether a file starts as protobuf text rather than with a binary field.
-
-    A binary GraphDef begins with a tag below 0x30 and a length; its first bytes hold
-    control characters, which text never does.
-    """
-    head = bytes(data[:_PROBE])
-    return all(byte >= 0x20 or byte in b"\t\n\r" for byte in head)

@@ -75,4 +75,4 @@ def snippet(place: Place) -> str:
     line = lines[place.line - 1] if place.line <= len(lines) else ""
     start = max(0, place.column - 1 - _SNIPPET_WIDTH // 2)
     shown = "".join(c if c.isprintable() else " " for c in line[start : start + _SNIPPET_WIDTH])
-    return f"{place.line:5d} | {shown.rstrip()}\n      | {' ' * (place.column - 1 - start)}^"
+    return f"{place.line:5d} | {shown}".rstrip() + f"\n      | {' ' * (place.column - 1 - start)}^"

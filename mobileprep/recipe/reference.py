@@ -205,7 +205,7 @@ def _type(root: Schema, described: Schema) -> str:
     words = [_TYPES[kind] for kind in listed]
     if listed == ["array"]:
         items = _resolved(root, described["items"])
-        words = [f"list of {_PLURALS.get(items.get('type'), _type(root, items))}"]
+        words = [f"list of {_PLURALS.get(str(items.get('type')), _type(root, items))}"]
     return " or ".join(words)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mobileprep.recipe.merge import is_null, merge_sections
+from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.tree import MappingNode, Node, Place
 
+MAX_TARGETS = 1_000
 _ONLY_ABOVE = ("version", "name", "description", "models", "targets")
 
 
@@ -57,10 +59,18 @@ def model_sections(root: MappingNode) -> tuple[ModelSections, ...]:
     """Every model with its targets, in the order written.
 
     Values of a wrong type, which the schema reports, are passed over.
+
+    Raises:
+        RecipeError: models times targets come to more than ``MAX_TARGETS``.
     """
     models = root.get("models")
+    targets = root.get("targets")
     if not isinstance(models, MappingNode):
         return (_model(None, root.place, root),)
+    shared_targets = len(targets.entries) if isinstance(targets, MappingNode) else 0
+    if len(models.entries) * shared_targets > MAX_TARGETS:
+        message = f"models times targets come to more than {MAX_TARGETS:,}"
+        raise recipe_error([Problem(models.place, message, "split the recipe")])
     shared = root.without(["models"])
     return tuple(
         _model(name, entry.key_place, merge_sections(shared, entry.value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mobileprep.errors import nearest_hint
@@ -13,6 +14,7 @@ from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, find, place
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
 
 _TYPE_WORDS = {
     "object": "a mapping",
@@ -33,11 +35,36 @@ def schema_problems(root: Node, schema: Schema) -> list[Problem]:
         schema: JSON Schema 2020-12. ``patternErrorMessage``, which editors know too, words
             the failure of a ``pattern``.
     """
+    validator = _validator_class()(schema)
+    return [p for error in validator.iter_errors(plain(root)) for p in _describe(error, root)]
+
+
+@lru_cache(maxsize=1)
+def _validator_class() -> type[Validator]:
     # Costs more than all the rest of reading a recipe, and only validation needs it.
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
-    validator = Draft202012Validator(schema)
-    return [p for error in validator.iter_errors(plain(root)) for p in _describe(error, root)]
+    kind: type[Validator] = extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator, {"uniqueItems": _unique_items}
+    )
+    return kind
+
+
+def _unique_items(
+    _validator: Validator, unique: bool, instance: Plain, _schema: Schema
+) -> Iterator[ValidationError]:
+    """``uniqueItems`` for texts, in linear time; jsonschema compares mixed lists pairwise."""
+    from jsonschema.exceptions import ValidationError
+
+    if not unique or not isinstance(instance, list):
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(instance):
+        if isinstance(item, str) and item in seen:
+            yield ValidationError("twice", path=[index], validator="uniqueItems", instance=item)
+        elif isinstance(item, str):
+            seen.add(item)
 
 
 def _describe(error: ValidationError, root: Node) -> Iterator[Problem]:
@@ -132,9 +159,7 @@ def _wrong_text(error: ValidationError, node: Node) -> Iterator[Problem]:
 
 
 def _repeated(error: ValidationError, node: Node) -> Iterator[Problem]:
-    values: Plain = error.instance
-    twice = next(v for i, v in enumerate(values) if v in values[:i])
-    yield Problem(node.place, f"{show(twice)} is listed twice", "keep one of them")
+    yield Problem(node.place, f"{show(error.instance)} is listed twice", "keep one of them")
 
 
 def _out_of_bounds(error: ValidationError, node: Node) -> Iterator[Problem]:

@@ -11,8 +11,9 @@ from mobileprep.recipe.scalars import resolve
 from mobileprep.recipe.tree import Entry, MappingNode, Node, Place, Scalar, Sequence, show
 
 MAX_EXPANDED = 4 << 20  # characters that all substitutions of a recipe may add up to
+_ENOUGH = 100  # problems; finding near names for more would only take time
 
-_REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<body>[^{}]*)\}|(?P<broken>\{))")
+_REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<body>[^{}]*)\}|(?P<broken>\{[^}]*\}*))")
 _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?\Z", re.DOTALL)
 
 
@@ -70,7 +71,7 @@ class Variables:
         expanded = _REFERENCE.sub(expand, text)
         if within and self._expanded > MAX_EXPANDED:
             message = f"the variables of this recipe come to more than {MAX_EXPANDED:,} characters"
-            self.problems.append(Problem(place, message, "use shorter values"))
+            self._report(place, message, "use shorter values")
         return expanded
 
     def _value(self, match: re.Match[str], place: Place) -> str:
@@ -78,7 +79,7 @@ class Variables:
         if body is None:
             message = f"{show(match[0])} is not a variable"
             hint = "write ${NAME} or ${NAME:-default}, and $$ for a dollar sign"
-            self.problems.append(Problem(place, message, hint))
+            self._report(place, message, hint)
             return ""
         name, default = body["name"], body["default"]
         self.used.add(name)
@@ -90,13 +91,13 @@ class Variables:
             return value
         if default is not None:
             return default
-        self._report(place, f"the variable {name} has no value", self._hint(name))
+        hint = f"give it with --set {name}=VALUE or write ${{{name}:-default}}"
+        self._report(place, f"the variable {name} has no value", hint, name)
         return ""
 
-    def _report(self, place: Place, message: str, hint: str) -> None:
-        self.problems.append(Problem(place, message, hint))
-
-    def _hint(self, name: str) -> str:
-        near = did_you_mean(name, {*self._settings, *self._environ})
+    def _report(self, place: Place, message: str, hint: str, name: str = "") -> None:
+        if len(self.problems) == _ENOUGH:
+            return
+        near = did_you_mean(name, {*self._settings, *self._environ}) if name else []
         meant = f"did you mean {near[0]}? " if near else ""
-        return f"{meant}give it with --set {name}=VALUE or write ${{{name}:-default}}"
+        self.problems.append(Problem(place, message, meant + hint))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from mobileprep.errors import AccuracyError
 from mobileprep.fsio import write_text
-from mobileprep.ir.files import map_file, read_graph, write_graph
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments

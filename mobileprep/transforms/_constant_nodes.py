@@ -129,9 +129,7 @@ def _post_order(run: Execution, sinks: Iterable[str]) -> Iterator[str]:
         stack += [(p, False) for p in producers if p not in visited]
 
 
-def _known_shapes(
-    node: Node, shape_of: Callable[[Ref], TensorShape]
-) -> tuple[Tensor, ...] | None:
+def _known_shapes(node: Node, shape_of: Callable[[Ref], TensorShape]) -> tuple[Tensor, ...] | None:
     """The outputs of a node that tells its inputs' shapes, where those are known."""
     shapes = [shape_of(ref) for ref in node.data_inputs]
     if any(s is None for s in shapes):

@@ -22,11 +22,13 @@ class Execution:
         nodes: the needed nodes by name, in stored order.
         fed: the inputs of nodes that come from a feed: the tensors fed, and control
             dependencies on the placeholders among them.
+        inputs: the nodes whose tensors are fed, in the order that the user gave.
         fetched: the tensors that are fetched.
     """
 
     nodes: Mapping[str, Node]
     fed: frozenset[Ref]
+    inputs: tuple[str, ...]
     fetched: tuple[Ref, ...]
 
 
@@ -44,7 +46,8 @@ def execution(nodes: Iterable[Node], inputs: Iterable[str], outputs: Iterable[st
     fed = frozenset(tensors).union(control(name) for name in placeholders)
     fetched = tuple(parse_ref(name) for name in outputs)
     needed = reachable(by_name, (r.node for r in fetched), fed)
-    return Execution({n: by_name[n] for n in by_name if n in needed}, fed, fetched)
+    names = tuple(dict.fromkeys(r.node for r in tensors))
+    return Execution({n: by_name[n] for n in by_name if n in needed}, fed, names, fetched)
 
 
 def reachable(nodes: Mapping[str, Node], roots: Iterable[str], fed: frozenset[Ref]) -> set[str]:

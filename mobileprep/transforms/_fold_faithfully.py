@@ -7,12 +7,13 @@ Source: ``ReplaceTensorWithConstant``, ``ReplaceSendRecvs`` and ``RemoveUnusedNo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref, control, parse_ref
+from mobileprep.ir.refs import Ref, control
+from mobileprep.transforms._constant_nodes import ConstantNodes
 from mobileprep.transforms._execution import Execution, reachable
 from mobileprep.transforms._folding import Folding
 from mobileprep.transforms.base import refuse
@@ -23,18 +24,21 @@ _SERIAL = "__cf__"
 def fetch_order(run: Execution) -> list[str]:
     """The fetched nodes in the order in which the original tool starts from them."""
     used = {r.node for n in run.nodes.values() for r in n.inputs}
-    names = {f"_send_{r.node}_{r.index}": r.node for r in run.fetched}
+    starts = {f"_send_{r.node}_{r.index}": r.node for r in run.fetched}
     # A node that nothing uses leads to the graph's end by itself too.
-    names |= {r.node: r.node for r in run.fetched if r.node not in used}
-    return [names[key] for key in sorted(names)]
+    starts |= {r.node: r.node for r in run.fetched if r.node not in used}
+    return [starts[key] for key in sorted(starts)]
 
 
 def check_feeds(run: Execution) -> None:
-    """Every placeholder that the outputs need must be fed.
+    """Every placeholder that the outputs need is fed, and nothing that is an output.
 
     Raises:
-        TransformError: one is not.
+        TransformError: it is not so.
     """
+    for ref in run.fetched:
+        if ref in run.fed:
+            raise refuse("fold_constants", f"{str(ref)!r} is an input and an output")
     for node in run.nodes.values():
         if node.op in ("Placeholder", "PlaceholderV2") and Ref(node.name) not in run.fed:
             message = f"the outputs need the placeholder {node.name!r}, which is no input"
@@ -56,22 +60,62 @@ def folded_faithfully(graph: Graph, folding: Folding, serials: Counter[str]) -> 
     folded, sources = _constants(folding, serials)
     nodes = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
     nodes |= {n.name: n for n in folded}
-    inputs = [r.node for r in sorted(run.fed, key=str) if not r.is_control]
-    nodes |= {name: graph[name] for name in reversed(inputs) if name not in nodes}
-    fed = frozenset(r for r in run.fed if not r.is_control)
-    needed = reachable(nodes, (r.node for r in run.fetched), fed).union(inputs)
-    return [_as_input(n) if n.name in inputs else n for n in nodes.values() if n.name in needed]
+    nodes |= {name: graph[name] for name in reversed(run.inputs) if name not in nodes}
+    tensors = frozenset(r for r in run.fed if not r.is_control)
+    needed = reachable(nodes, (r.node for r in run.fetched), tensors).union(run.inputs)
+    inputs = frozenset(run.inputs)
+    kept = (n for n in nodes.values() if n.name in needed)
+    return [_placeholder(n) if n.name in inputs else n for n in kept]
 
 
-def _constants(
-    folding: Folding, serials: Counter[str]
-) -> tuple[list[Node], Mapping[Ref, Ref]]:
+def _constants(folding: Folding, serials: Counter[str]) -> tuple[list[Node], Mapping[Ref, Ref]]:
     """New constants, and for each tensor the one that replaces it."""
-    keys = _sort_keys(folding, serials)
+    shape_names = _shape_names(folding.constant, serials)
     nodes, sources = [], {}
-    for number, ref in enumerate(sorted(folding.values, key=keys.__getitem__)):
+    order = sorted(folding.values, key=lambda r: shape_names.get(r, (r.node, r.index)))
+    for number, ref in enumerate(order):
         name = f"{ref.node}/_{number}{_SERIAL}{_next(serials)}"
-        awaited = _awaited(folding.constant.controls[ref.node], folding.run.fed)
+        awaited = _controls(folding.constant.controls[ref.node], folding.run.fed)
         nodes.append(constant(name, folding.values[ref], inputs=awaited))
         sources[ref] = Ref(name)
     return nodes, sources
+
+
+def _shape_names(constants: ConstantNodes, serials: Counter[str]) -> Mapping[Ref, tuple[str, int]]:
+    """What known shapes are sorted by: the original makes a constant of each before it folds."""
+    names: dict[Ref, tuple[str, int]] = {}
+    for node in constants.order:
+        for index in range(len(constants.shapes.get(node, ()))):
+            name = f"{node}/_{len(names)}{_SERIAL}{_next(serials)}"
+            names[Ref(node, index)] = (name, 0)
+    return names
+
+
+def _next(serials: Counter[str]) -> int:
+    serials[_SERIAL] += 1
+    return serials[_SERIAL] - 1
+
+
+def _rewired(node: Node, fed: frozenset[Ref], sources: Mapping[Ref, Ref]) -> Node:
+    if not any(r in fed or r in sources for r in node.inputs):
+        return node
+    tensors = [
+        Ref(r.node, r.index, explicit=True) if r in fed else sources.get(r, r)
+        for r in node.data_inputs
+    ]
+    return replace(node, inputs=(*tensors, *_controls(node.control_inputs, fed)))
+
+
+def _controls(refs: Iterable[Ref], fed: frozenset[Ref]) -> tuple[Ref, ...]:
+    """Control inputs in written order: by name, feeds by that of the node that receives them."""
+    names = {f"_recv_{r.node}_{max(r.index, 0)}" if r in fed else r.node: r.node for r in refs}
+    return tuple(dict.fromkeys(control(names[key]) for key in sorted(names)))
+
+
+def _placeholder(node: Node) -> Node:
+    if node.op == "Placeholder":
+        return node
+    if node.op == "PlaceholderWithDefault":
+        return replace(node, op="Placeholder", inputs=())
+    message = f"the input {node.name!r} is a {node.op}, not a placeholder"
+    raise refuse("fold_constants", message, "run strip_unused_nodes before")

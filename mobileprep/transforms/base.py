@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -23,11 +24,15 @@ class Context:
         outputs: the names of the tensors that will be fetched.
         faithful: do what the original tool does, its harmless faults included. A recipe's
             chain runs with False and gets the right thing instead.
+        serials: how many numbers have been given out for names, by kind of name. The original
+            tool counts on over all steps of a chain; only faithful steps may use this, since
+            the steps of a recipe do not all run in one process.
     """
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     faithful: bool = False
+    serials: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mobileprep.errors import InternalError, TransformError
+from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
@@ -27,6 +27,7 @@ _PATTERN = op(
     ),
     op("Const", label="factors"),
 )
+_NOT_PER_CHANNEL = "the factors are not one for each output channel"
 
 
 @transform("fold_batch_norms")
@@ -64,13 +65,12 @@ def _fold_like_original(match: Match) -> Sequence[Node] | Leave:
     return _fold(match)
 
 
-def _fold(match: Match) -> Sequence[Node]:
+def _fold(match: Match) -> Sequence[Node] | Leave:
     mul, layer, old = match.node, match["layer"], match["weights"]
     weights = old.attr_tensor("value")
     factors = _factors(layer, weights, match["factors"].attr_tensor("value"))
     if factors is None:
-        message = f"node {mul.name!r} passed the check for factors that it does not have"
-        raise InternalError(message)
+        return Leave(_NOT_PER_CHANNEL)
     # A constant in a loop's body belongs to its frame by a control input.
     product = constant(old.name, scaled(layer, weights, factors), inputs=old.control_inputs)
     controls = tuple(r for r in mul.control_inputs if r not in layer.inputs)
@@ -95,7 +95,7 @@ def _shape_reason(match: Match) -> str:
     if weights.dtype != values.dtype or not weights.dtype.is_floating:
         return "weights and factors are not of one floating type"
     if _factors(match["layer"], weights, values) is None:
-        return "the factors are not one for each output channel"
+        return _NOT_PER_CHANNEL
     return ""
 
 

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_tensors
-from mobileprep.transforms._fold_faithfully import fold_faithfully
-from mobileprep.transforms._fold_in_place import fold_in_place
-from mobileprep.transforms._folding import FoldingRules
+from mobileprep.transforms._execution import execution
+from mobileprep.transforms._fold_faithfully import check_feeds, fetch_order, folded_faithfully
+from mobileprep.transforms._folding import find_folding
+from mobileprep.transforms._folding_rules import FoldingRules
+from mobileprep.transforms._importing import imported_nodes
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
@@ -28,11 +32,13 @@ class FoldConstants(Transform):
     Args:
         clear_output_shapes: whether recorded output shapes are ignored; they may be out of date.
         exclude_op: ops that are never folded.
+        exclude_node: names of nodes that are never folded.
         max_constant_size_in_bytes: larger results stay computed.
     """
 
     clear_output_shapes: bool = True
     exclude_op: tuple[str, ...] = ()
+    exclude_node: tuple[str, ...] = ()
     max_constant_size_in_bytes: int = MAX_CONSTANT_BYTES
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -46,3 +52,11 @@ class FoldConstants(Transform):
             raise refuse("fold_constants", "no outputs are named", "name them with --outputs")
         check_tensors(graph, context.inputs, "input", "")
         check_tensors(graph, context.outputs, "output", "")
+        rules = FoldingRules(graph.library, self.exclude_op, self.exclude_node)
+        run = execution(imported_nodes(graph), context.inputs, context.outputs)
+        check_feeds(run)
+        folding = find_folding(
+            run, fetch_order(run), rules, lambda r: None, self.max_constant_size_in_bytes
+        )
+        nodes = folded_faithfully(graph, folding, context.serials)
+        return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)

@@ -56,7 +56,9 @@ class RemoveNodes(Transform):
         """
         if not self.op:
             raise refuse(_NAME, "no op is named", "name it: remove_nodes(op=Identity)")
-        done = self._in_rounds(graph, context) if context.faithful else self._at_once(graph, context)
+        done = (
+            self._in_rounds(graph, context) if context.faithful else self._at_once(graph, context)
+        )
         if not done.matched:
             return done
         nodes = without_dangling(done.graph.nodes, done.graph.by_name)

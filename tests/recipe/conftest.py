@@ -1,4 +1,4 @@
-"""What the recipe tests share: recipes written to a folder, schemas of a few transforms, problems."""
+"""What the recipe tests share: recipes in a folder, schemas of a few transforms, problems."""
 
 from __future__ import annotations
 

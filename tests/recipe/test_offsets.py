@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe.offsets import inner_place
+from mobileprep.recipe.offsets import TextPlaces
 from mobileprep.recipe.yaml_tree import parse_yaml
 
 
@@ -23,22 +23,22 @@ from mobileprep.recipe.yaml_tree import parse_yaml
 )
 def test_found_through_quotes_and_folding(source, text, line, column):
     scalar = parse_yaml(source(text)).get("t")
-    place = inner_place(scalar, scalar.text.index("two"))
+    place = TextPlaces(scalar).at(scalar.text.index("two"))
     assert (place.line, place.column) == (line, column)
 
 
 @pytest.mark.parametrize("text", ['t: "one \\u0074wo"\n', "t: 'it''s two'\n"])
 def test_behind_an_escape_the_scalar_itself_is_named(source, text):
     scalar = parse_yaml(source(text)).get("t")
-    place = inner_place(scalar, scalar.text.index("two"))
+    place = TextPlaces(scalar).at(scalar.text.index("two"))
     assert (place.line, place.column) == (1, 4)
 
 
 def test_the_end_of_the_text_is_behind_its_last_character(source):
     scalar = parse_yaml(source("t: 'one two '\n")).get("t")
-    assert inner_place(scalar, len(scalar.text)).column == 12
+    assert TextPlaces(scalar).at(len(scalar.text)).column == 12
 
 
 def test_keys_are_appended(source):
     scalar = parse_yaml(source("t: one\n")).get("t")
-    assert inner_place(scalar, 0, ("x", "y")).keys == ("t", "x", "y")
+    assert TextPlaces(scalar).at(0, ("x", "y")).keys == ("t", "x", "y")

@@ -37,10 +37,39 @@ def test_floats(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["no", "yes", "on", "off", "y", "n", "No", "tRue", "nULL"]
-    + ["010", "-010", "00.5", "0o17", "0x1f", "0b1", "1_000", "1:30", "190:20:30"]
-    + ["2024-01-31", "2001-12-14t21:59:43.10-05:00", ".inf", "-.inf", ".nan", "inf", "nan", "e5"]
-    + ["1e999", "=", "<<", "1" * 41, "٣"],  # noqa: RUF001 - an Arabic digit is meant
+    [
+        "no",
+        "yes",
+        "on",
+        "off",
+        "y",
+        "n",
+        "No",
+        "tRue",
+        "nULL",
+        "010",
+        "-010",
+        "00.5",
+        "0o17",
+        "0x1f",
+        "0b1",
+        "1_000",
+        "1:30",
+        "190:20:30",
+        "2024-01-31",
+        "2001-12-14t21:59:43.10-05:00",
+        ".inf",
+        "-.inf",
+        ".nan",
+        "inf",
+        "nan",
+        "e5",
+        "1e999",
+        "=",
+        "<<",
+        "1" * 41,
+        "٣",
+    ],
 )
 def test_everything_else_stays_text(text):
     assert resolve(text) == text

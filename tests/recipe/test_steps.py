@@ -57,10 +57,14 @@ PAIRS = [
         ("quantize_nodes", (("input_min", -1.0), ("input_max", 1000.0))),
     ),
     (
-        'strip_unused_nodes(name=a, type_for_name=float, shape_for_name="1,2", name=b, '
-        'type_for_name=int32, shape_for_name="3")',
-        "[strip_unused_nodes: [{name: a, type_for_name: float, shape_for_name: '1,2'}, "
-        "{name: b, type_for_name: int32, shape_for_name: '3'}]]",
+        (
+            'strip_unused_nodes(name=a, type_for_name=float, shape_for_name="1,2", name=b, '
+            'type_for_name=int32, shape_for_name="3")'
+        ),
+        (
+            "[strip_unused_nodes: [{name: a, type_for_name: float, shape_for_name: '1,2'}, "
+            "{name: b, type_for_name: int32, shape_for_name: '3'}]]"
+        ),
         (
             "strip_unused_nodes",
             (
@@ -119,8 +123,17 @@ def test_what_the_original_does_not_read_as_a_whole_number(problems, written):
 
 @pytest.mark.parametrize(
     ("written", "value"),
-    [(" 1.5 ", 1.5), ("+.5", 0.5), ("1.", 1.0), ("1E5", 1e5), ("1e+5", 1e5), ("-.5e-3", -5e-4)]
-    + [("0X1f", 31.0), ("-0x1f", -31.0), ("1\t", 1.0)],
+    [
+        (" 1.5 ", 1.5),
+        ("+.5", 0.5),
+        ("1.", 1.0),
+        ("1E5", 100000.0),
+        ("1e+5", 100000.0),
+        ("-.5e-3", -0.0005),
+        ("0X1f", 31.0),
+        ("-0x1f", -31.0),
+        ("1\t", 1.0),
+    ],
 )
 def test_numbers_as_the_original_reads_them(read, written, value):
     (step,) = read(f't: |\n  quantize_nodes(input_min="{written}")\n').steps
@@ -150,13 +163,17 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
         ),
         (
             "t: [fold_constant: {x: 1}]",
-            "1:5 t.0.fold_constant: there is no transform 'fold_constant'; "
-            "did you mean 'fold_constants'?",
+            (
+                "1:5 t.0.fold_constant: there is no transform 'fold_constant'; "
+                "did you mean 'fold_constants'?"
+            ),
         ),
         (
             "t:\n  - remove_nodes(op=Identity)",
-            "2:5 t.0: there is no transform 'remove_nodes(op=Identity)'; "
-            "in a list, write 'remove_nodes: {parameter: value}'",
+            (
+                "2:5 t.0: there is no transform 'remove_nodes(op=Identity)'; "
+                "in a list, write 'remove_nodes: {parameter: value}'"
+            ),
         ),
         (
             "t:\n  - remove_nodes: {ops: Identity}",
@@ -188,13 +205,17 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
         ),
         (
             "t: round_weights(num_steps=5, num_steps=6)\n",
-            "1:41 t.round_weights.num_steps: expected a single 'num_steps', found 2; "
-            "keep one of them",
+            (
+                "1:41 t.round_weights.num_steps: expected a single 'num_steps', found 2; "
+                "keep one of them"
+            ),
         ),
         (
             "t: 'fold_constants round_weights (num_steps=5)'\n",
-            "1:34 t: expected a transform's name, found '(num_steps=5)'; "
-            "write '(' directly after the transform's name",
+            (
+                "1:34 t: expected a transform's name, found '(num_steps=5)'; "
+                "write '(' directly after the transform's name"
+            ),
         ),
         (
             "t: fold_constants round_weights(num_steps=5\n",

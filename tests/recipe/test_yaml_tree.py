@@ -176,5 +176,5 @@ def test_nesting_up_to_the_limit_is_read(parse):
 
 def test_nesting_through_aliases_counts(parse):
     lines = [f"a0: &a0 {'[' * 60}{']' * 60}", f"a1: {'[' * 60}*a0{']' * 60}"]
-    with pytest.raises(RecipeError, match="2:65: .*nested more than 100 levels deep"):
+    with pytest.raises(RecipeError, match=r"2:65: .*nested more than 100 levels deep"):
         parse("\n".join(lines))

@@ -49,7 +49,7 @@ def network(tf: ModuleType, folder: Path, name: str) -> Network:
 
 
 def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
-    from tensorflow.python.framework.convert_to_constants import (  # noqa: PLC0415 - absent often
+    from tensorflow.python.framework.convert_to_constants import (
         convert_variables_to_constants_v2,
     )
 
@@ -68,7 +68,7 @@ def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
     return frozen.graph.as_graph_def(), record
 
 
-def _randomize(model: Any, rng: np.random.Generator) -> None:  # noqa: ANN401 - a Keras model
+def _randomize(model: Any, rng: np.random.Generator) -> None:
     """Weights that keep activations in range, and batch statistics unlike their defaults."""
     for layer in model.layers:
         weights = []

@@ -18,7 +18,7 @@ from mobileprep.ops.opdefs import OLDEST, op_def
 NEWEST_VERSION_OF_1_15 = 134
 
 
-class OriginalFailed(Exception):
+class OriginalError(Exception):
     """The original tool refused; its message."""
 
 
@@ -45,7 +45,7 @@ def run_original(
     """The original's answer to a chain, given as its ``--transforms`` string.
 
     Raises:
-        OriginalFailed: the tool exited with an error.
+        OriginalError: the tool exited with an error.
     """
     source, target = folder / "original_in.pb", folder / "original_out.pb"
     write_graph(source, known_to_original(graph))
@@ -64,7 +64,7 @@ def run_original(
         check=False,
     )
     if done.returncode != 0:
-        raise OriginalFailed(done.stderr)
+        raise OriginalError(done.stderr)
     return read_graph(target)
 
 

@@ -38,7 +38,6 @@ def _round_half_even(x: Array) -> Array:
     return x if x.dtype.kind in "iub" else np.rint(x)
 
 
-
 def _sign(x: Array) -> Array:
     if x.dtype.kind != "c":
         return np.sign(x)

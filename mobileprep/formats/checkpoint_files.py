@@ -1,0 +1,235 @@
+"""From what a user names (prefix, member, folder, state file) to the files of one checkpoint."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import CorruptFileError, did_you_mean
+from mobileprep.formats.checkpoint_state import is_state_file, newest_path
+from mobileprep.formats.sstable import MAGIC
+from mobileprep.fsio import unreadable
+
+_STATE: Final = "checkpoint"
+_MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)
+_TABLE: Final = re.compile(r"(.+)-(?:\d{5}|\?{5})-of-(\d{5})\Z", re.DOTALL)
+_SHOWN: Final = 10
+_LOOKED_AT: Final = 10_000  # files of a folder, so that a huge one cannot hold up an error
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """A checkpoint's place.
+
+    Args:
+        prefix: the path that all its files begin with.
+        tables: for V1 all its files; for V2 none, as they follow from the prefix.
+    """
+
+    prefix: Path
+    tables: tuple[Path, ...] = ()
+
+    @property
+    def is_v1(self) -> bool:
+        """Whether this is a checkpoint of the older format."""
+        return bool(self.tables)
+
+
+def index_path(prefix: Path) -> Path:
+    """The file that holds the entries of a V2 checkpoint."""
+    return prefix.with_name(f"{prefix.name}.index")
+
+
+def shard_paths(prefix: Path, count: int) -> tuple[Path, ...]:
+    """The data files of a V2 checkpoint, each of which is there.
+
+    Raises:
+        CorruptFileError: one is missing.
+    """
+    paths = []
+    for number in range(count):
+        path = prefix.with_name(f"{prefix.name}.data-{number:05d}-of-{count:05d}")
+        if not _is_file(path):
+            raise _missing_part(path, number, count)
+        paths.append(path)
+    return tuple(paths)
+
+
+def find_checkpoint(path: Path) -> CheckpointFiles:
+    """The checkpoint that a path leads to.
+
+    Args:
+        path: a prefix, any file of the set, a ``checkpoint`` state file, or a folder with one
+            such file or a single checkpoint.
+
+    Raises:
+        CorruptFileError: nothing of that name is there, or part of it is missing.
+    """
+    if _is_folder(path):
+        return _in_folder(path)
+    if _is_file(path) and is_state_file(path):
+        return _named_by(path)
+    found = _at(path)
+    if found is None:
+        raise _nothing_at(path)
+    return found
+
+
+def _in_folder(folder: Path) -> CheckpointFiles:
+    state = folder / _STATE
+    if _is_file(state) and is_state_file(state):
+        return _named_by(state)
+    prefixes = _prefixes(folder)
+    found = _at(folder / prefixes[0]) if len(prefixes) == 1 else None
+    if found is not None:
+        return found
+    if not prefixes:
+        message, hint = "holds no checkpoint", "name the folder or the prefix of one"
+    else:
+        message = "holds several checkpoints, and no state file that names the newest"
+        hint = f"name one of: {_listed(prefixes)}"
+    raise CorruptFileError(message, hint, str(folder))
+
+
+def _named_by(state: Path) -> CheckpointFiles:
+    """The newest checkpoint by a state file; one that moved is looked for beside the file."""
+    named = newest_path(state)
+    base = re.split(r"[/\\]", named)[-1]
+    found = _at(state.parent / named) or (_at(state.parent / base) if base else None)
+    if found is None:
+        message = f"names {named!r}, which is not there"
+        raise CorruptFileError(message, _prefix_hint(state.parent, base), str(state))
+    return found
+
+
+def _at(path: Path) -> CheckpointFiles | None:
+    """The checkpoint of that prefix, or else the one that has that file."""
+    member = _MEMBER.match(path.name)
+    found = _of_prefix(path, is_table=member is None)
+    if found is None and member is not None:
+        found = _of_prefix(path.with_name(member[1]), is_table=True)
+    return found
+
+
+def _of_prefix(prefix: Path, *, is_table: bool) -> CheckpointFiles | None:
+    """The checkpoint of exactly that prefix, the newer format first, as TensorFlow looks."""
+    if not prefix.name:
+        return None
+    if _is_file(index_path(prefix)):
+        return CheckpointFiles(prefix)
+    named = _TABLE.match(prefix.name)
+    if named is not None:
+        return _of_tables(prefix.with_name(named[1]), int(named[2]))
+    counts = _table_counts(prefix)
+    if len(counts) > 1:
+        message = f"stands for checkpoints of {' and of '.join(map(str, counts))} files"
+        hint = f"name one as {prefix.name}-?????-of-{counts[0]:05d}"
+        raise CorruptFileError(message, hint, str(prefix))
+    if counts:
+        return _of_tables(prefix, counts[0])
+    if is_table and _is_file(prefix):
+        return CheckpointFiles(prefix, (prefix,))
+    return None
+
+
+def _of_tables(prefix: Path, count: int) -> CheckpointFiles | None:
+    """A V1 checkpoint of ``count`` tables, or None where none of them is there."""
+    paths = [
+        path
+        for name in _file_names(prefix.parent)
+        if (found := _TABLE.match(name)) and found[1] == prefix.name and int(found[2]) == count
+        for path in [prefix.with_name(name)]
+    ]
+    return CheckpointFiles(prefix, _complete(prefix, paths, count)) if paths else None
+
+
+def _complete(prefix: Path, paths: list[Path], count: int) -> tuple[Path, ...]:
+    """The tables, sorted, of which none is missing."""
+    there = {path.name for path in paths}
+    for number in range(count):
+        name = f"{prefix.name}-{number:05d}-of-{count:05d}"
+        if name not in there:
+            raise _missing_part(prefix.with_name(name), number, count)
+    return tuple(sorted(paths))
+
+
+def _table_counts(prefix: Path) -> list[int]:
+    """Of how many tables the V1 checkpoints of a prefix are, sorted."""
+    names = (_TABLE.match(name) for name in _file_names(prefix.parent))
+    return sorted({int(n[2]) for n in names if n is not None and n[1] == prefix.name})
+
+
+def _prefixes(folder: Path) -> list[str]:
+    """The names of the checkpoints in a folder, sorted."""
+    found = set()
+    for name in _file_names(folder):
+        table = _TABLE.match(name)
+        if name.endswith(".index"):
+            found.add(name.removesuffix(".index"))
+        elif _ends_as_table(folder / name):
+            found.add(table[1] if table else name)
+    return sorted(found - {""})
+
+
+def _file_names(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (e.name for e in islice(entries, _LOOKED_AT) if e.is_file())
+    except (OSError, ValueError):  # not there, or a name that no folder can have
+        return
+
+
+def _ends_as_table(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(size - len(MAGIC), 0))
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    # os.path answers False to names that no file can have; Path raises on some of them.
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - as above
+
+
+def _nothing_at(path: Path) -> CorruptFileError:
+    if not _is_folder(path.parent):
+        message, hint = "there is no such folder", f"no such folder: {path.parent}"
+        return CorruptFileError(message, hint, str(path.parent))
+    member = _MEMBER.match(path.name)
+    if member is not None and _is_file(path):
+        index = index_path(path.with_name(member[1]))
+        message = "belongs to a checkpoint whose index is missing"
+        return CorruptFileError(message, f"copy {index.name} beside it", str(path))
+    hint = _prefix_hint(path.parent, path.name)
+    return CorruptFileError("there is no checkpoint of this name", hint, str(path))
+
+
+def _prefix_hint(folder: Path, name: str) -> str:
+    prefixes = _prefixes(folder)
+    if not prefixes:
+        return "the folder holds no checkpoint"
+    near = did_you_mean(name, prefixes)
+    start = f"did you mean {near[0]!r}? " if near else ""
+    return f"{start}the folder holds: {_listed(prefixes)}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _missing_part(path: Path, number: int, count: int) -> CorruptFileError:
+    message = f"part {number + 1} of {count} of the checkpoint is missing"
+    return CorruptFileError(message, "copy it beside the others", str(path))

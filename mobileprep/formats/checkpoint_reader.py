@@ -1,0 +1,140 @@
+"""The one interface to the tensors of a checkpoint, whatever its format."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from mobileprep.errors import CorruptFileError, InternalError, UnsupportedError, did_you_mean
+from mobileprep.formats.checkpoint_records import StoredTensor, TensorEntry, element_type
+from mobileprep.formats.slices import (
+    Array,
+    Box,
+    Extents,
+    box_of,
+    gather,
+    overlap,
+    region_of,
+    tiling_fault,
+    whole,
+)
+
+_HINT = "the file is damaged; copy or save it again"
+_NEAR = 3
+
+
+class Checkpoint(ABC):
+    """The tensors of a checkpoint, each read and verified when asked for.
+
+    Args:
+        prefix: the path that all its files begin with.
+        files: all its files.
+        tensors: what it holds, by name.
+    """
+
+    def __init__(
+        self, prefix: Path, files: tuple[Path, ...], tensors: Mapping[str, StoredTensor]
+    ) -> None:
+        self.prefix = prefix
+        self.files = tuple(sorted(files))
+        self._tensors = dict(sorted(tensors.items()))
+        self._closed = False
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def close(self) -> None:
+        """Let go of the files. Arrays that were read stay valid; more cannot be read."""
+        self._closed = True
+        self._release()
+
+    def names(self) -> list[str]:
+        """The names of all tensors, sorted; a partitioned one stands once."""
+        return list(self._tensors)
+
+    def entry(self, name: str) -> TensorEntry:
+        """A tensor's type and shape.
+
+        Raises:
+            CorruptFileError: there is no tensor of that name.
+        """
+        return self._find(name).entry
+
+    def read(self, name: str, spec: str = "") -> Array:
+        """A tensor's elements, read-only, verified by their checksum, slices joined.
+
+        Where one contiguous piece of a file holds them they are a view on that file, which may
+        be unaligned.
+
+        Args:
+            name: the tensor's name.
+            spec: a part of it as restore ops name it (``10 4 0,5:-``); all of it where empty.
+
+        Returns:
+            an array of the tensor's or the part's shape; quantized types as plain integers,
+            strings as objects of type bytes.
+
+        Raises:
+            CorruptFileError: there is none of that name, or it is damaged.
+            UnsupportedError: its type has no elements that can be read.
+            InvalidGraphError: ``spec`` is no part of it.
+        """
+        if self._closed:
+            message = f"{self.prefix} is read after it was closed"
+            raise InternalError(message)
+        stored = self._find(name)
+        kind = element_type(stored.entry.dtype)
+        if kind is None:
+            message = (
+                f"the tensor {name!r} is of type {stored.entry.dtype.short}, which is not read"
+            )
+            raise UnsupportedError(message, "leave it out", str(self.prefix))
+        region = region_of(spec, stored.entry.shape) if spec else whole(stored.entry.shape)
+        # All pieces are verified before room for the joined tensor is made.
+        parts = [
+            (box, self._read_slice(name, extents, box))
+            for extents, box in zip(stored.slices, self._boxes(name, stored), strict=True)
+            if overlap(box, region) is not None
+        ]
+        return gather(parts, region, kind)
+
+    def _find(self, name: str) -> StoredTensor:
+        stored = self._tensors.get(name)
+        if stored is None:
+            near = did_you_mean(name, self._tensors, count=_NEAR)
+            hint = f"the nearest: {', '.join(near)}" if near else f"it holds {len(self._tensors)}"
+            message = f"holds no tensor named {name!r}"
+            raise CorruptFileError(message, hint, str(self.prefix))
+        return stored
+
+    def _boxes(self, name: str, stored: StoredTensor) -> list[Box]:
+        """Where the slices lie, which make up the whole tensor without overlap."""
+        shape = stored.entry.shape
+        boxes = [box for s in stored.slices if (box := box_of(s, shape)) is not None]
+        inside = len(boxes) == len(stored.slices)
+        fault = tiling_fault(boxes, shape) if inside else "lie outside of it"
+        if fault:
+            message = f"the slices of {name!r} {fault}"
+            raise CorruptFileError(message, _HINT, str(self.prefix))
+        return boxes
+
+    @abstractmethod
+    def _read_slice(self, name: str, extents: Extents, box: Box) -> Array:
+        """The verified elements of one slice, in the shape of its box."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Drop what holds the files."""

@@ -1,0 +1,94 @@
+"""Tells GraphDefs, MetaGraphDefs and SavedModels apart by their first bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.cursor import Buffer, Cursor
+from mobileprep.formats.wire import BYTES, VARINT
+
+Kind = Literal["GraphDef", "MetaGraphDef", "SavedModel"]
+
+_PROBE: Final = 512
+_FIRST_FIELD: Final = re.compile(rb"(?:\s+|#[^\n]*|\xef\xbb\xbf)*([A-Za-z_]\w*)")
+_TEXT_KINDS: Final[dict[bytes, Kind]] = {
+    b"node": "GraphDef",
+    b"library": "GraphDef",
+    b"versions": "GraphDef",
+    b"version": "GraphDef",
+    b"meta_info_def": "MetaGraphDef",
+    b"graph_def": "MetaGraphDef",
+    b"saver_def": "MetaGraphDef",
+    b"collection_def": "MetaGraphDef",
+    b"signature_def": "MetaGraphDef",
+    b"saved_model_schema_version": "SavedModel",
+    b"meta_graphs": "SavedModel",
+}
+# Fields of MetaInfoDef that no NodeDef has under the same number and wire type, or whose
+# content cannot be that of a NodeDef's field.
+_OP: Final = 2
+_OP_NAME: Final = re.compile(rb"[A-Za-z_0-9.>:-]+\Z")
+
+
+def looks_like_text(data: Buffer) -> bool:
+    """Whether a file starts as protobuf text rather than with a binary field.
+
+    The first bytes of a binary message hold control characters, which text never does.
+    """
+    head = bytes(data[:_PROBE])
+    return all(byte >= 0x20 or byte in b"\t\n\r" for byte in head)
+
+
+def kind_of(data: Buffer) -> Kind | None:
+    """Which message the bytes start as, binary or text; None where that cannot be said."""
+    if looks_like_text(data):
+        found = _FIRST_FIELD.match(data)
+        return _TEXT_KINDS.get(found[1]) if found else None
+    try:
+        return _binary_kind(Cursor(data))
+    except CorruptFileError:
+        return None
+
+
+def expect_kind(data: Buffer, expected: Kind, file: str) -> None:
+    """Refuse bytes that start as another kind of message.
+
+    Raises:
+        CorruptFileError: naming what they are.
+    """
+    found = kind_of(data)
+    if found not in (None, expected):
+        hints = {
+            "GraphDef": "give it as a graph",
+            "MetaGraphDef": "give it as a meta graph",
+            "SavedModel": "give the folder that it lies in as a saved model",
+        }
+        message = f"is a {found}, not a {expected}"
+        raise CorruptFileError(message, hints[found or expected], file)
+
+
+def _binary_kind(cursor: Cursor) -> Kind | None:
+    tag = cursor.varint()
+    if tag == 1 << 3 | VARINT:
+        return "SavedModel"
+    if tag == 2 << 3 | BYTES or tag == 4 << 3 | BYTES:
+        return "GraphDef"  # a library or versions come first only where there are no nodes
+    if tag != 1 << 3 | BYTES:
+        return None
+    length = cursor.varint()
+    first = Cursor(cursor.data, cursor.position, cursor.position + length)
+    return "GraphDef" if _is_node(first) else "MetaGraphDef"
+
+
+def _is_node(cursor: Cursor) -> bool:
+    """Whether the fields of a message begin as those of a NodeDef: a name, then an op."""
+    while cursor:
+        tag = cursor.varint()
+        if tag & 7 != BYTES:
+            return False
+        content = cursor.take(cursor.varint())
+        if tag >> 3 == _OP:
+            return _OP_NAME.match(content) is not None
+    return False

@@ -1,0 +1,117 @@
+"""MetaGraphDef and SavedModel files read into messages, large constants left where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from mobileprep.errors import CorruptFileError, UsageError
+from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.protos import saved_model_pb2 as pb
+from mobileprep.formats.text_proto import text_to_wire
+from mobileprep.formats.wire import (
+    META_GRAPH_LAYOUT,
+    SAVED_MODEL_LAYOUT,
+    Layout,
+    Payload,
+    split_payloads,
+)
+
+SERVE: Final = "serve"
+VARIABLES_PREFIX: Final = Path("variables") / "variables"
+ASSETS_FOLDER: Final = "assets"
+_NAMES: Final = ("saved_model.pb", "saved_model.pbtxt")
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True)
+class MetaGraph:
+    """A parsed MetaGraphDef.
+
+    Args:
+        proto: the message; its large constants stand among the payloads.
+        payloads: views on the file.
+        file: its name, for messages.
+    """
+
+    proto: pb.MetaGraphDef
+    payloads: list[Payload]
+    file: str
+
+
+def read_meta_graph(path: Path) -> MetaGraph:
+    """Read a MetaGraphDef file, binary or text.
+
+    Raises:
+        CorruptFileError: missing, damaged, or of another kind.
+    """
+    proto, payloads = _read(path, pb.MetaGraphDef, META_GRAPH_LAYOUT, "MetaGraphDef")
+    return MetaGraph(proto, payloads, str(path))
+
+
+def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
+    """Read the MetaGraph of a SavedModel that has exactly the given tags.
+
+    Args:
+        folder: the SavedModel's folder, or its ``saved_model.pb`` or ``.pbtxt``.
+        tags: without any, ``serve``, or else the only MetaGraph whatever its tags.
+
+    Raises:
+        CorruptFileError: no SavedModel, or a damaged one.
+        UsageError: no MetaGraph has those tags.
+    """
+    path = saved_model_file(folder)
+    proto, payloads = _read(path, pb.SavedModel, SAVED_MODEL_LAYOUT, "SavedModel")
+    sets = [frozenset(m.meta_info_def.tags) for m in proto.meta_graphs]
+    if not sets:
+        msg = "holds no MetaGraph"
+        raise CorruptFileError(msg, "export the model again", str(path))
+    wanted = frozenset(tags or (SERVE,))
+    if wanted in sets:
+        chosen = sets.index(wanted)
+    elif not tags and len(sets) == 1:
+        chosen = 0
+    else:
+        there = " or ".join(sorted(repr(",".join(sorted(s))) for s in sets))
+        message = f"no MetaGraph has the tags {','.join(sorted(wanted))!r}"
+        raise UsageError(message, f"there is {there}", str(path))
+    return MetaGraph(proto.meta_graphs[chosen], payloads, str(path))
+
+
+def saved_model_file(folder: Path) -> Path:
+    """The file that describes a SavedModel.
+
+    Raises:
+        CorruptFileError: the folder has none.
+    """
+    if folder.name in _NAMES and folder.is_file():
+        return folder
+    for name in _NAMES:
+        if (folder / name).is_file():
+            return folder / name
+    message = f"has no {' or '.join(_NAMES)}"
+    raise CorruptFileError(message, "name the folder of a SavedModel", str(folder))
+
+
+def _read(path: Path, message: type[M], layout: Layout, kind: Kind) -> tuple[M, list[Payload]]:
+    data = map_file(path)
+    if not data:
+        msg = "is empty"
+        raise CorruptFileError(msg, "export the model again", str(path))
+    expect_kind(data, kind, str(path))
+    if looks_like_text(data):
+        data = text_to_wire(data, message, str(path))
+    skeleton, payloads = split_payloads(data, layout, str(path))
+    proto = message()
+    try:
+        proto.ParseFromString(skeleton)
+    except DecodeError as error:
+        text = f"is no {kind}"
+        raise CorruptFileError(text, "the file is damaged or of another kind", str(path)) from error
+    return proto, payloads

@@ -1,0 +1,56 @@
+"""Kernels of fake quantization: rounding to the steps of an integer type, in floating point."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+
+
+@kernel("FakeQuantWithMinMaxArgs")
+def fake_quant_args(node: Node, x: Array) -> Array:
+    """Rounding between two bounds that are attributes."""
+    low = np.float32(node.attr_float("min", -6.0))
+    high = np.float32(node.attr_float("max", 6.0))
+    return _fake_quantized(node, x, np.asarray(low), np.asarray(high))
+
+
+@kernel("FakeQuantWithMinMaxVars")
+def fake_quant_vars(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """Rounding between two bounds that are scalars."""
+    return _fake_quantized(node, x, low.reshape(()), high.reshape(()))
+
+
+@kernel("FakeQuantWithMinMaxVarsPerChannel")
+def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """Rounding between bounds for each channel of the last axis."""
+    if not low.shape == high.shape == x.shape[-1:]:
+        message = f"bounds of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
+        raise ValueError(message)
+    return _fake_quantized(node, x, low, high)
+
+
+def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """x held between bounds nudged so that zero is a step, and rounded to the nearest step.
+
+    Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
+    Integer-Arithmetic-Only Inference" (2018), section 3.
+    """
+    lowest = np.float32(1 if node.attr_bool("narrow_range", False) else 0)
+    highest = np.float32((1 << node.attr_int("num_bits", 8)) - 1)
+    empty = (low == 0) & (high == 0)
+    scale = (high - low) / (highest - lowest)
+    scale = np.where(empty, np.float32(1), scale)
+    from_low = lowest - low / scale
+    # Half away from zero, as C's round.
+    rounded = np.floor(np.abs(from_low) + np.float32(0.5)) * np.sign(from_low)
+    zero = np.where(from_low < lowest, lowest, np.where(from_low > highest, highest, rounded))
+    nudged_low = (lowest - zero) * scale
+    nudged_high = (highest - zero) * scale
+    inverse = np.float32(1) / scale
+    held = np.minimum(np.maximum(x, nudged_low), nudged_high)
+    steps = np.floor((held - nudged_low) * inverse + np.float32(0.5))
+    out = steps * scale + nudged_low
+    return np.where(empty, np.float32(0), out).astype(x.dtype, copy=False)

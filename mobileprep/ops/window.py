@@ -1,0 +1,137 @@
+"""Sliding windows over spatial axes: padding schemes, output sizes, attributes of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobileprep.ir.node import Node
+
+NHWC = "NHWC"
+_LAYOUTS = {
+    "NHWC": NHWC,
+    "NCHW": "NCHW",
+    "NDHWC": NHWC,
+    "NCDHW": "NCHW",
+    "NWC": NHWC,
+    "NCW": "NCHW",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a window slides, an entry for each spatial axis.
+
+    Args:
+        size: elements the window covers.
+        strides: steps between positions.
+        dilations: distances between the elements that it covers.
+        pads: what is added before and after each axis.
+    """
+
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+
+    def positions(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """How many positions the window has along each axis.
+
+        Raises:
+            ValueError: the window is larger than what it slides over.
+        """
+        found = []
+        for extent, size, stride, dilation, pads in zip(
+            extents, self.size, self.strides, self.dilations, self.pads, strict=True
+        ):
+            room = extent + sum(pads) - reach(size, dilation)
+            count = room // stride + 1
+            if count < 0 or (room < 0 and extent > 0 and count < 1):
+                message = f"a window of {size} does not fit into {extent}"
+                raise ValueError(message)
+            found.append(count)
+        return tuple(found)
+
+
+def reach(size: int, dilation: int) -> int:
+    """Elements from a window's first to its last, both included."""
+    return (size - 1) * dilation + 1
+
+
+def layout_of(node: Node) -> str:
+    """The node's data format, as "NHWC" or "NCHW" whatever the number of spatial axes.
+
+    Raises:
+        ValueError: the format is none of TensorFlow's plain ones.
+    """
+    found = node.attr_str("data_format", NHWC)
+    if found not in _LAYOUTS:
+        message = f"the data format {found!r} is not supported"
+        raise ValueError(message)
+    return _LAYOUTS[found]
+
+
+def spatial(values: Sequence[int], layout: str) -> tuple[int, ...]:
+    """The spatial entries of a list over all axes.
+
+    Raises:
+        ValueError: an entry for batch or channels is not 1.
+    """
+    batch, channels = values[0], values[-1] if layout == NHWC else values[1]
+    if batch != 1 or channels != 1:
+        message = f"{list(values)} steps along batch or channels"
+        raise ValueError(message)
+    return tuple(values[1:-1] if layout == NHWC else values[2:])
+
+
+def make_window(
+    node: Node,
+    extents: Sequence[int],
+    size: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> Window:
+    """A window with the padding that the node's attributes ask for.
+
+    Args:
+        node: with ``padding`` SAME, VALID or EXPLICIT (then with ``explicit_paddings``).
+        extents: spatial dimensions of the input.
+        size, strides, dilations: of the window, spatial entries only.
+
+    Raises:
+        ValueError: an entry below 1, or an unknown padding.
+    """
+    if min((*size, *strides, *dilations)) < 1:
+        message = f"window {list(size)}, strides {list(strides)}, dilations {list(dilations)}"
+        raise ValueError(message)
+    scheme = node.attr_str("padding")
+    if scheme == "SAME":
+        pads = tuple(_same(*entry) for entry in zip(extents, size, strides, dilations, strict=True))
+    elif scheme == "VALID":
+        pads = ((0, 0),) * len(extents)
+    elif scheme == "EXPLICIT":
+        pads = _explicit(node)
+    else:
+        message = f"there is no padding {scheme!r}"
+        raise ValueError(message)
+    return Window(tuple(size), tuple(strides), tuple(dilations), pads)
+
+
+def _same(extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
+    """As many positions as strides begin; the odd element of padding goes to the end."""
+    missing = max((-(-extent // stride) - 1) * stride + reach(size, dilation) - extent, 0)
+    return missing // 2, missing - missing // 2
+
+
+def _explicit(node: Node) -> tuple[tuple[int, int], ...]:
+    flat = node.attr_ints("explicit_paddings", ())
+    pairs = list(zip(flat[::2], flat[1::2], strict=True))
+    layout = layout_of(node)
+    if len(pairs) < 3 or any(min(p) < 0 for p in pairs):
+        message = f"explicit paddings {list(flat)} do not fit"
+        raise ValueError(message)
+    outside = (pairs[0], pairs[-1] if layout == NHWC else pairs[1])
+    if outside != ((0, 0), (0, 0)):
+        message = "batch and channels cannot be padded"
+        raise ValueError(message)
+    return tuple(pairs[1:-1] if layout == NHWC else pairs[2:])

@@ -1,0 +1,42 @@
+"""TensorFlow's 64-bit hash, by which the original orders nodes when it merges duplicates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+_MASK: Final = (1 << 64) - 1
+_MULTIPLIER: Final = 0xC6A4A7935BD1E995
+_SHIFT: Final = 47
+_SEED: Final = 0xDECAFCAFFE
+_GOLDEN: Final = 0x9E3779B97F4A7800
+_BLOCK: Final = 1 << 20
+
+
+def hash64(data: bytes | memoryview) -> int:
+    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow."""
+    size = len(data)
+    whole = size & ~7
+    state = _SEED ^ (size * _MULTIPLIER & _MASK)
+    for start in range(0, whole, _BLOCK):
+        for word in _mixed(data[start : min(start + _BLOCK, whole)]):
+            state = (state ^ word) * _MULTIPLIER & _MASK
+    if size > whole:
+        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    state ^= state >> _SHIFT
+    state = state * _MULTIPLIER & _MASK
+    return state ^ state >> _SHIFT
+
+
+def combine(first: int, second: int) -> int:
+    """One hash of two. Source: ``Hash64Combine`` of TensorFlow."""
+    return first ^ (second + _GOLDEN + (first << 10 & _MASK) + (first >> 4) & _MASK)
+
+
+def _mixed(data: bytes | memoryview) -> list[int]:
+    words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
+    words ^= words >> np.uint64(_SHIFT)
+    words *= np.uint64(_MULTIPLIER)
+    mixed: list[int] = words.tolist()
+    return mixed

@@ -1,0 +1,93 @@
+"""What a node is apart from its name: a key to find duplicates by, and the original's hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from typing import Any, Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.serde_attrs import attr_to_proto
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms._hash64 import combine, hash64
+
+_DIGEST_SIZE: Final = 16
+
+
+def attrs_key(node: Node) -> Hashable:
+    """The node's attributes as something that is equal for equal attributes.
+
+    A constant that is written as leading values is no duplicate of one written as bytes, as the
+    original has it.
+    """
+    return tuple((name, _value_key(node.attrs[name])) for name in sorted(node.attrs))
+
+
+def attr_hashes(node: Node) -> tuple[int, ...]:
+    """The original's hash of each attribute's serialized value, by the attribute's name."""
+    return tuple(_attr_hash(node.attrs[name]) for name in sorted(node.attrs))
+
+
+def node_hash(node: Node, name: str, attrs: tuple[int, ...]) -> int:
+    """The original's hash of a node.
+
+    Args:
+        node: the node.
+        name: its name, or an empty text where the name does not matter.
+        attrs: its ``attr_hashes``.
+
+    Source: ``HashNodeDef`` of TensorFlow 1.15's graph transforms.
+    """
+    state = combine(hash64(node.op.encode()), hash64(name.encode()))
+    for ref in node.inputs:
+        state = combine(state, hash64(_canonical(ref).encode()))
+    state = combine(state, hash64(node.device.encode()))
+    for attr in attrs:
+        state = combine(state, attr)
+    return state
+
+
+def _canonical(ref: Ref) -> str:
+    text = str(ref)
+    return text if ref.index > 0 or ref.explicit else f"{text}:0"
+
+
+def _attr_hash(value: AttrValue) -> int:
+    proto = pb.AttrValue()
+    attr_to_proto(value, proto)
+    return hash64(proto.SerializeToString(deterministic=True))
+
+
+def _value_key(value: AttrValue) -> Hashable:
+    return value.kind, _key(value.value)
+
+
+def _key(value: Any) -> Hashable:  # noqa: ANN401 - whatever an attribute holds
+    if isinstance(value, Tensor):
+        return _tensor_key(value)
+    if isinstance(value, FuncRef):
+        return value.name, tuple((k, _value_key(value.attrs[k])) for k in sorted(value.attrs))
+    if isinstance(value, tuple):
+        return tuple(_key(item) for item in value)
+    return value
+
+
+def _tensor_key(tensor: Tensor) -> Hashable:
+    head = (tensor.dtype, tensor.shape)
+    if tensor.opaque:
+        return *head, tensor.opaque
+    if tensor.dtype is DType.STRING:
+        return *head, _string_elements(tensor)
+    if tensor.values is not None:
+        return *head, "values", tensor.values.tobytes()
+    return *head, hashlib.blake2b(tensor.raw(), digest_size=_DIGEST_SIZE).digest()
+
+
+def _string_elements(tensor: Tensor) -> Hashable:
+    if tensor.content is not None:
+        return bytes(tensor.content)
+    return tuple(tensor.values) if tensor.values is not None else ()

@@ -1,0 +1,55 @@
+"""Which constants are variances of batch normalizations that are not folded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+
+# Where an op takes its variance.
+_VARIANCE_INPUT: Final = {
+    "FusedBatchNorm": 4,
+    "FusedBatchNormV2": 4,
+    "FusedBatchNormV3": 4,
+    "BatchNormWithGlobalNormalization": 2,
+    "Rsqrt": 0,
+    "Sqrt": 0,
+}
+_SUMS: Final = frozenset({"Add", "AddV2"})
+_SAME: Final = frozenset({"Identity"})
+
+
+def variances(graph: Graph) -> frozenset[str]:
+    """The constants that are divided by in the end, by their root: small ones weigh the most.
+
+    Found are those that reach the variance of a batch normalization op, or Rsqrt or Sqrt, through
+    nothing but Identity and one addition, of the epsilon.
+    """
+    found: set[str] = set()
+    for node in graph:
+        index = _VARIANCE_INPUT.get(node.op)
+        tensors = node.data_inputs
+        if index is not None and index < len(tensors):
+            found.update(n.name for n in _sources(graph, tensors[index]) if n.op == "Const")
+    return frozenset(found)
+
+
+def _sources(graph: Graph, ref: Ref) -> Iterator[Node]:
+    node = _behind(graph, ref)
+    if node.op not in _SUMS:
+        yield node
+        return
+    for summand in node.data_inputs:
+        yield _behind(graph, summand)
+
+
+def _behind(graph: Graph, ref: Ref) -> Node:
+    seen: set[str] = set()
+    node = graph[ref.node]
+    while node.op in _SAME and node.data_inputs and node.name not in seen:
+        seen.add(node.name)
+        node = graph[node.data_inputs[0].node]
+    return node

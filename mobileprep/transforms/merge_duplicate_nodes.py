@@ -1,0 +1,153 @@
+"""Merges nodes that differ in nothing but their names."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ops.signature import signature_of
+from mobileprep.transforms._colocation import colocated
+from mobileprep.transforms._node_keys import attr_hashes, attrs_key, node_hash
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_STATEFUL: Final = "it has a state of its own"
+_PLACEHOLDER: Final = "it is fed by itself"
+_UNKNOWN: Final = "nobody knows whether its op has a state"
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+
+
+@transform("merge_duplicate_nodes")
+@dataclass(frozen=True)
+class MergeDuplicateNodes(Transform):
+    """Of nodes with equal ops, inputs, devices and attributes one stays and feeds what all fed.
+
+    Merging goes on until no duplicates are left, as nodes become equal when their inputs do. The
+    first one in stored order stays. The original sorts the nodes by a hash after every round, so
+    that it is the one of the least hash that stays after the first round.
+
+    Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Merge the nodes; inputs and outputs of the graph keep theirs."""
+        merging = _Merging(graph, fed_and_fetched(context), faithful=context.faithful)
+        merging.run()
+        nodes = merging.nodes()
+        if not merging.survivor and not context.faithful:
+            return Result(graph, skipped=merging.skipped)
+        return Result(graph.with_nodes(nodes), len(merging.survivor), merging.skipped)
+
+
+class _Merging:
+    """Rounds of merging; each looks only at nodes whose inputs the round before has changed."""
+
+    def __init__(self, graph: Graph, protected: frozenset[str], *, faithful: bool) -> None:
+        self._graph = graph
+        self._protected = protected
+        self._faithful = faithful
+        self._node = dict(graph.by_name)
+        # A node as it was a round before, where it was another.
+        self._before: dict[str, Node] = {}
+        self._place = {name: i for i, name in enumerate(self._node)}
+        self._attrs: dict[str, Hashable] = {}
+        self._attr_hashes: dict[str, tuple[int, ...]] = {}
+        self._key: dict[str, Hashable] = {}
+        self._equal: dict[Hashable, dict[str, None]] = defaultdict(dict)
+        self._consumers = {k: [n.name for n in v] for k, v in graph.consumers.items()}
+        self.survivor: dict[str, str] = {}
+        self.skipped: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Merge until no two nodes are equal."""
+        changed: Iterable[str] = list(self._node)
+        first = True
+        while changed:
+            merged = self._merge(dict.fromkeys(self._rekeyed(name) for name in changed), first)
+            changed = self._redirect(merged)
+            first = False
+
+    def nodes(self) -> list[Node]:
+        """The nodes that are left, in stored order or in that of the original's hashes."""
+        moved = self.survivor
+        nodes = [colocated(n, lambda name: moved.get(name, name)) for n in self._node.values()]
+        if not self._faithful:
+            return nodes
+        return sorted(nodes, key=lambda n: (self._hash(self._node[n.name]), self._rank(n.name)))
+
+    def _rekeyed(self, name: str) -> Hashable:
+        node = self._node[name]
+        if name not in self._attrs:
+            self._attrs[name] = attrs_key(node)
+        own_name = name if name in self._protected else ""
+        key = (node.op, own_name, node.device, node.inputs, self._attrs[name])
+        old = self._key.get(name)
+        if old is not None:
+            del self._equal[old][name]
+        self._key[name] = key
+        self._equal[key][name] = None
+        return key
+
+    def _merge(self, keys: Iterable[Hashable], first: bool) -> list[str]:
+        merged = []
+        for key in keys:
+            group = self._equal[key]
+            if len(group) < 2:
+                continue
+            reason = self._not_mergeable(self._node[next(iter(group))])
+            if reason:
+                self.skipped[reason] += len(group) - 1
+                continue
+            kept, *others = sorted(group, key=self._place.__getitem__ if first else self._rank)
+            for name in others:
+                self.survivor[name] = kept
+                del group[name]
+            merged += others
+        return merged
+
+    def _redirect(self, merged: Iterable[str]) -> list[str]:
+        """Give the consumers of merged nodes the survivors, and name these consumers."""
+        consumers: dict[str, None] = {}
+        for name in merged:
+            taken_over = self._consumers.get(name, [])
+            consumers.update(dict.fromkeys(taken_over))
+            self._consumers.setdefault(self.survivor[name], []).extend(taken_over)
+        for name in merged:
+            del self._node[name]
+        self._before = {}
+        changed = [name for name in consumers if name in self._node]
+        for name in changed:
+            node = self._node[name]
+            self._before[name] = node
+            self._node[name] = self._redirected(node)
+        return changed
+
+    def _redirected(self, node: Node) -> Node:
+        refs = [r.renamed(self.survivor.get(r.node, r.node)) for r in node.inputs]
+        # The original keeps a control input twice when two of its nodes become one.
+        return replace(node, inputs=tuple(refs if self._faithful else dict.fromkeys(refs)))
+
+    def _rank(self, name: str) -> tuple[int, int]:
+        """Where a node stands after a round: by its hash in that round, then as stored."""
+        place = self._place[name]
+        if not self._faithful:
+            return place, place
+        return self._hash(self._before.get(name) or self._node[name]), place
+
+    def _hash(self, node: Node) -> int:
+        name = node.name
+        if name not in self._attr_hashes:
+            self._attr_hashes[name] = attr_hashes(node)
+        return node_hash(node, name if name in self._protected else "", self._attr_hashes[name])
+
+    def _not_mergeable(self, node: Node) -> str:
+        if node.op in _PLACEHOLDERS:
+            return _PLACEHOLDER
+        definition = signature_of(node, self._graph.library)
+        if definition is None:
+            return _UNKNOWN
+        return _STATEFUL if definition.is_stateful else ""

@@ -1,0 +1,110 @@
+"""Rounds large float constants to few different values, so that the graph compresses well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.transforms._constants import (
+    LEAST_MAXIMUM,
+    Replacements,
+    float_value,
+    value_range,
+)
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+_LEAST_SIZE: Final = 16
+_TOO_SMALL: Final = f"fewer than {_LEAST_SIZE} elements"
+_ALL_EQUAL: Final = "all its elements are equal"
+_NOT_FINITE: Final = "it holds infinity or NaN, or spans more than float32 can"
+_NEARLY_ZERO: Final = np.float32(1e-6)
+_BLOCK: Final = 1 << 16
+
+
+@transform("round_weights")
+@dataclass(frozen=True)
+class RoundWeights(Transform):
+    """Each element of a float32 constant becomes the middle of its bucket.
+
+    The buckets divide the range from least to greatest element into equal parts. The original
+    needs one more for the greatest, begins the range of negative constants at zero, and moves
+    the elements of constants that are all equal; a recipe does none of this.
+
+    Args:
+        num_steps: the number of buckets, at least 1.
+
+    Source: ``round_weights`` of TensorFlow 1.15's graph transforms.
+    """
+
+    num_steps: int = 256
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Round the constants of 16 elements and more.
+
+        Raises:
+            TransformError: no steps, or a constant has no type or no value.
+        """
+        if self.num_steps < 1:
+            message = f"num_steps is {self.num_steps}"
+            raise refuse(self.transform_name, message, "at least one step is needed")
+        replacements = Replacements(graph, context)
+        skipped: Counter[str] = Counter()
+        nodes: list[Node] = []
+        matched = 0
+        for node in graph:
+            value = float_value(node, self.transform_name)
+            if value is None:
+                nodes.append(node)
+                continue
+            reason, rounded = self._rounded(value, faithful=context.faithful)
+            if rounded is None:
+                skipped[reason] += 1
+                nodes.append(node)
+            else:
+                matched += 1
+                nodes.append(replacements.make(node, node.name, rounded))
+        return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+
+    def _rounded(self, value: Tensor, *, faithful: bool) -> tuple[str, Tensor | None]:
+        """The constant with rounded elements, or why it stays as it is."""
+        if value.size < _LEAST_SIZE:
+            return _TOO_SMALL, None
+        low, high = value_range(value.array())
+        if faithful:
+            high = max(high, LEAST_MAXIMUM)
+            if low == high:
+                high = low + 1 if low < _NEARLY_ZERO else 2 * low
+        elif low == high:
+            return _ALL_EQUAL, None
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = (high - low) / np.float32(self.num_steps)
+        if not np.isfinite(width):
+            return _NOT_FINITE, None
+        last = None if faithful else np.float32(self.num_steps - 1)
+        return "", Tensor.of(_to_buckets(value.array(), low, width, last), DType.FLOAT)
+
+
+def _to_buckets(
+    values: Array, low: np.float32, width: np.float32, last: np.float32 | None
+) -> Array:
+    """The middles of the buckets of float32 values, in single precision as the original has it."""
+    flat = values.reshape(-1)
+    out = np.empty(flat.size, dtype=np.float32)
+    for start in range(0, flat.size, _BLOCK):
+        block = out[start : start + _BLOCK]
+        np.subtract(flat[start : start + _BLOCK], low, out=block)
+        block /= width
+        np.floor(block, out=block)
+        if last is not None:
+            np.minimum(block, last, out=block)
+        block += np.float32(0.5)
+        block *= width
+        block += low
+    return out.reshape(values.shape)

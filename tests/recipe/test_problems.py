@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from mobileprep.recipe.problems import InvalidRecipeError, Problem, recipe_error, snippet
+from mobileprep.recipe.tree import Place
+
+
+def test_a_problem_shows_place_keys_message_and_line(source):
+    text = source("version: 1\ntargets:\n  pi: {quantise: weights}\n")
+    place = Place(text, 3, 8, ("targets", "pi", "quantise"))
+    error = recipe_error([Problem(place, "unknown key 'quantise'", "did you mean 'quantize'?")])
+    assert str(error) == (
+        "recipe.yaml:3:8: targets.pi.quantise: unknown key 'quantise'; did you mean 'quantize'?\n"
+        "    3 |   pi: {quantise: weights}\n"
+        "      |        ^"
+    )
+
+
+def test_problems_are_sorted_by_place_and_told_once(source):
+    text = source("a\nb\nc\n" * 5)
+    problems = [Problem(Place(text, line, 1), "x") for line in (10, 9, 2, 10)]
+    problems.append(Problem(Place(text, 9, 1), "w"))
+    found = [(p.place.line, p.message) for p in recipe_error(problems).problems]
+    assert found == [(2, "x"), (9, "w"), (9, "x"), (10, "x")]
+
+
+def test_many_problems_are_cut_off(source):
+    text = source("a\n" * 200)
+    error = recipe_error(Problem(Place(text, line, 1), "x") for line in range(1, 151))
+    assert str(error).count(": x\n") == 100
+    assert str(error).endswith("... and 50 more")
+    assert len(error.problems) == 150
+
+
+def test_the_error_survives_pickling(source):
+    error = recipe_error([Problem(Place(source("a: 1\n"), 1, 4, ("a",)), "wrong")])
+    copy = pickle.loads(pickle.dumps(error))
+    assert isinstance(copy, InvalidRecipeError)
+    assert str(copy) == str(error)
+    assert [str(p) for p in copy.problems] == [str(p) for p in error.problems]
+    assert copy.exit_code == 3
+
+
+def test_a_snippet_of_a_long_line_shows_the_part_around_the_column(source):
+    text = source("x" * 300 + "HERE" + "y" * 300)
+    line, caret = snippet(Place(text, 1, 301)).splitlines()
+    assert line.index("H") == caret.index("^")
+    assert len(line) < 120
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\x1b[31mb", "a\u202eb"])
+def test_a_snippet_sends_no_control_characters_to_the_terminal(source, text):
+    assert snippet(Place(source(text), 1, 1)).splitlines()[0].isprintable()
+
+
+def test_a_place_behind_the_last_line_has_an_empty_snippet(source):
+    assert snippet(Place(source("a"), 5, 1)).splitlines()[0] == "    5 |"

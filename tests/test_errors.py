@@ -1,0 +1,50 @@
+"""The error tree."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from mobileprep import errors
+from mobileprep.errors import MobileprepError, did_you_mean, nearest_hint
+
+CODES = {
+    "UsageError": 2,
+    "RecipeError": 3,
+    "CorruptFileError": 4,
+    "InvalidGraphError": 5,
+    "UnsupportedError": 6,
+    "TransformError": 7,
+    "AccuracyError": 8,
+    "ArtifactError": 9,
+    "InternalError": 70,
+}
+
+
+def test_every_class_has_its_exit_code() -> None:
+    classes = {
+        c.__name__: c.exit_code
+        for c in MobileprepError.__subclasses__()
+        if c.__module__ == errors.__name__
+    }
+    assert classes == CODES
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_errors_survive_pickling(name: str) -> None:
+    error = getattr(errors, name)("message", "hint", "where")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert (copy.message, copy.hint, copy.where) == ("message", "hint", "where")
+
+
+def test_the_place_stands_first() -> None:
+    assert str(MobileprepError("is empty", where="a.pb")) == "a.pb: is empty"
+    assert str(MobileprepError("is empty")) == "is empty"
+
+
+def test_the_nearest_name_is_offered() -> None:
+    assert did_you_mean("Conv2d", ["Relu", "Conv2D", "Conv3D"]) == ["Conv2D"]
+    assert nearest_hint("outputz", ["outputs", "inputs"]) == "did you mean 'outputs'?"
+    assert nearest_hint("zzz", ["outputs"]) == ""
