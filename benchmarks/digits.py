@@ -37,7 +37,7 @@ def main() -> None:
     print(f"nothing changed: {statistics.median(idle):.3f} s (bound 0.25)")
     share = statistics.median(edited) / whole
     print(
-        f"last transform edited: {statistics.median(edited):.2f} s, {share:.0%} of cold (bound 40 %)"
+        f"last transform edited: {statistics.median(edited):.2f} s, {share:.0%} of cold (bound 40%)"
     )
 
 

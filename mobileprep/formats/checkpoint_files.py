@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.formats.checkpoint_state import is_state_file, newest_path
 from mobileprep.formats.sstable import MAGIC
-from mobileprep.fsio import unreadable
 
 _STATE: Final = "checkpoint"
 _MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)
 _TABLE: Final = re.compile(r"(.+)-(?:\d{5}|\?{5})-of-(\d{5})\Z", re.DOTALL)
 _SHOWN: Final = 10
-_LOOKED_AT: Final = 10_000  # files of a folder, so that a huge one cannot hold up an error
+# Files that are opened to tell what they are, so that a huge folder does not hold up an error.
+_LOOKED_AT: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ def _table_counts(prefix: Path) -> list[int]:
 def _prefixes(folder: Path) -> list[str]:
     """The names of the checkpoints in a folder, sorted."""
     found = set()
-    for name in _file_names(folder):
+    for name in _file_names(folder)[:_LOOKED_AT]:
         table = _TABLE.match(name)
         if name.endswith(".index"):
             found.add(name.removesuffix(".index"))
@@ -176,12 +174,12 @@ def _prefixes(folder: Path) -> list[str]:
     return sorted(found - {""})
 
 
-def _file_names(folder: Path) -> Iterator[str]:
+def _file_names(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            yield from (e.name for e in islice(entries, _LOOKED_AT) if e.is_file())
+            return sorted(e.name for e in entries if e.is_file())
     except (OSError, ValueError):  # not there, or a name that no folder can have
-        return
+        return []
 
 
 def _ends_as_table(path: Path) -> bool:

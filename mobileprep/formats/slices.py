@@ -99,7 +99,8 @@ def gather(parts: Sequence[tuple[Box, Array]], region: Box, kind: np.dtype[Any])
     """
     for box, array in parts:
         if overlap(box, region) == region:
-            return _read_only(array[_inside(region, box)])
+            # The ellipsis keeps a scalar an array.
+            return _read_only(array[(*_inside(region, box), ...)])
     joined = np.empty(shape_of_box(region), dtype=kind)
     for box, array in parts:
         shared = overlap(box, region)

@@ -11,7 +11,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.tensor_values import VALUE_FIELD, listed_values, packed_values
-from mobileprep.formats.wire import CONTENT_FIELD, Payload, payload_at
+from mobileprep.formats.wire import CONTENT_FIELD, LARGE, Payload, payload_at
 from mobileprep.ir.tensor import Array, Tensor, check_shape
 
 
@@ -35,7 +35,8 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
     if dtype.numpy is None and dtype is not DType.STRING:
         return Tensor(dtype, shape, opaque=proto.SerializeToString(deterministic=True))
     if values is None and content is None:
-        values = listed_values(proto, dtype)
+        listed = listed_values(proto, dtype)
+        values = np.empty(0, dtype=dtype.numpy or object) if listed is None else listed
     tensor = Tensor(dtype, shape, content=content, values=values)
     _check_length(tensor, where)
     return tensor
@@ -77,7 +78,10 @@ def is_written_raw(tensor: Tensor) -> bool:
         return False
     if tensor.content is not None:
         return True
-    return tensor.size > 1 and (tensor.values is None or len(tensor.values) == tensor.size)
+    if tensor.values is None:
+        return tensor.size > 1
+    # Converting millions of listed elements one by one is what raw content saves.
+    return len(tensor.values) == tensor.size and tensor.nbytes >= LARGE
 
 
 def _set_values(proto: pb.TensorProto, dtype: DType, values: Array) -> None:

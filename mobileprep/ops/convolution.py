@@ -57,7 +57,8 @@ def _fill(out: Array, x: Array, filters: Array, window: Window) -> None:
     weights = filters.reshape(-1, filters.shape[-1])
     if math.prod(window.size) == 1 and not any(map(sum, window.pads)):
         if any(s > 1 for s in window.strides):
-            x = x[(slice(None), *(slice(None, None, s) for s in window.strides))]
+            kept = (slice(None), *(slice(None, None, s) for s in window.strides))
+            x = x[kept]
         rows = x.reshape(-1, x.shape[-1])
         np.matmul(rows, weights, out=out.reshape(len(rows), -1))
         return
@@ -74,8 +75,9 @@ def padded(x: Array, window: Window, value: float = 0) -> Array:
         return x
     shape = [d + a + b for d, (a, b) in zip(x.shape[1:-1], window.pads, strict=True)]
     out = np.full((x.shape[0], *shape, x.shape[-1]), value, dtype=x.dtype)
-    inner = tuple(slice(a, a + d) for d, (a, _) in zip(x.shape[1:-1], window.pads, strict=True))
-    out[(slice(None), *inner)] = x
+    inner = (slice(a, a + d) for d, (a, _) in zip(x.shape[1:-1], window.pads, strict=True))
+    within = (slice(None), *inner)
+    out[within] = x
     return out
 
 

@@ -59,6 +59,6 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
 
 
 def _as_bytes(array: Array) -> Array:
-    out = np.empty(array.shape, dtype=object)
-    out.flat = [x.encode() if isinstance(x, str) else bytes(x) for x in array.ravel().tolist()]
-    return out
+    flat = np.empty(array.size, dtype=object)
+    flat[:] = [x.encode() if isinstance(x, str) else bytes(x) for x in array.ravel().tolist()]
+    return flat.reshape(array.shape)

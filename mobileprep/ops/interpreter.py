@@ -61,7 +61,10 @@ class Interpreter:
         with np.errstate(all="ignore"):
             for step in plan.steps:
                 self._take(step, values)
-        return [self._fetched(values[slot], name) for slot, name in zip(plan.fetches, fetches)]
+        return [
+            self._fetched(values[slot], name)
+            for slot, name in zip(plan.fetches, fetches, strict=True)
+        ]
 
     def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> Plan:
         key = (fetches, feeds)

@@ -118,10 +118,8 @@ def needed_nodes(
     """
     order: dict[str, Node] = {}
     entered: set[str] = set()
-    stack: list[tuple[Node, bool]] = []
-    for fetch in reversed(list(fetches)):
-        if (fetch.node, fetch.index) not in fed:
-            stack.append((graph[fetch.node], False))
+    wanted = [r.node for r in reversed(list(fetches)) if (r.node, r.index) not in fed]
+    stack = [(graph[name], False) for name in wanted]
     while stack:
         node, inputs_done = stack.pop()
         if inputs_done:

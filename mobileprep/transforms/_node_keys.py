@@ -73,7 +73,8 @@ def _key(value: Any) -> Hashable:  # noqa: ANN401 - whatever an attribute holds
         return value.name, tuple((k, _value_key(value.attrs[k])) for k in sorted(value.attrs))
     if isinstance(value, tuple):
         return tuple(_key(item) for item in value)
-    return value
+    plain: Hashable = value
+    return plain
 
 
 def _tensor_key(tensor: Tensor) -> Hashable:

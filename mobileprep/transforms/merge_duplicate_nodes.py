@@ -9,6 +9,7 @@ from typing import Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
 from mobileprep.ops.signature import signature_of
 from mobileprep.transforms._colocation import colocated
 from mobileprep.transforms._node_keys import attr_hashes, attrs_key, node_hash
@@ -127,9 +128,15 @@ class _Merging:
         return changed
 
     def _redirected(self, node: Node) -> Node:
-        refs = [r.renamed(self.survivor.get(r.node, r.node)) for r in node.inputs]
-        # The original keeps a control input twice when two of its nodes become one.
-        return replace(node, inputs=tuple(refs if self._faithful else dict.fromkeys(refs)))
+        tensors = [self._survivor_of(r) for r in node.data_inputs]
+        controls = [self._survivor_of(r) for r in node.control_inputs]
+        if not self._faithful:
+            # The original keeps a control input twice when two of its nodes become one.
+            controls = list(dict.fromkeys(controls))
+        return replace(node, inputs=(*tensors, *controls))
+
+    def _survivor_of(self, ref: Ref) -> Ref:
+        return ref.renamed(self.survivor.get(ref.node, ref.node))
 
     def _rank(self, name: str) -> tuple[int, int]:
         """Where a node stands after a round: by its hash in that round, then as stored."""

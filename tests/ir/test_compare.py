@@ -36,8 +36,10 @@ def test_equal_graphs_have_no_differences() -> None:
         (graph(device="/cpu:0"), "~ out: device: none became /cpu:0"),
         (
             graph(value=1.5),
-            "~ c: constant value: Tensor(float32, [2]) became other in 1 of 2 elements, "
-            "largest difference 0.5",
+            (
+                "~ c: constant value: Tensor(float32, [2]) became other in 1 of 2 elements, "
+                "largest difference 0.5"
+            ),
         ),
         (Graph(graph().nodes[:2]), "- out (Relu)"),
         (Graph([*graph().nodes, Node("new", "NoOp")]), "+ new (NoOp)"),

@@ -43,7 +43,7 @@ def test_content_of_every_type_survives(dtype: DType, count: int) -> None:
     graph = const_proto(dtype, as_content=True, count=count)
     assert again(graph) == graph
     array = graph_from_bytes(graph.SerializeToString(), "t").nodes[0].attr_tensor("value").array()
-    assert array.astype(np.float64).tolist() == [i % 2 for i in range(count)]
+    assert array.astype(np.complex128).tolist() == [i % 2 for i in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,12 @@ def test_large_float_values_are_views_too() -> None:
 
 
 def test_content_given_twice_takes_the_last_as_protobuf_does() -> None:
-    first, second = (const_proto(DType.FLOAT, as_content=True, count=LARGE) for _ in range(2))
-    tensor = second.node[0].attr["value"].tensor
-    tensor.tensor_content = np.full(LARGE, 9, np.float32).tobytes()
-    body = first.node[0].attr["value"].tensor.SerializeToString() + tensor.SerializeToString()
-    merged = pb.TensorProto.FromString(body)
-    graph = pb.GraphDef()
-    graph.node.add(name="c", op="Const").attr["value"].tensor.CopyFrom(merged)
-    assert again(graph) == graph
+    first = pb.TensorProto(tensor_content=bytes(4 * LARGE)).SerializeToString()
+    second = const_proto(DType.FLOAT, as_content=True, count=LARGE).node[0].attr["value"].tensor
+    value = delimited(8, first + second.SerializeToString())
+    node = delimited(1, b"c") + delimited(5, delimited(1, b"value") + delimited(2, value))
+    array = graph_from_bytes(delimited(1, node), "g").nodes[0].attr_tensor("value").array()
+    assert array.tolist() == [i % 2 for i in range(LARGE)]
 
 
 def test_nan_bits_survive() -> None:
@@ -180,7 +178,7 @@ def test_a_huge_splat_is_not_spread_out() -> None:
     graph = const_proto(DType.FLOAT, as_content=False)
     graph.node[0].attr["value"].tensor.tensor_shape.dim[0].size = 1 << 40
     tensor = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
-    with pytest.raises(InvalidGraphError, match="2 GiB"):
+    with pytest.raises(InvalidGraphError, match="would take 4398046511104"):
         tensor.array()
 
 

@@ -54,8 +54,9 @@ def _truncate_mod(x: Array, y: Array) -> Any:  # noqa: ANN401
 
 
 def _zero_where(zero: Array, result: Any) -> Array:  # noqa: ANN401
-    result = np.asarray(result)
-    return np.where(zero, result.dtype.type(0), result)
+    values = np.asarray(result)
+    out: Array = np.where(zero, values.dtype.type(0), values)
+    return out
 
 
 def _power(x: Array, y: Array) -> Any:  # noqa: ANN401

@@ -15,23 +15,20 @@ from mobileprep.ops.kernels._common import as_array
 Unary = Callable[[Array], Any]
 
 
-def _reciprocal(x: Array) -> Array:
+def _reciprocal(x: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
     if x.dtype.kind in "iu":
         # Towards zero, and zero itself stays: numpy has no quotient for it.
         return np.where(x == 1, x, np.where(x == -1, x, 0)).astype(x.dtype)
     return np.divide(x.dtype.type(1), x)
 
 
-def _rsqrt(x: Array) -> Array:
+def _rsqrt(x: Array) -> Any:  # noqa: ANN401
     return np.divide(x.dtype.type(1), np.sqrt(x))
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid(x: Array) -> Any:  # noqa: ANN401
     one = x.dtype.type(1)
-    out = np.negative(x)
-    out = np.exp(out)
-    out = out + one
-    return np.divide(one, out)
+    return np.divide(one, np.add(np.exp(np.negative(x)), one))
 
 
 def _round_half_even(x: Array) -> Array:
@@ -97,8 +94,15 @@ for _op, _function in _UNARY.items():
     kernel(_op)(_as_kernel(_function))
 
 
+_PARTS: dict[str, Unary] = {
+    "Angle": np.angle,
+    "ComplexAbs": np.abs,
+    "Imag": np.imag,
+    "Real": np.real,
+}
+
+
 @kernel("ComplexAbs", "Real", "Imag", "Angle")
 def complex_part(node: Node, x: Array) -> Array:
     """The modulus, a part or the argument of complex numbers, in single or double precision."""
-    part = {"ComplexAbs": np.abs, "Real": np.real, "Imag": np.imag, "Angle": np.angle}[node.op]
-    return as_array(part(x), x)
+    return np.asarray(_PARTS[node.op](x))

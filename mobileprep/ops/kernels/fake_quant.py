@@ -52,5 +52,5 @@ def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
     inverse = np.float32(1) / scale
     held = np.minimum(np.maximum(x, nudged_low), nudged_high)
     steps = np.floor((held - nudged_low) * inverse + np.float32(0.5))
-    out = steps * scale + nudged_low
-    return np.where(empty, np.float32(0), out).astype(x.dtype, copy=False)
+    out: Array = np.where(empty, np.float32(0), steps * scale + nudged_low)
+    return out.astype(x.dtype, copy=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -70,10 +71,12 @@ def tile(node: Node, x: Array, multiples: Array) -> Array:
 @kernel("Pad", "PadV2")
 def pad(node: Node, x: Array, paddings: Array, value: Array | None = None) -> Array:
     """x with a border of zeros, or of the given value."""
-    widths = _widths(x, paddings)
+    return _padded(x, _widths(x, paddings), x.dtype.type(0) if value is None else value)
+
+
+def _padded(x: Array, widths: list[tuple[int, int]], filler: Any) -> Array:  # noqa: ANN401
     shape = [d + a + b for d, (a, b) in zip(x.shape, widths, strict=True)]
     check_allocation(shape, x.dtype)
-    filler = x.dtype.type(0) if value is None else value
     out = np.full(shape, filler, dtype=x.dtype)
     out[tuple(slice(a, a + d) for d, (a, _) in zip(x.shape, widths, strict=True))] = x
     return out
@@ -136,7 +139,8 @@ def reverse_sequence(node: Node, x: Array, lengths: Array) -> Array:
     shape[batch], shape[along] = len(counts), extent
     if batch > along:
         order = order.T
-    return np.take_along_axis(x, order.reshape(shape), axis=along)
+    out: Array = np.take_along_axis(x, order.reshape(shape), axis=along)
+    return out
 
 
 @kernel("SpaceToDepth")
@@ -148,7 +152,8 @@ def space_to_depth(node: Node, x: Array) -> Array:
         message = f"{h} x {w} pixels cannot be cut into blocks of {block}"
         raise ValueError(message)
     parts = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
-    return parts.reshape(n, h // block, w // block, block * block * c).transpose(back)
+    out: Array = parts.reshape(n, h // block, w // block, block * block * c)
+    return out.transpose(back)
 
 
 @kernel("DepthToSpace")
@@ -161,7 +166,8 @@ def depth_to_space(node: Node, x: Array) -> Array:
         raise ValueError(message)
     depth = c // (block * block)
     parts = x.reshape(n, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
-    return parts.reshape(n, h * block, w * block, depth).transpose(back)
+    out: Array = parts.reshape(n, h * block, w * block, depth)
+    return out.transpose(back)
 
 
 def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
@@ -178,11 +184,20 @@ def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
 @kernel("SpaceToBatchND")
 def space_to_batch_nd(node: Node, x: Array, block: Array, paddings: Array) -> Array:
     """Padded spatial axes cut into blocks whose positions go to the batch axis."""
-    sizes = integers(block)
+    return _to_batch(x, integers(block), paddings)
+
+
+@kernel("SpaceToBatch")
+def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
+    """``SpaceToBatchND`` with square blocks of the attribute ``block_size``."""
+    return _to_batch(x, (node.attr_int("block_size"),) * 2, paddings)
+
+
+def _to_batch(x: Array, sizes: tuple[int, ...], paddings: Array) -> Array:
     count = len(sizes)
     widths = [(0, 0), *_pairs(paddings, count), *[(0, 0)] * (x.ndim - 1 - count)]
     _check_blocks(x, sizes)
-    padded = pad(node, x, np.array(widths))
+    padded = _padded(x, widths, x.dtype.type(0))
     batch, spatial, rest = x.shape[0], padded.shape[1 : count + 1], x.shape[count + 1 :]
     if any(d % b for d, b in zip(spatial, sizes, strict=True)):
         message = f"{list(spatial)} cannot be cut into blocks of {list(sizes)}"
@@ -191,14 +206,24 @@ def space_to_batch_nd(node: Node, x: Array, block: Array, paddings: Array) -> Ar
     within = range(2, 2 * count + 1, 2)
     order = [*within, 0, *range(1, 2 * count, 2), *range(2 * count + 1, 2 * count + 1 + len(rest))]
     parts = padded.reshape(batch, *cut, *rest).transpose(order)
-    out = [d // b for d, b in zip(spatial, sizes, strict=True)]
-    return parts.reshape(batch * math.prod(sizes), *out, *rest)
+    shape = (batch * math.prod(sizes), *(d // b for d, b in zip(spatial, sizes, strict=True)))
+    out: Array = parts.reshape(*shape, *rest)
+    return out
 
 
 @kernel("BatchToSpaceND")
 def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array:
     """The batch axis spread over blocks of the spatial axes, which are then cropped."""
-    sizes = integers(block)
+    return _to_space(x, integers(block), crops)
+
+
+@kernel("BatchToSpace")
+def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
+    """``BatchToSpaceND`` with square blocks of the attribute ``block_size``."""
+    return _to_space(x, (node.attr_int("block_size"),) * 2, crops)
+
+
+def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
     count, product = len(sizes), math.prod(sizes)
     _check_blocks(x, sizes)
     if product < 1 or x.shape[0] % product:
@@ -209,26 +234,14 @@ def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array
     order = [count, *(n for i in range(count) for n in (count + 1 + i, i))]
     order += range(2 * count + 1, 2 * count + 1 + len(rest))
     grown = [d * b for d, b in zip(spatial, sizes, strict=True)]
-    whole = parts.transpose(order).reshape(batch, *grown, *rest)
-    cut = [slice(None)]
+    whole: Array = parts.transpose(order).reshape(batch, *grown, *rest)
+    cut: list[slice] = [slice(None)]
     for extent, (start, end) in zip(grown, _pairs(crops, count), strict=True):
         if start < 0 or end < 0 or start + end > extent:
             message = f"crops of {start} and {end} do not fit {extent}"
             raise ValueError(message)
         cut.append(slice(start, extent - end))
     return whole[tuple(cut)]
-
-
-@kernel("SpaceToBatch")
-def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
-    """``SpaceToBatchND`` with square blocks of the attribute ``block_size``."""
-    return space_to_batch_nd(node, x, np.array([node.attr_int("block_size")] * 2), paddings)
-
-
-@kernel("BatchToSpace")
-def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
-    """``BatchToSpaceND`` with square blocks of the attribute ``block_size``."""
-    return batch_to_space_nd(node, x, np.array([node.attr_int("block_size")] * 2), crops)
 
 
 def _pairs(array: Array, count: int) -> list[tuple[int, int]]:

@@ -13,8 +13,10 @@ from mobileprep.ops.kernels._common import same_type
 def product(x: Array, y: Array) -> Array:
     """x @ y; types narrower than single precision are summed in single precision."""
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
-        return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
-    return np.matmul(x, y)
+        wide = product(x.astype(np.float32), y.astype(np.float32))
+        return wide.astype(x.dtype)
+    out: Array = np.matmul(x, y)
+    return out
 
 
 @kernel("MatMul")
@@ -46,7 +48,7 @@ def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
         return product(left, right)
     kind = out.value.numpy
     if kind is None or kind.itemsize > 2:
-        return np.matmul(left.astype(kind), right.astype(kind))
+        return product(left.astype(kind), right.astype(kind))
     return product(left, right).astype(kind)
 
 

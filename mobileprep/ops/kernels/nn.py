@@ -25,11 +25,11 @@ def _relu6(x: Array) -> Any:  # noqa: ANN401
     return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
 
 
-def _elu(x: Array) -> Array:
+def _elu(x: Array) -> Any:  # noqa: ANN401
     return np.where(x < 0, np.expm1(x), x)
 
 
-def _selu(x: Array) -> Array:
+def _selu(x: Array) -> Any:  # noqa: ANN401
     kind = x.dtype.type
     return np.where(x < 0, kind(_SELU_SCALE * _SELU_ALPHA) * np.expm1(x), kind(_SELU_SCALE) * x)
 

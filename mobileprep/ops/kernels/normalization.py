@@ -24,7 +24,7 @@ def fused_batch_norm(
     first = node.attr_str("data_format", "NHWC").startswith("NC")
     axes = tuple(i for i in range(x.ndim) if i != (1 if first else x.ndim - 1))
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    outputs = mean, variance, mean, variance
+    outputs: tuple[Array, ...] = (mean, variance, mean, variance)
     if node.attr_bool("is_training", True):
         mean, variance, outputs = _batch_statistics(node, wide, axes, mean, variance)
     inverse = np.divide(np.float32(1), np.sqrt(variance + epsilon))
@@ -42,12 +42,13 @@ def _batch_statistics(
 ) -> tuple[Array, Array, tuple[Array, ...]]:
     """The batch's mean and variance, and the node's four outputs of statistics."""
     count = x.size // max(x.shape[1] if axes[-1] == x.ndim - 1 else x.shape[-1], 1)
-    mean = np.mean(x, axis=axes, dtype=np.float32)
+    mean: Array = np.mean(x, axis=axes, dtype=np.float32)
     shape = [1 if i in axes else d for i, d in enumerate(x.shape)]
-    variance = np.mean(np.square(x - mean.reshape(shape)), axis=axes, dtype=np.float32)
-    unbiased = variance * np.float32(count / max(count - 1, 1))
+    variance: Array = np.mean(np.square(x - mean.reshape(shape)), axis=axes, dtype=np.float32)
+    unbiased: Array = variance * np.float32(count / max(count - 1, 1))
     share = np.float32(node.attr_float("exponential_avg_factor", 1.0))
-    new_mean, new_variance = mean, unbiased
+    new_mean: Array = mean
+    new_variance = unbiased
     if share != 1:
         new_mean = (np.float32(1) - share) * old_mean + share * mean
         new_variance = (np.float32(1) - share) * old_variance + share * unbiased
@@ -84,4 +85,5 @@ def local_response_normalization(node: Node, x: Array) -> Array:
         low, high = max(0, shift), min(channels, channels + shift)
         if low < high:
             total[..., low - shift : high - shift] += squares[..., low:high]
-    return np.multiply(x, np.power(bias + alpha * total, -beta))
+    out: Array = np.multiply(x, np.power(bias + alpha * total, -beta))
+    return out

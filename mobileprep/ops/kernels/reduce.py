@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,17 +12,17 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import as_array, axes_of, axis_of, scalar
 
-Reduction = Callable[[Array, tuple[int, ...], bool], Array]
+Reduction = Callable[[Array, tuple[int, ...], bool], Any]
 
 
 def _extreme(function: np.ufunc, *, lowest: bool) -> Reduction:
-    def reduce(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+    def reduce(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401 - or a scalar
         return function.reduce(x, axis=axes, keepdims=keep, initial=_bound(x, lowest=lowest))
 
     return reduce
 
 
-def _bound(x: Array, *, lowest: bool) -> object:
+def _bound(x: Array, *, lowest: bool) -> Any:  # noqa: ANN401
     """What an empty maximum (the lowest value of the type) or minimum gives."""
     if x.dtype.kind in "iu":
         info = np.iinfo(x.dtype)
@@ -29,15 +30,15 @@ def _bound(x: Array, *, lowest: bool) -> object:
     return x.dtype.type(-np.inf if lowest else np.inf)
 
 
-def _sum(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
-    return np.add.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
+def _sum(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
+    return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
 
 
-def _prod(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
-    return np.multiply.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
+def _prod(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
+    return np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
 
 
-def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
     count = 1
     for axis in axes:
         count *= x.shape[axis]
@@ -55,13 +56,13 @@ def _check_count(count: int) -> None:
         raise ValueError(message)
 
 
-def _norm(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+def _norm(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
     return np.sqrt(_sum(np.square(np.abs(x)), axes, keep)).astype(x.dtype)
 
 
 _REDUCTIONS: dict[str, Reduction] = {
-    "All": lambda x, axes, keep: np.logical_and.reduce(x, axis=axes, keepdims=keep),
-    "Any": lambda x, axes, keep: np.logical_or.reduce(x, axis=axes, keepdims=keep),
+    "All": lambda x, axes, keep: np.all(x, axis=axes, keepdims=keep),
+    "Any": lambda x, axes, keep: np.any(x, axis=axes, keepdims=keep),
     "EuclideanNorm": _norm,
     "Max": _extreme(np.maximum, lowest=True),
     "Mean": _mean,

@@ -26,7 +26,7 @@ def check_indices(indices: Array, extent: int) -> None:
         raise IndexError(message)
 
 
-@kernel("Gather")
+@kernel("Gather", "ResourceGather")
 def gather(node: Node, x: Array, indices: Array) -> Array:
     """Slices of x along its first axis."""
     if x.ndim < 1:
@@ -34,12 +34,6 @@ def gather(node: Node, x: Array, indices: Array) -> Array:
         raise ValueError(message)
     check_indices(indices, x.shape[0])
     return as_gathered(x, indices, 0)
-
-
-@kernel("ResourceGather")
-def resource_gather(node: Node, x: Array, indices: Array) -> Array:
-    """``Gather`` from a variable that freezing made a constant."""
-    return gather(node, x, indices)
 
 
 @kernel("GatherV2")

@@ -83,8 +83,10 @@ def expand_dims(node: Node, x: Array, axis: Array) -> Array:
 @kernel("Transpose", "ConjugateTranspose")
 def transpose(node: Node, x: Array, order: Array) -> Array:
     """x with its axes in another order."""
-    moved = x.transpose(integers(order))
-    return np.conj(moved) if node.op == "ConjugateTranspose" else moved
+    moved: Array = x.transpose(integers(order))
+    if node.op == "ConjugateTranspose":
+        moved = np.asarray(np.conj(moved))
+    return moved
 
 
 @kernel("InvertPermutation")
@@ -129,7 +131,8 @@ def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
     if start.dtype.kind != "f":
         count = len(range(first, last, step))
     check_allocation((count,), start.dtype)
-    return start + np.arange(count, dtype=start.dtype) * delta
+    out: Array = start + np.arange(count, dtype=start.dtype) * delta
+    return out
 
 
 @kernel("LinSpace")

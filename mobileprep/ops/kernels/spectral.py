@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mobileprep.ir.node import Node
@@ -9,14 +11,14 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import check_allocation, integers
 
-_COMPLEX = {4: np.dtype(np.complex64), 8: np.dtype(np.complex128)}
+_COMPLEX: dict[int, np.dtype[Any]] = {4: np.dtype(np.complex64), 8: np.dtype(np.complex128)}
 
 
 @kernel("RFFT", "RFFT2D", "RFFT3D")
 def rfft(node: Node, x: Array, length: Array) -> Array:
     """The Fourier transform of real numbers over the last one, two or three axes."""
     sizes = _sizes(length, x, _rank(node))
-    out = np.fft.rfftn(x, sizes, axes=range(-len(sizes), 0))
+    out: Array = np.fft.rfftn(x, sizes, axes=range(-len(sizes), 0))
     return out.astype(_COMPLEX[x.dtype.itemsize], copy=False)
 
 

@@ -1,0 +1,57 @@
+"""The registry of shape functions: for each op, its outputs' shapes from its inputs'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.registry import Registry, import_all
+
+
+class ShapeArgs(Protocol):
+    """What a shape function may look at."""
+
+    node: Node
+    shapes: Sequence[TensorShape]
+    """The inputs' shapes."""
+
+    def value(self, index: int) -> Array | None:
+        """An input's elements, where they follow from constants and known shapes."""
+
+    def as_shape(self, index: int) -> TensorShape:
+        """An input's elements read as a shape; what is not known of it stays unknown."""
+
+    def handle(self, index: int) -> TensorShape:
+        """The shape of what an input is a handle of: a variable's value, a list's elements."""
+
+    def set_handle(self, shape: TensorShape) -> None:
+        """Say of what shape the first output is a handle."""
+
+
+ShapeFn = Callable[[ShapeArgs], Sequence[TensorShape]]
+"""``shape_fn(args) -> the shape of each output``.
+
+Raises ``ShapeConflictError`` where the inputs do not fit each other.
+"""
+
+_shape_fns: Registry[ShapeFn] = Registry("shape function")
+
+
+def shape_fn(*ops: str) -> Callable[[ShapeFn], ShapeFn]:
+    """A decorator that makes a function the shape function of the named ops."""
+    return _shape_fns.register(*ops)
+
+
+def find_shape_fn(op: str) -> ShapeFn | None:
+    """The shape function of an op, or None."""
+    _load()
+    return _shape_fns.get(op)
+
+
+@lru_cache(maxsize=1)
+def _load() -> None:
+    import_all("mobileprep.ops.shape_fns")

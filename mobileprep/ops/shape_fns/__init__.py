@@ -1,0 +1,1 @@
+"""Shape functions, one module a family of ops; each registers by decorator."""
