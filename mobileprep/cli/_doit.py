@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mobileprep.cli._recipes import REPORT, build_report, plan_state, publish_target
+from mobileprep.cli._targets import REPORT, build_report, plan_state, publish_target
 from mobileprep.pipeline.doit_tasks import guarded, recipe_files, stage_task, task_name
 from mobileprep.pipeline.execute import execute
 from mobileprep.pipeline.publish import changes

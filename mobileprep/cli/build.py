@@ -8,21 +8,15 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mobileprep.cli._progress import Progress
-from mobileprep.cli._recipes import (
-    load_recipes,
-    out_argument,
-    plan_state,
-    publish_target,
-    recipe_arguments,
-    target_argument,
-)
+from mobileprep.cli._arguments import out_argument, recipe_arguments, target_argument
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
-from mobileprep.pipeline.runner import build, collect, stale_stages
-from mobileprep.pipeline.state import State
-from mobileprep.report.collect import Report
+
+if TYPE_CHECKING:
+    from mobileprep.pipeline.state import State
+    from mobileprep.report.collect import Report
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +33,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("build", "build recipes: one folder for each target device", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
+    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._progress import Progress
+    from mobileprep.cli._targets import plan_state, publish_target
+    from mobileprep.pipeline.runner import build, collect, stale_stages
+
     if args.jobs < 1:
         message = f"-j takes a number from 1 on, and got {args.jobs}"
         raise UsageError(message)
@@ -64,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain(state: State) -> None:
+    from mobileprep.pipeline.runner import stale_stages
+
     stale = stale_stages(state)
     for spec, verdict in stale:
         _say(f"{spec.task}: {'; '.join(verdict.reasons)}")

@@ -6,11 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from mobileprep.cli._recipes import load_recipes, out_argument, recipe_arguments
+from mobileprep.cli._arguments import out_argument, recipe_arguments
 from mobileprep.cli.verb import verb
-from mobileprep.fsio import inside
-from mobileprep.pipeline.publish import unpublish
-from mobileprep.pipeline.store import Store, default_folder
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +19,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("clean", "remove the outputs of recipes", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
+    from mobileprep.cli._load import load_recipes
+    from mobileprep.fsio import inside
+    from mobileprep.pipeline.publish import unpublish
+    from mobileprep.pipeline.store import Store, default_folder
+
     count = 0
     for recipe in load_recipes(args):
         for target in recipe.targets:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
-import shutil
 from pathlib import Path
 
 from mobileprep import __version__
 from mobileprep.cli.verb import verb
-from mobileprep.pipeline.store import default_folder
 
 _REQUIRED = ("numpy", "protobuf", "pyyaml", "jsonschema", "doit", "google-crc32c", "ml_dtypes")
 _LOW_SPACE = 1 << 30
@@ -25,6 +21,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("doctor", "tell what this installation has and what it lacks", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print one line a fact; exit code 0 when builds can run, else 9."""
+    import platform
+    import shutil
+
+    from mobileprep.pipeline.store import default_folder
+
     store = default_folder()
     writable = _can_write(store)
     free = shutil.disk_usage(_existing(store)).free
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _version(name: str) -> str:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from mobileprep.cli._recipes import load_recipes, plan_state, recipe_arguments, target_argument
+from mobileprep.cli._arguments import recipe_arguments, target_argument
 from mobileprep.cli.verb import verb
-from mobileprep.pipeline.state import Stale
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +18,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("plan", "print the stages of recipes, and why each would run", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
+    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._targets import plan_state
+    from mobileprep.pipeline.state import Stale
+
     state = plan_state(load_recipes(args), args.target)
     verdicts = [(spec, state.verdict(spec.task)) for spec in state.plan.stages]
     if args.json:

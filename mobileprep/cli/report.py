@@ -6,16 +6,9 @@ import argparse
 import json
 import sys
 
-from mobileprep.cli._recipes import (
-    build_report,
-    load_recipes,
-    plan_state,
-    recipe_arguments,
-    target_argument,
-)
+from mobileprep.cli._arguments import recipe_arguments, target_argument
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
-from mobileprep.pipeline.runner import collect, stale_stages
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +20,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("report", "print the reports of recipes that are built", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Collect and print; a stale recipe is an error, for its report would be of something else."""
+    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._targets import build_report, plan_state
+    from mobileprep.pipeline.runner import collect, stale_stages
+
     state = plan_state(load_recipes(args), args.target)
     stale = stale_stages(state)
     if stale:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from mobileprep.cli._recipes import load_recipes, recipe_arguments
+from mobileprep.cli._arguments import recipe_arguments
 from mobileprep.cli.verb import verb
-from mobileprep.recipe import check_files
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +17,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe and look for every file that it names."""
+    from mobileprep.cli._load import load_recipes
+    from mobileprep.recipe import check_files
+
     recipes = load_recipes(args)
     for recipe in recipes:
         check_files(recipe)

@@ -14,7 +14,7 @@ from mobileprep.formats.sstable import MAGIC
 
 _STATE: Final = "checkpoint"
 _MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)
-_TABLE: Final = re.compile(r"(.+)-(?:\d{5}|\?{5})-of-(\d{5})\Z", re.DOTALL)
+_TABLE: Final = re.compile(r"(.+)(?<!\.data)-(?:\d{5}|\?{5})-of-(\d{5})\Z", re.DOTALL)
 _SHOWN: Final = 10
 # Files that are opened to tell what they are, so that a huge folder does not hold up an error.
 _LOOKED_AT: Final = 10_000
@@ -169,7 +169,7 @@ def _prefixes(folder: Path) -> list[str]:
         table = _TABLE.match(name)
         if name.endswith(".index"):
             found.add(name.removesuffix(".index"))
-        elif _ends_as_table(folder / name):
+        elif not _MEMBER.match(name) and _ends_as_table(folder / name):
             found.add(table[1] if table else name)
     return sorted(found - {""})
 

@@ -98,9 +98,7 @@ class Checkpoint(ABC):
         stored = self._find(name)
         kind = element_type(stored.entry.dtype)
         if kind is None:
-            message = (
-                f"the tensor {name!r} is of type {stored.entry.dtype.short}, which is not read"
-            )
+            message = f"{name!r} is of type {stored.entry.dtype.short}, which cannot be read"
             raise UnsupportedError(message, "leave it out", str(self.prefix))
         region = region_of(spec, stored.entry.shape) if spec else whole(stored.entry.shape)
         # All pieces are verified before room for the joined tensor is made.

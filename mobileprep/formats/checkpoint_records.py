@@ -80,7 +80,7 @@ def entry_of(dtype: int, shape: graph.TensorShapeProto, where: str) -> TensorEnt
     if math.prod(d for d in dims if d) > _MOST_ELEMENTS:
         message = f"no tensor can have the shape {list(dims)}"
         raise CorruptFileError(message, "the file is damaged", where)
-    return TensorEntry(DType(dtype).base, dims)
+    return TensorEntry(DType(dtype), dims)
 
 
 def check_versions(versions: graph.VersionDef, where: str) -> None:

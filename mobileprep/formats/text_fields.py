@@ -64,6 +64,11 @@ class Field:
         self._descriptor = descriptor
 
     @property
+    def siblings(self) -> Mapping[str, Descriptor]:
+        """The messages that the file of this field's message defines, by name."""
+        return self._descriptor.file.message_types_by_name
+
+    @property
     def message(self) -> Mapping[bytes, Field] | None:
         """The fields of this field's messages, or None for a scalar."""
         kind = self._descriptor.message_type

@@ -173,6 +173,8 @@ class _Parser(Scanner):
             expected = "a field's name"
             raise self.unexpected(expected)
         self.at = found.end()
+        if found[0][:1] == b"[" and self._any(found[0]):
+            return
         field = self._frame.fields.get(found[0])
         here = self.skip_blank()
         colon = here == b":"
@@ -189,6 +191,26 @@ class _Parser(Scanner):
         else:
             expected = "':' or '{'"
             raise self.unexpected(expected)
+
+    def _any(self, url: bytes) -> bool:
+        """Open the message that "[type.googleapis.com/package.Name] {...}" holds, if we know it."""
+        fields = self._frame.fields
+        type_url, value = fields.get(b"type_url"), fields.get(b"value")
+        name = url[1:-1].rpartition(b".")[2].decode()
+        if type_url is None or value is None or name not in value.siblings:
+            return False
+        here = self.skip_blank()
+        if here == b":":
+            self.at += 1
+            here = self.skip_blank()
+        if here not in _CLOSERS:
+            expected = "'{'"
+            raise self.unexpected(expected)
+        self._frame.out += type_url.text(url[1:-1])
+        inner = fields_of(value.siblings[name])
+        self._push(_Frame(inner, value, _CLOSERS[here], self.at))
+        self.at += 1
+        return True
 
     def _open_list(self, field: Field | None) -> None:
         if field is not None and field.bit:

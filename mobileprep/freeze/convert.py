@@ -1,182 +1,166 @@
-"""Variables and the ops that read them turned into constants."""
+"""Variables turned into constants, in the graph and in the functions that it hands them to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
 
-import numpy as np
-
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.freeze.bodies import Body, body_of, function_of
+from mobileprep.freeze.inline import inline_calls
+from mobileprep.freeze.trace import FUNCTIONAL, LOOPS, Functional, Trace, trace
+from mobileprep.freeze.users import converted_user
 from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.signature import input_types, output_count, signature_of
 
-VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
-HANDLE_OP: Final = "VarHandleOp"
-
-# Ops that hand a variable on as it is; a converted variable makes them carry its value.
-_HAND_ON: Final = frozenset(
-    {"Identity", "Enter", "Exit", "NextIteration", "Switch", "Merge", "_SwitchN"}
-)
-_REF_FORMS: Final = {
-    "RefIdentity": "Identity",
-    "RefEnter": "Enter",
-    "RefExit": "Exit",
-    "RefNextIteration": "NextIteration",
-    "RefSwitch": "Switch",
-    "RefMerge": "Merge",
-}
+_ARGUMENT = "_Arg"
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Who uses the variables that are to be converted.
-
-    Args:
-        users: for each op that reads or hands on a variable, the variable's node; the ops that
-            have to change.
-        blocked: (variable, op) for each op that changes a variable or does something else that
-            cannot be done to a constant.
-    """
-
-    users: Mapping[str, str] = field(default_factory=dict)
-    blocked: tuple[tuple[str, str], ...] = ()
-
-
-def variables_of(graph: Graph) -> list[Node]:
-    """The variable nodes, in the graph's order."""
-    return [n for n in graph if n.op in VARIABLE_OPS]
-
-
-def trace(graph: Graph, variables: Iterable[Node]) -> Trace:
-    """Follow each variable through the ops that hand it on to the ops that use it."""
-    users: dict[str, str] = {}
-    blocked: list[tuple[str, str]] = []
-    for variable in variables:
-        waiting = [Ref(variable.name)]
-        seen = set(waiting)
-        while waiting:
-            here = waiting.pop()
-            for consumer in graph.consumers.get(here.node, ()):
-                for slot, ref in enumerate(consumer.inputs):
-                    if ref != here or not _is_affected(graph, consumer, slot, variable):
-                        continue
-                    if not _can_change(consumer):
-                        blocked.append((variable.name, consumer.name))
-                        continue
-                    users[consumer.name] = variable.name
-                    fresh = [r for r in _handed_on(graph, consumer) if r not in seen]
-                    seen.update(fresh)
-                    waiting.extend(fresh)
-    return Trace(users, tuple(dict.fromkeys(blocked)))
-
-
-def _is_affected(graph: Graph, consumer: Node, slot: int, variable: Node) -> bool:
-    """Whether an op takes the variable itself at an input, and not just its value."""
-    definition = signature_of(consumer, graph.library)
-    if definition is None:
-        # Of an op that nobody knows, only a resource's type tells that it wants the variable.
-        return variable.op == HANDLE_OP
-    dtypes = input_types(consumer, definition)
-    return slot >= len(dtypes) or dtypes[slot].is_ref or dtypes[slot] is DType.RESOURCE
-
-
-def _can_change(consumer: Node) -> bool:
-    return consumer.op in _CONVERSIONS or consumer.op in _HAND_ON or consumer.op in _REF_FORMS
-
-
-def _handed_on(graph: Graph, node: Node) -> list[Ref]:
-    if node.op in ("Merge", "RefMerge"):
-        return [Ref(node.name)]  # the second output is a number
-    if node.op in _HAND_ON or node.op in _REF_FORMS:
-        return [Ref(node.name, i) for i in range(output_count(node, graph.library) or 1)]
-    return []
-
-
-def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace) -> Graph:
+def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str) -> Graph:
     """Put constants in the variables' places, under their names.
+
+    A function that a loop or a conditional hands a variable to is replaced by a copy that takes
+    its value; the copy's name ends in "_frozen".
 
     Args:
         graph: without the ops that ``uses`` calls blocked.
         values: the value of each variable node.
         uses: what ``trace`` found for those variables.
+        where: for messages.
+
+    Raises:
+        UnsupportedError: a function changes a variable.
     """
+    functions = _Functions(graph.library, where)
+    types = {name: value.dtype for name, value in values.items()}
     nodes: list[Node] = []
     for node in graph:
         if node.name in values:
             nodes.append(constant(node.name, values[node.name]))
-        elif node.name in uses.users:
-            dtype = values[uses.users[node.name]].dtype
-            nodes.extend(_converted(graph, node, dtype))
         else:
-            nodes.append(node)
-    return graph.with_nodes(nodes)
+            nodes.extend(functions.converted(graph, node, uses, types))
+    return Graph(nodes, functions.library, graph.versions)
 
 
-def _converted(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    conversion = _CONVERSIONS.get(node.op)
-    if conversion is not None:
-        return conversion(graph, node, dtype)
-    plain = replace(node, op=_REF_FORMS.get(node.op, node.op))
-    return [plain.with_attrs(T=attr.dtype(dtype)).without_attrs("_output_shapes")]
+class _Functions:
+    """The library as it grows by copies of functions that take values."""
+
+    def __init__(self, library: Library, where: str) -> None:
+        self._given = library
+        self._where = where
+        self._added: dict[str, Function] = {}
+        self._copies: dict[tuple[str, tuple[tuple[int, DType], ...]], str] = {}
+
+    @property
+    def library(self) -> Library:
+        if not self._added:
+            return self._given
+        return Library({**self._given.functions, **self._added}, self._given.gradients)
+
+    def converted(
+        self, graph: Graph, node: Node, uses: Trace, types: Mapping[str, DType]
+    ) -> list[Node]:
+        """What stands in a node's place once the variables that it takes are values."""
+        slots = uses.users.get(node.name)
+        if not slots:
+            return [node]
+        functional = FUNCTIONAL.get(node.op)
+        if functional is None:
+            return converted_user(graph, node, types[next(iter(slots.values()))])
+        args = {slot - functional.first: types[name] for slot, name in sorted(slots.items())}
+        return [self._handing_values(node, functional, args)]
+
+    def _handing_values(
+        self, node: Node, functional: Functional, args: Mapping[int, DType]
+    ) -> Node:
+        def copied(func: FuncRef) -> FuncRef:
+            is_body = node.op in LOOPS and func == node.attr_func("body")
+            return FuncRef(self._copy(func, args, gives_back=is_body), func.attrs)
+
+        changes: dict[str, AttrValue] = {}
+        for name in functional.functions:
+            value = node.attrs.get(name)
+            if value is not None and value.kind == "func":
+                changes[name] = AttrValue("func", copied(value.value))
+            elif value is not None and value.kind == "list(func)":
+                changes[name] = AttrValue("list(func)", tuple(map(copied, value.value)))
+        types = list(node.attr_dtypes(functional.types))
+        for index, dtype in args.items():
+            types[index] = dtype
+        changes[functional.types] = AttrValue("list(type)", tuple(types))
+        if "output_shapes" in node.attrs and node.op in LOOPS:
+            shapes = list(node.attr_shapes("output_shapes"))
+            for index in args:
+                shapes[index : index + 1] = [None] * (index < len(shapes))
+            changes["output_shapes"] = AttrValue("list(shape)", tuple(shapes))
+        return node.with_attrs(**changes).without_attrs("_output_shapes")
+
+    def _copy(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> str:
+        """The name of the function's copy whose arguments of those numbers are values."""
+        key = (func.name, tuple(sorted(args.items())))
+        if key not in self._copies:
+            name = f"{func.name}_frozen"
+            while name in self._given.functions or name in self._added:
+                name += "_"
+            self._copies[key] = name
+            made = self._made(func, args, gives_back=gives_back)
+            signature = replace(made.signature, name=name)
+            self._added[name] = replace(made, signature=signature)
+        return self._copies[key]
+
+    def _made(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> Function:
+        function = self._given.functions.get(func.name)
+        if function is None or max(args) >= len(function.signature.inputs):
+            message = f"the function {func.name!r} is not there, or takes fewer arguments"
+            raise InvalidGraphError(message, "export the model again", self._where)
+        body = body_of(function, self._given, func.attrs)
+        types = {body.args[index].node: dtype for index, dtype in args.items()}
+        arguments = [_argument(ref.node, index) for index, ref in enumerate(body.args)]
+        graph = Graph([*arguments, *body.nodes], self._given)
+        graph = inline_calls(graph, {*(r.node for r in body.rets), *body.control_rets}, self._where)
+        uses = trace(graph, [a for a in arguments if a.name in types])
+        self._check(function, graph, body, uses)
+        nodes = [n for node in graph for n in self.converted(graph, node, uses, types)]
+        kept = tuple(n for n in nodes if n.op != _ARGUMENT)
+        changed = _with_types(function, args, gives_back=gives_back)
+        return function_of(replace(body, nodes=kept), changed, self.library)
+
+    def _check(self, function: Function, graph: Graph, body: Body, uses: Trace) -> None:
+        if uses.blocked:
+            op = graph[uses.blocked[0][1]].op
+            message = f"the function {function.name!r} changes a variable ({op})"
+            hint = "choose other outputs, or list the variable under variable_names_blacklist"
+            raise UnsupportedError(message, hint, self._where)
 
 
-def _read(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    # Whatever the read waited for cannot change a constant, so control inputs go.
-    return [_successor(node, "Identity", node.inputs[:1], T=attr.dtype(dtype))]
+def _argument(name: str, index: int) -> Node:
+    return Node(name, _ARGUMENT, attrs={"index": attr.integer(index)})
 
 
-def _gather(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    index_type = node.attr_dtype("Tindices")
-    batch_dims = node.attr_int("batch_dims", 0)
-    name = f"{node.name}/axis"
-    while name in graph:
-        name += "_"
-    axis = constant(name, Tensor.of(np.array(batch_dims, index_type.numpy)))
-    extra = {"batch_dims": attr.integer(batch_dims)} if batch_dims else {}
-    gather = _successor(
-        node,
-        "GatherV2",
-        (*node.inputs[:2], Ref(name), *node.control_inputs),
-        Tparams=attr.dtype(dtype),
-        Tindices=node.attrs["Tindices"],
-        Taxis=node.attrs["Tindices"],
-        **extra,
+def _with_types(function: Function, args: Mapping[int, DType], *, gives_back: bool) -> Function:
+    """The function with other argument types, and what it noted about those arguments gone.
+
+    Args:
+        function: the function.
+        args: the new type of each argument by number.
+        gives_back: whether it gives the arguments back under the same numbers, as the body of a
+            loop does.
+    """
+    signature = function.signature
+    inputs = list(signature.inputs)
+    outputs = list(signature.outputs)
+    for index, dtype in args.items():
+        inputs[index] = replace(inputs[index], dtype=dtype, handle_data=())
+        if gives_back and index < len(outputs):
+            outputs[index] = replace(outputs[index], dtype=dtype, handle_data=())
+    return replace(
+        function,
+        signature=replace(signature, inputs=tuple(inputs), outputs=tuple(outputs)),
+        attrs={k: v for k, v in function.attrs.items() if k != "_input_shapes"},
+        arg_attrs={k: v for k, v in function.arg_attrs.items() if k not in args},
+        resource_ids={k: v for k, v in function.resource_ids.items() if k not in args},
     )
-    return [axis, gather]
-
-
-def _gather_nd(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    types = {"Tparams": attr.dtype(dtype), "Tindices": node.attrs["Tindices"]}
-    return [_successor(node, "GatherNd", node.inputs, **types)]
-
-
-def _shape(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    types = {"T": attr.dtype(dtype)}
-    if "out_type" in node.attrs:
-        types["out_type"] = node.attrs["out_type"]
-    return [_successor(node, "Shape", node.inputs, **types)]
-
-
-def _initialized(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    return [constant(node.name, Tensor.of(np.array(True)), node.device, node.control_inputs)]
-
-
-def _successor(node: Node, op: str, inputs: tuple[Ref, ...], **types: attr.AttrValue) -> Node:
-    kept = {k: v for k, v in node.attrs.items() if k == "_class"}
-    return Node(node.name, op, inputs, node.device, {**types, **kept})
-
-
-_CONVERSIONS: Final[Mapping[str, Callable[[Graph, Node, DType], list[Node]]]] = {
-    "ReadVariableOp": _read,
-    "ResourceGather": _gather,
-    "ResourceGatherNd": _gather_nd,
-    "VariableShape": _shape,
-    "IsVariableInitialized": _initialized,
-    "VarIsInitializedOp": _initialized,
-}

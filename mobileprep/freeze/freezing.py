@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from mobileprep.errors import UsageError
-from mobileprep.freeze.convert import convert, trace, variables_of
+from mobileprep.freeze.convert import convert
+from mobileprep.freeze.model import LoadedSource
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
-from mobileprep.freeze.source import LoadedSource
 from mobileprep.freeze.subgraph import clear_devices, extract
+from mobileprep.freeze.trace import trace, variables_of
 from mobileprep.freeze.updates import without_updates
 from mobileprep.freeze.values import read_values
 from mobileprep.ir.refs import parse_ref
@@ -44,7 +45,7 @@ def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
         converted = [n for n in converted if n.name in needed]
         uses = trace(needed, converted)
     values = read_values(needed, converted, source, options)
-    frozen = convert(needed, values.tensors, uses)
+    frozen = convert(needed, values.tensors, uses, where)
     if options.clear_devices:
         frozen = clear_devices(frozen)
     return FreezeResult(frozen, (), outputs, values.keys, (*warnings, *values.warnings))

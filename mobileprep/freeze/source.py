@@ -1,54 +1,112 @@
-"""Loads whatever training left: a graph with what it takes to give its variables values."""
+"""Loads a model from the files that training or exporting left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import glob
+from collections.abc import Sequence
 from pathlib import Path
 
+from mobileprep.errors import UsageError
 from mobileprep.formats.checkpoint import Checkpoint, open_checkpoint
-from mobileprep.freeze.restore import Source
+from mobileprep.formats.saved_model import (
+    ASSETS_FOLDER,
+    VARIABLES_PREFIX,
+    MetaGraph,
+    read_meta_graph,
+    read_saved_model,
+    saved_model_file,
+)
+from mobileprep.freeze.meta_graph import assets_of, init_ops_of, signatures_of, slices_of
+from mobileprep.freeze.model import LoadedSource
+from mobileprep.freeze.object_graph import keys_by_full_name
 from mobileprep.ir.files import read_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_from_proto
+
+__all__ = ["LoadedSource", "load_source"]
 
 
-@dataclass(frozen=True)
-class Signature:
-    """A named entry of a model: tensor names by argument name."""
-
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    outputs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LoadedSource:
-    """A model as it was saved.
-
-    Args:
-        graph: all of its nodes, training's included.
-        where: the file it came from, for messages.
-        checkpoint: the values of its variables, or None.
-        signatures: by name.
-        keys: checkpoint keys of variable nodes that the graph itself does not tell.
-    """
-
-    graph: Graph
-    where: str
-    checkpoint: Checkpoint | None = None
-    signatures: Mapping[str, Signature] = field(default_factory=dict)
-    keys: Mapping[str, Source] = field(default_factory=dict)
-
-
-def load_source(*, graph: Path, checkpoint: Path | None = None) -> LoadedSource:
-    """Load a model.
+def load_source(
+    *,
+    graph: Path | None = None,
+    meta_graph: Path | None = None,
+    saved_model: Path | None = None,
+    checkpoint: Path | None = None,
+    tags: Sequence[str] = (),
+) -> LoadedSource:
+    """Load a model; exactly one of ``graph``, ``meta_graph`` and ``saved_model`` is given.
 
     Args:
-        graph: a GraphDef, binary or text.
-        checkpoint: its checkpoint: a prefix, any file of the set, or its folder.
+        graph: a GraphDef, binary or text, frozen or not.
+        meta_graph: a MetaGraphDef, binary or text.
+        saved_model: the folder of a SavedModel.
+        checkpoint: the values of the variables: a prefix, any file of the set, or a folder.
+            Without it a MetaGraph's own is looked for beside it, and a SavedModel's inside.
+        tags: which MetaGraph of a SavedModel; without them the one for serving.
 
     Raises:
+        UsageError: none or several of the three are given, or no MetaGraph has the tags.
         CorruptFileError: a file is missing or damaged.
-        InvalidGraphError: the graph breaks a rule.
+        InvalidGraphError: a constant has an impossible shape.
+        UnsupportedError: a checkpoint is of a kind that is not read.
     """
-    opened = None if checkpoint is None else open_checkpoint(checkpoint)
-    return LoadedSource(read_graph(graph), str(graph), opened)
+    given = [p for p in (graph, meta_graph, saved_model) if p is not None]
+    if len(given) != 1:
+        message = f"{len(given)} of a graph, a meta graph and a saved model are named"
+        raise UsageError(message, "name exactly one")
+    if graph is not None:
+        return _from_graph(graph, checkpoint)
+    if meta_graph is not None:
+        return _from_meta_graph(meta_graph, checkpoint)
+    return _from_saved_model(given[0], tags, checkpoint)
+
+
+def _from_graph(path: Path, checkpoint: Path | None) -> LoadedSource:
+    graph, opened = read_graph(path), _opened(checkpoint)
+    keys = {} if opened is None else keys_by_full_name(opened, graph)
+    return LoadedSource(graph, str(path), opened, keys=keys)
+
+
+def _from_meta_graph(path: Path, checkpoint: Path | None) -> LoadedSource:
+    meta = read_meta_graph(path)
+    beside = path.with_suffix("") if path.suffix == ".meta" else None
+    if checkpoint is None and beside is not None and _is_checkpoint(beside):
+        checkpoint = beside
+    return _loaded(meta, _opened(checkpoint), path.parent / ASSETS_FOLDER)
+
+
+def _from_saved_model(folder: Path, tags: Sequence[str], checkpoint: Path | None) -> LoadedSource:
+    root = saved_model_file(folder).parent
+    meta = read_saved_model(folder, tags)
+    inside = root / VARIABLES_PREFIX
+    if checkpoint is None and _is_checkpoint(inside):
+        checkpoint = inside
+    return _loaded(meta, _opened(checkpoint), root / ASSETS_FOLDER)
+
+
+def _loaded(meta: MetaGraph, checkpoint: Checkpoint | None, assets: Path) -> LoadedSource:
+    proto = meta.proto
+    graph = graph_from_proto(proto.graph_def, meta.payloads, meta.file)
+    keys = slices_of(proto, meta.file)
+    if checkpoint is not None:
+        keys = {**keys_by_full_name(checkpoint, graph), **keys}
+    return LoadedSource(
+        graph,
+        meta.file,
+        checkpoint,
+        signatures_of(proto),
+        proto.saver_def.restore_op_name,
+        init_ops_of(proto),
+        assets_of(proto, assets, meta.file),
+        keys,
+    )
+
+
+def _opened(checkpoint: Path | None) -> Checkpoint | None:
+    return None if checkpoint is None else open_checkpoint(checkpoint)
+
+
+def _is_checkpoint(prefix: Path) -> bool:
+    """Whether a checkpoint of either format has this prefix."""
+    if prefix.with_name(f"{prefix.name}.index").is_file() or prefix.is_file():
+        return True
+    return any(prefix.parent.glob(f"{glob.escape(prefix.name)}-?????-of-?????"))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from mobileprep.errors import ArtifactError, InvalidGraphError, did_you_mean
 from mobileprep.formats.checkpoint import Checkpoint
+from mobileprep.formats.slices import region_of, shape_of_box
+from mobileprep.freeze.model import LoadedSource
 from mobileprep.freeze.options import FreezeOptions
 from mobileprep.freeze.restore import Source, candidates, restored_from
-from mobileprep.freeze.slices import parse_slice
-from mobileprep.freeze.source import LoadedSource
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
@@ -52,7 +53,7 @@ def read_values(
     found = _find(variables, source.checkpoint, source, options)
     _check_all(variables, found, source.checkpoint, source.where)
     _check_size(graph, found, source.checkpoint, source.where)
-    tensors = {v.name: _read(v, found[v.name], source.checkpoint, source.where) for v in variables}
+    tensors = {v.name: _read(v, found[v.name], source.checkpoint) for v in variables}
     keys = {v.name: found[v.name].key for v in variables}
     return Values(tensors, keys, _about_averages(keys, options))
 
@@ -103,7 +104,7 @@ def _check_all(
         place = found[variable.name]
         entry = checkpoint.entry(place.key)
         dtype = variable.attr_dtype("dtype").base
-        shape = _shape_of(place, entry.shape, where)
+        shape = _shape_of(place, entry.shape)
         declared = variable.attr_shape("shape")
         if entry.dtype != dtype:
             faults.append(f"{variable.name!r} is {dtype.short}, {place.key!r} {entry.dtype.short}")
@@ -120,10 +121,10 @@ def _fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
     )
 
 
-def _shape_of(place: Source, full: Sequence[int], where: str) -> tuple[int, ...]:
+def _shape_of(place: Source, full: Sequence[int]) -> tuple[int, ...]:
     if not place.slice_spec:
         return tuple(full)
-    return parse_slice(place.slice_spec, tuple(full), where).shape
+    return shape_of_box(region_of(place.slice_spec, full))
 
 
 def _check_size(
@@ -133,10 +134,7 @@ def _check_size(
     size = 0
     for place in found.values():
         entry = checkpoint.entry(place.key)
-        count = 1
-        for dim in _shape_of(place, entry.shape, where):
-            count *= dim
-        size += count * entry.dtype.itemsize
+        size += math.prod(_shape_of(place, entry.shape)) * entry.dtype.itemsize
     for node in graph:
         size += sum(v.value.nbytes for v in node.attrs.values() if v.kind == "tensor")
     if size > _PROTOBUF_LIMIT:
@@ -148,10 +146,8 @@ def _check_size(
         raise ArtifactError(message, hint, where)
 
 
-def _read(variable: Node, place: Source, checkpoint: Checkpoint, where: str) -> Tensor:
-    array = checkpoint.read(place.key)
-    if place.slice_spec:
-        array = array[parse_slice(place.slice_spec, array.shape, where).index]
+def _read(variable: Node, place: Source, checkpoint: Checkpoint) -> Tensor:
+    array = checkpoint.read(place.key, place.slice_spec)
     return Tensor.of(array, variable.attr_dtype("dtype").base)
 
 

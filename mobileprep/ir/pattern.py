@@ -11,7 +11,7 @@ Source of the semantics: ``GraphMatcher`` of TensorFlow 1.15's graph transforms.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -48,6 +48,11 @@ class OpTypePattern:
     def accepts(self, node: Node) -> bool:
         """Whether the node's op is one of this pattern's."""
         return self.op == ANY or node.op in self.ops
+
+    def borrowing(self, *labels: str) -> OpTypePattern:
+        """The pattern with the nodes of those labels borrowed."""
+        inputs = tuple(p.borrowing(*labels) for p in self.inputs)
+        return replace(self, inputs=inputs, borrowed=self.borrowed or self.label in labels)
 
     def __str__(self) -> str:
         """The pattern as the original tool spells it: ``{Mul, {{Conv2D}, {Const}}}``."""
@@ -119,6 +124,12 @@ class Match:
         """Every matched node once, level by level from the head; borrowed ones left out."""
         owned = (m.node for m in self.root.walk() if not m.pattern.borrowed)
         return tuple({n.name: n for n in owned}.values())
+
+    @cached_property
+    def borrowed(self) -> frozenset[str]:
+        """Names of the matched nodes that stay where they are."""
+        owned = {n.name for n in self.nodes}
+        return frozenset(m.node.name for m in self.root.walk()) - owned
 
     @cached_property
     def used_outside(self) -> frozenset[str]:

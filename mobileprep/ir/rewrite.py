@@ -50,7 +50,8 @@ class Rule:
 
     Args:
         pattern: what to look for.
-        rewrite: the nodes that replace all nodes of a match, those that stay included, or Leave.
+        rewrite: the nodes that replace all nodes of a match, those that stay included, or Leave;
+            borrowed nodes may be among them, and stay where they are.
         check: looked at as each place is found; its reason leaves the place alone.
         allow_inconsistencies: accept a replacement without a node that something outside of the
             match uses; the caller mends the inputs.
@@ -193,6 +194,8 @@ def _replacement(match: Match, rule: Rule) -> Sequence[Node] | Leave:
         return answer
     by_name: dict[str, Node] = {}
     for node in answer:
+        if node.name in match.borrowed:
+            continue
         if by_name.setdefault(node.name, node) != node:
             return Leave(NAME_TAKEN)
     if not rule.allow_inconsistencies and not match.used_outside <= by_name.keys():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -12,16 +12,24 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.window import Window
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
-_SCRATCH_BYTES = 4 << 20
+_PATCH_BYTES = 2 << 20
+# Outputs of one tile, so that what finishes them finds them in the cache.
+_TILE_BYTES = 1 << 20
+_DEPTHWISE_BYTES = 1 << 18
+
+Part = tuple[slice, ...]
+Finish = Callable[[Array, Part], None]
+"""Called for each tile of the output, as soon as it is computed, with its place; may change it."""
 
 
-def convolve(x: Array, filters: Array, window: Window) -> Array:
+def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = None) -> Array:
     """The convolution (cross-correlation) of a batch with a bank of filters.
 
     Args:
         x: [batch, *spatial, channels].
         filters: [*window, channels / groups, filters].
         window: how the filters slide.
+        finish: called for each tile; not where there are several groups.
 
     Returns:
         [batch, *positions, filters].
@@ -30,43 +38,64 @@ def convolve(x: Array, filters: Array, window: Window) -> Array:
         ValueError: the channels do not fit the filters.
     """
     depth, count = filters.shape[-2:]
-    channels = x.shape[-1]
-    if depth == 0 or channels % depth or count % max(channels // depth, 1):
-        message = f"{channels} channels do not fit filters of shape {list(filters.shape)}"
-        raise ValueError(message)
+    groups = _groups(x.shape[-1], depth, count)
     positions = window.positions(x.shape[1:-1])
-    groups = channels // depth
     if groups != 1:
-        share = count // groups
-        parts = [
-            convolve(
-                x[..., g * depth : (g + 1) * depth],
-                filters[..., g * share : (g + 1) * share],
-                window,
-            )
-            for g in range(groups)
-        ]
-        return np.concatenate(parts, axis=-1)
+        return _by_groups(x, filters, window, groups)
     out = np.empty((x.shape[0], *positions, count), dtype=x.dtype)
-    if out.size:
-        _fill(out, x, filters, window)
+    if not out.size:
+        return out
+    weights = filters.reshape(-1, count)
+    if math.prod(window.size) == 1 and not any(map(sum, window.pads)):
+        _fill_pointwise(out, x, weights, window.strides, finish)
+    else:
+        _fill(out, _patches(padded(x, window), window, positions), weights, finish)
     return out
 
 
-def _fill(out: Array, x: Array, filters: Array, window: Window) -> None:
-    weights = filters.reshape(-1, filters.shape[-1])
-    if math.prod(window.size) == 1 and not any(map(sum, window.pads)):
-        if any(s > 1 for s in window.strides):
-            kept = (slice(None), *(slice(None, None, s) for s in window.strides))
-            x = x[kept]
-        rows = x.reshape(-1, x.shape[-1])
-        np.matmul(rows, weights, out=out.reshape(len(rows), -1))
+def _groups(channels: int, depth: int, count: int) -> int:
+    groups = channels // depth if depth else 0
+    if groups == 0 or groups * depth != channels or count % groups:
+        message = f"{channels} channels do not fit {count} filters of {depth} channels"
+        raise ValueError(message)
+    return groups
+
+
+def _by_groups(x: Array, filters: Array, window: Window, groups: int) -> Array:
+    depth, share = filters.shape[-2], filters.shape[-1] // groups
+    parts = [
+        convolve(
+            x[..., g * depth : (g + 1) * depth], filters[..., g * share : (g + 1) * share], window
+        )
+        for g in range(groups)
+    ]
+    return np.concatenate(parts, axis=-1)
+
+
+def _fill_pointwise(
+    out: Array, x: Array, weights: Array, strides: tuple[int, ...], finish: Finish | None
+) -> None:
+    """Filters of one element: the input is the matrix of patches."""
+    if any(s > 1 for s in strides):
+        kept = (slice(None), *(slice(None, None, s) for s in strides))
+        x = x[kept]
+    if finish is None:
+        np.matmul(x.reshape(-1, len(weights)), weights, out=out.reshape(-1, out.shape[-1]))
         return
-    patches = _patches(padded(x, window), window, out.shape[1:-1])
-    for part in _tiles(patches):
-        rows = patches[part].reshape(-1, len(weights))
+    for part in tiles(out, _TILE_BYTES):
         target = out[part]
+        rows = x[part].reshape(-1, len(weights))
         np.matmul(rows, weights, out=target.reshape(len(rows), -1))
+        finish(target, part)
+
+
+def _fill(out: Array, patches: Array, weights: Array, finish: Finish | None) -> None:
+    for part in tiles(patches, _PATCH_BYTES):
+        target = out[part]
+        rows = patches[part].reshape(-1, len(weights))
+        np.matmul(rows, weights, out=target.reshape(len(rows), -1))
+        if finish is not None:
+            finish(target, part)
 
 
 def padded(x: Array, window: Window, value: float = 0) -> Array:
@@ -91,59 +120,71 @@ def _patches(x: Array, window: Window, positions: tuple[int, ...]) -> Array:
     return as_strided(x, shape, strides, writeable=False)
 
 
-def _tiles(patches: Array) -> Iterator[tuple[slice, ...]]:
-    """Cuts along batch, or along batch and rows, that keep a tile's patches in bounds."""
-    batch, rows = patches.shape[:2]
-    image = patches[:1].nbytes
-    if image <= _SCRATCH_BYTES:
-        step = max(_SCRATCH_BYTES // max(image, 1), 1)
+def tiles(array: Array, limit: int) -> Iterator[Part]:
+    """Cuts along batch, or along batch and rows, so that a part takes about ``limit`` bytes."""
+    batch, rows = array.shape[:2]
+    # Of a view that repeats elements too: what it takes once it is copied.
+    image = math.prod(array.shape[1:]) * array.itemsize
+    if image <= limit:
+        step = max(limit // max(image, 1), 1)
         yield from ((slice(i, i + step),) for i in range(0, batch, step))
         return
-    step = max(_SCRATCH_BYTES // max(image // rows, 1), 1)
+    # Equal parts: a small rest would waste a call.
+    count = -(-image // limit)
+    step = max(-(-rows // count), 1)
     for i in range(batch):
         yield from ((slice(i, i + 1), slice(r, r + step)) for r in range(0, rows, step))
 
 
-def convolve_depthwise(x: Array, filters: Array, window: Window) -> Array:
+def convolve_depthwise(
+    x: Array, filters: Array, window: Window, finish: Finish | None = None
+) -> Array:
     """The convolution of each channel with its own filters.
 
     Args:
         x: [batch, height, width, channels].
         filters: [height, width, channels, multiplier].
         window: how the filters slide.
+        finish: called for each tile.
 
     Returns:
         [batch, positions, positions, channels * multiplier].
+
+    Raises:
+        ValueError: the channels do not fit the filters.
     """
     channels, multiplier = filters.shape[2:]
     if x.shape[-1] != channels:
-        message = f"{x.shape[-1]} channels do not fit filters of shape {list(filters.shape)}"
+        message = f"{x.shape[-1]} channels do not fit filters for {channels}"
         raise ValueError(message)
     positions = window.positions(x.shape[1:-1])
     out = np.zeros((x.shape[0], *positions, channels * multiplier), dtype=x.dtype)
-    if not out.size:
+    if not out.size or not filters.size:
         return out
     source = padded(x, window)
     if multiplier > 1:
         source = np.repeat(source, multiplier, axis=-1)
     taps = filters.reshape(*filters.shape[:2], -1)
-    patches = _patches(source, window, positions)
-    for image, target in zip(patches, out, strict=True):
-        _add_taps(image, taps, target, merged=window.strides[1] == 1)
+    patches = _patches(np.ascontiguousarray(source), window, positions)
+    merged = window.strides[1] == 1
+    if merged:
+        patches, taps = _merged(patches), np.tile(taps, (1, 1, positions[1]))
+    for part in tiles(out, _DEPTHWISE_BYTES):
+        # One pass over memory a tap: einsum multiplies and adds in one, ufuncs would take two.
+        target = out[part]
+        if merged:
+            lines = target.reshape(*target.shape[:2], -1)
+            np.einsum("nhijx,ijx->nhx", patches[part], taps, out=lines)
+        else:
+            np.einsum("nhwijc,ijc->nhwc", patches[part], taps, out=target)
+        if finish is not None:
+            finish(target, part)
     return out
 
 
-def _add_taps(patches: Array, taps: Array, out: Array, *, merged: bool) -> None:
-    """Sum the products of [rows, columns, height, width, channels] with [height, width, channels].
-
-    One pass over memory a tap: einsum multiplies and adds in one, ufuncs would take two.
-    """
-    rows, columns, height, width, channels = patches.shape
-    if not merged:
-        np.einsum("hwijc,ijc->hwc", patches, taps, out=out)
-        return
-    # Adjacent positions are adjacent in memory: treat a row of pixels as one long vector.
-    strides = (patches.strides[0], *patches.strides[2:])
-    lines = as_strided(patches, (rows, height, width, columns * channels), strides, writeable=False)
-    wide = np.tile(taps, (1, 1, columns))
-    np.einsum("hijx,ijx->hx", lines, wide, out=out.reshape(rows, -1))
+def _merged(patches: Array) -> Array:
+    """Adjacent positions are adjacent in memory: a row of pixels becomes one long vector."""
+    batch, rows, columns, height, width, channels = patches.shape
+    strides = (*patches.strides[:2], *patches.strides[3:])
+    shape = (batch, rows, height, width, columns * channels)
+    return as_strided(patches, shape, strides, writeable=False)

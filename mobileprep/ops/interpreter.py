@@ -2,34 +2,65 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, MobileprepError, UsageError, nearest_hint
+from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.failures import perform
 from mobileprep.ops.feeds import checked_feed
-from mobileprep.ops.kernel import call_kernel
-from mobileprep.ops.plan import Plan, Step, make_plan
+from mobileprep.ops.plan import Plan, make_plan
 
-_KEPT_PLANS = 16
-# What numpy raises when shapes, types, indices or sizes do not fit.
-_KERNEL_FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
+# Plans hold weights prepared for them: many at once would multiply a model's size.
+_KEPT_PLANS = 4
+
+
+class Observer(Protocol):
+    """What is told of every step of a run."""
+
+    def __call__(
+        self, nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
+    ) -> None:
+        """Take note of a step.
+
+        Args:
+            nodes: the nodes whose work was done; several where they were done together.
+            start: seconds since the run began.
+            seconds: how long the step took.
+            outputs: what it computed, not to be written to nor kept.
+        """
 
 
 class Interpreter:
-    """Runs a graph. The order of nodes is planned once for each set of fetches and feeds.
+    """Runs a graph. The order of work is planned once for each set of fetches and feeds.
 
     Args:
         graph: the graph.
         where: what the graph is called, for messages.
+        combine: compute what depends on constants alone once, and chains such as a convolution
+            with its bias and activation together. That may change results by rounding, and
+            observers see fewer steps.
+        observer: told of every step.
     """
 
-    def __init__(self, graph: Graph, *, where: str = "graph") -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        where: str = "graph",
+        combine: bool = True,
+        observer: Observer | None = None,
+    ) -> None:
         self._graph = graph
         self._where = where
+        self._combine = combine
+        self._observer = observer
         self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
@@ -50,21 +81,29 @@ class Interpreter:
             InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
         """
         plan = self._plan(tuple(fetches), tuple(feeds))
-        values: list[Array | None] = [None] * plan.size
+        values: list[Any] = list(plan.constants)
         for (name, array), slot in zip(feeds.items(), plan.feeds, strict=True):
             value = checked_feed(self._graph, parse_ref(name), array, self._where)
             if slot is not None:
                 values[slot] = value
-        for slot, node in plan.constants:
-            values[slot] = node.attr_tensor("value").array()
         # Infinities and NaN are results like others, as they are to TensorFlow.
         with np.errstate(all="ignore"):
-            for step in plan.steps:
-                self._take(step, values)
-        return [
-            self._fetched(values[slot], name)
-            for slot, name in zip(plan.fetches, fetches, strict=True)
-        ]
+            self._perform(plan, values)
+        return [values[slot] for slot in plan.fetches]
+
+    def _perform(self, plan: Plan, values: list[Any]) -> None:
+        began = time.perf_counter()
+        for step in plan.steps:
+            inputs = [values[slot] for slot in step.inputs]
+            start = time.perf_counter() if self._observer is not None else 0.0
+            results = perform(step.action, inputs, self._where)
+            if self._observer is not None:
+                seconds = time.perf_counter() - start
+                self._observer(step.action.covers, start - began, seconds, results)
+            for index, slot in step.outputs:
+                values[slot] = results[index]
+            for slot in step.frees:
+                values[slot] = None
 
     def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> Plan:
         key = (fetches, feeds)
@@ -72,7 +111,7 @@ class Interpreter:
         if plan is None:
             wanted = [self._ref(name, "fetch") for name in fetches]
             fed = [self._ref(name, "feed") for name in feeds]
-            plan = make_plan(self._graph, wanted, fed, self._where)
+            plan = make_plan(self._graph, wanted, fed, self._where, combine=self._combine)
             if len(self._plans) >= _KEPT_PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[key] = plan
@@ -84,48 +123,3 @@ class Interpreter:
             message = f"the {what} {name!r} is not in the graph"
             raise UsageError(message, nearest_hint(ref.node, self._graph.by_name), self._where)
         return ref
-
-    def _take(self, step: Step, values: list[Array | None]) -> None:
-        inputs = [values[slot] for slot in step.inputs]
-        try:
-            results = call_kernel(step.kernel, step.node, inputs)  # type: ignore[arg-type]
-            for index, slot in step.outputs:
-                values[slot] = results[index]
-        except MobileprepError as error:
-            raise _placed(error, step, self._where) from error
-        except _KERNEL_FAULTS as error:
-            raise _failure(step, inputs, error, self._where) from error
-        for slot in step.frees:
-            values[slot] = None
-
-    def _fetched(self, value: Array | None, name: str) -> Array:
-        if value is None:
-            message = f"the tensor {name!r} has no value"
-            raise InvalidGraphError(message, "", self._where)
-        return value
-
-
-def _placed(error: MobileprepError, step: Step, where: str) -> MobileprepError:
-    """The same error, naming the node that it came from."""
-    name = repr(step.node.name)
-    message = error.message
-    if name not in message:
-        message = f"node {name} ({step.node.op}): {message}"
-    return type(error)(message, error.hint, error.where or where)
-
-
-def _failure(
-    step: Step, inputs: Sequence[Array | None], error: Exception, where: str
-) -> InvalidGraphError:
-    shown = ", ".join(_described(x) for x in inputs) or "no inputs"
-    reason = str(error) or type(error).__name__
-    message = f"node {step.node.name!r} ({step.node.op}) cannot run on {shown}: {reason}"
-    hint = "check the shapes and types that are fed, and the graph's inputs"
-    return InvalidGraphError(message, hint, where)
-
-
-def _described(array: Array | None) -> str:
-    if array is None:
-        return "nothing"
-    kind = "string" if array.dtype == object else array.dtype.name
-    return f"{kind}{list(array.shape)}"

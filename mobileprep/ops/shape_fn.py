@@ -15,12 +15,26 @@ from mobileprep.registry import Registry, import_all
 class ShapeArgs(Protocol):
     """What a shape function may look at."""
 
-    node: Node
-    shapes: Sequence[TensorShape]
-    """The inputs' shapes."""
+    @property
+    def node(self) -> Node:
+        """The node."""
+
+    @property
+    def shapes(self) -> Sequence[TensorShape]:
+        """The shapes of its tensor inputs."""
+
+    @property
+    def producer(self) -> int:
+        """The graph version that the node was written for."""
 
     def value(self, index: int) -> Array | None:
         """An input's elements, where they follow from constants and known shapes."""
+
+    def integers(self, index: int) -> tuple[int, ...] | None:
+        """The elements of an input of integers, flat, or None."""
+
+    def scalar(self, index: int) -> int | None:
+        """The only element of an input of integers, or None where it is not known."""
 
     def as_shape(self, index: int) -> TensorShape:
         """An input's elements read as a shape; what is not known of it stays unknown."""
@@ -30,6 +44,9 @@ class ShapeArgs(Protocol):
 
     def set_handle(self, shape: TensorShape) -> None:
         """Say of what shape the first output is a handle."""
+
+    def count(self) -> int:
+        """How many outputs the node has."""
 
 
 ShapeFn = Callable[[ShapeArgs], Sequence[TensorShape]]
@@ -50,6 +67,12 @@ def find_shape_fn(op: str) -> ShapeFn | None:
     """The shape function of an op, or None."""
     _load()
     return _shape_fns.get(op)
+
+
+def shape_fn_names() -> list[str]:
+    """The ops whose shapes can be inferred, sorted."""
+    _load()
+    return list(_shape_fns)
 
 
 @lru_cache(maxsize=1)

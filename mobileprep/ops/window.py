@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
 
 NHWC = "NHWC"
 _LAYOUTS = {
@@ -135,3 +136,22 @@ def _explicit(node: Node) -> tuple[tuple[int, int], ...]:
         message = "batch and channels cannot be padded"
         raise ValueError(message)
     return tuple(pairs[1:-1] if layout == NHWC else pairs[2:])
+
+
+def filter_window(node: Node, x: Array, filters: Array, layout: str = NHWC) -> Window:
+    """The window of a convolution's filters.
+
+    Args:
+        node: the convolution.
+        x: its input, channels last.
+        filters: [*window, channels, filters].
+        layout: the layout that the node's attributes speak of.
+    """
+    ones = (1,) * x.ndim
+    return make_window(
+        node,
+        x.shape[1:-1],
+        filters.shape[:-2],
+        spatial(node.attr_ints("strides"), layout),
+        spatial(node.attr_ints("dilations", ones) or ones, layout),
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mobileprep.errors import UnsupportedError, nearest_hint
@@ -21,20 +23,36 @@ _LOOKED_AT: Final = frozenset({"type", "list(type)", "list", "string", "int", "b
 
 Warn = Callable[[str], None]
 
+_MOST_TOLD: Final = 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Gap:
+    """What a release lacks: an op (``types`` is empty), or a kernel of an op for some types."""
+
+    op: str
+    types: str
+    file: str
+
 
 class KernelSurvey:
-    """Collects what nodes need, looking each kind of node up once."""
+    """Collects what nodes need, looking each kind of node up once.
 
-    def __init__(self, release: str, vouched: frozenset[str]) -> None:
+    Args:
+        release: the TensorFlow release that shall run the nodes.
+        vouched: ops that somebody else provides, never missed here.
+    """
+
+    def __init__(self, release: str, vouched: Container[str] = ()) -> None:
         self.found: set[OpKernel] = set()
         self._release = release
         self._vouched = vouched
         self._pairs: dict[tuple[Any, ...], OpKernel | None] = {}
-        self._unknown: dict[tuple[str, str], str] = {}
-        self._without_kernel: dict[tuple[str, str, str], str] = {}
-        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._gaps: dict[_Gap, str] = {}
+        self._counts: Counter[_Gap] = Counter()
 
     def add(self, graph: Graph, file: str, *, functions: bool) -> None:
+        """Take a graph's nodes in, those of its functions too where ``functions`` is true."""
         for place, node in _nodes(graph, functions=functions):
             if node.op in graph.library.functions:
                 continue
@@ -45,29 +63,27 @@ class KernelSurvey:
             if pair is not None:
                 self.found.add(pair)
             elif node.op not in self._vouched:
-                self._note(node, place, file)
+                self._miss(node, place(node), file)
 
-    def finish(self, warn: Warn | None) -> None:
-        if self._unknown:
-            problems = [
-                f"TensorFlow {self._release} has no op {op!r}{self._where((op, file), place)}"
-                for (op, file), place in sorted(self._unknown.items())
-            ]
-            op = min(self._unknown)[0]
+    def check(self, warn: Warn | None) -> None:
+        """Tell of kernels that the release lacks.
+
+        Raises:
+            UnsupportedError: the release lacks an op; or a kernel, where ``warn`` is None.
+        """
+        unknown = sorted(gap for gap in self._gaps if not gap.types)
+        if unknown:
+            op = unknown[0].op
             near = nearest_hint(op, op_names(self._release))
-            mend = f"for a custom op give its kernel class too: --default_ops={op}:KERNEL,..."
-            raise UnsupportedError("\n".join(problems), f"{near} {mend}".lstrip())
-        lacking = [
-            f"TensorFlow {self._release} has no CPU kernel of op {op!r} with {types}"
-            f"{self._where((op, types, file), place)}"
-            for (op, types, file), place in sorted(self._without_kernel.items())
-        ]
-        if lacking and warn is None:
-            hint = "cast to types that the release computes with, or choose another release"
-            raise UnsupportedError("\n".join(lacking), hint)
+            mend = f"for an op of your own name its kernel class: --default_ops={op}:KERNEL,..."
+            raise UnsupportedError(self._told(unknown), f"{near} {mend}".lstrip())
+        lacking = sorted(self._gaps)
         if warn is not None:
-            for sentence in lacking:
-                warn(sentence)
+            for gap in lacking:
+                warn(self._sentence(gap))
+        elif lacking:
+            hint = "cast to types that the release computes with, or choose another release"
+            raise UnsupportedError(self._told(lacking), hint)
 
     def _look_up(self, node: Node) -> OpKernel | None:
         kernel = kernel_class(node, self._release)
@@ -75,29 +91,38 @@ class KernelSurvey:
             return None
         return OpKernel(node.op, kernel)
 
-    def _note(self, node: Node, place: str, file: str) -> None:
-        key: tuple[str, ...]
-        if op_def(node.op, self._release) is None:
-            key = node.op, file
-            self._unknown.setdefault((node.op, file), place)
-        else:
-            key = node.op, _types(node), file
-            self._without_kernel.setdefault((node.op, _types(node), file), place)
-        self._counts[key] += 1
+    def _miss(self, node: Node, place: str, file: str) -> None:
+        known = op_def(node.op, self._release) is not None
+        gap = _Gap(node.op, _types(node) if known else "", file)
+        self._gaps.setdefault(gap, place)
+        self._counts[gap] += 1
 
-    def _where(self, key: tuple[str, ...], place: str) -> str:
-        more = f" and {self._counts[key] - 1} more" if self._counts[key] > 1 else ""
-        return f" ({place}{more}{' in ' + key[-1] if key[-1] else ''})"
+    def _told(self, gaps: Sequence[_Gap]) -> str:
+        lines = [self._sentence(gap) for gap in gaps[:_MOST_TOLD]]
+        if len(gaps) > _MOST_TOLD:
+            lines.append(f"and {len(gaps) - _MOST_TOLD} more of the kind")
+        return "\n".join(lines)
+
+    def _sentence(self, gap: _Gap) -> str:
+        lack = f"CPU kernel of op {gap.op!r} for {gap.types}" if gap.types else f"op {gap.op!r}"
+        more = f" and {self._counts[gap] - 1} more" if self._counts[gap] > 1 else ""
+        file = f" of {gap.file}" if gap.file else ""
+        return f"TensorFlow {self._release} has no {lack} ({self._gaps[gap]}{more}{file})"
 
 
-def _nodes(graph: Graph, *, functions: bool) -> Iterator[tuple[str, Node]]:
-    """The nodes, each with words for its place."""
+def _nodes(graph: Graph, *, functions: bool) -> Iterator[tuple[Callable[[Node], str], Node]]:
+    """The nodes, each with what words its place."""
     for node in graph:
-        yield f"node {node.name!r}", node
+        yield _place, node
     if functions:
         for name, function in sorted(graph.library.functions.items()):
+            place = partial(_place, function=name)
             for node in function.nodes:
-                yield f"node {node.name!r} of function {name!r}", node
+                yield place, node
+
+
+def _place(node: Node, function: str = "") -> str:
+    return f"node {node.name!r}" + (f" of function {function!r}" if function else "")
 
 
 def _look_up_key(node: Node) -> tuple[Any, ...]:

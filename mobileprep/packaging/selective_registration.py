@@ -53,14 +53,14 @@ def ops_and_kernels(
     graphs: Iterable[Graph],
     release: str,
     *,
-    default_ops: Iterable[OpKernel] = DEFAULT_OPS,
+    default_ops: Sequence[OpKernel] = DEFAULT_OPS,
     functions: bool = False,
     files: Sequence[str] = (),
     warn: Warn | None = None,
 ) -> tuple[OpKernel, ...]:
     """What a TensorFlow release must register to run some graphs on a CPU, sorted.
 
-    Devices that nodes ask for are passed over, as the apps' devices have none but the CPU.
+    The devices that nodes ask for are passed over: an app runs every node on the CPU.
 
     Args:
         graphs: the graphs that one app loads.
@@ -80,7 +80,7 @@ def ops_and_kernels(
     counted = functions or release != OLDEST
     for i, graph in enumerate(graphs):
         survey.add(graph, files[i] if i < len(files) else "", functions=counted)
-    survey.complain(warn)
+    survey.check(warn)
     found = {*default_ops, *survey.found}
     return tuple(sorted(found, key=lambda pair: (pair.op, pair.kernel or "")))
 

@@ -60,7 +60,7 @@ def guarded(action: Action, failures: list[BaseException]) -> Callable[[], TaskF
 
 def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int) -> None:
     """Run tasks through doit; what failed is in the tasks' own lists afterwards."""
-    listed = [dict_to_task({**task, "verbosity": 0}) for task in tasks]
+    listed = [dict_to_task(task) for task in tasks]
     with tempfile.TemporaryDirectory(prefix="mobileprep-") as folder:
         # doit's own record of past runs is not used, so it lives no longer than the run.
         config = {

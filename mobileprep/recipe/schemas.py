@@ -11,6 +11,12 @@ Schema: TypeAlias = dict[str, Any]
 
 SCHEMA_FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 
+IGNORE_ERRORS: Schema = {
+    "description": "Leave the graph as it was when the transform fails.",
+    "type": "boolean",
+    "default": False,
+}
+
 
 @lru_cache(maxsize=1)
 def recipe_schema() -> Schema:
@@ -35,8 +41,16 @@ class TransformSchemas:
         if name not in self.names:
             return None
         if name not in self._read:
-            self._read[name] = _read(self._folder / f"{name}.json")
+            self._read[name] = _with_ignore_errors(_read(self._folder / f"{name}.json"))
         return self._read[name]
+
+
+def _with_ignore_errors(schema: Schema) -> Schema:
+    """A transform's schema with the parameter that every transform takes."""
+    return {
+        **schema,
+        "properties": {**schema.get("properties", {}), "ignore_errors": IGNORE_ERRORS},
+    }
 
 
 def _read(path: Path) -> Schema:

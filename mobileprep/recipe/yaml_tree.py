@@ -246,6 +246,8 @@ def _syntax_problem(source: SourceText, error: Exception) -> Problem:
         return Problem(place, "a tab in the indentation", "indent with spaces")
     context = f"{error.context}: " if error.context else ""
     message = f"not YAML: {context}{error.problem or 'cannot be parsed'}"
+    if "${" in line:
+        return Problem(place, message, 'inside { } and [ ], write "${NAME}" in quotes')
     return Problem(place, message, "check quotes, colons and indentation just before this place")
 
 

@@ -11,13 +11,17 @@ _MULTIPLIER: Final = 0xC6A4A7935BD1E995
 _SHIFT: Final = 47
 _SEED: Final = 0xDECAFCAFFE
 _GOLDEN: Final = 0x9E3779B97F4A7800
-_BLOCK: Final = 1 << 20
+_WORD: Final = 8
+_BLOCK: Final = 1 << 18
 
 
-def hash64(data: bytes | memoryview) -> int:
-    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow."""
+def hash64(data: bytes) -> int:
+    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow.
+
+    It takes word after word, about 10 MB a second here; see to it that ``data`` is short.
+    """
     size = len(data)
-    whole = size & ~7
+    whole = size - size % _WORD
     state = _SEED ^ (size * _MULTIPLIER & _MASK)
     for start in range(0, whole, _BLOCK):
         for word in _mixed(data[start : min(start + _BLOCK, whole)]):
@@ -34,7 +38,7 @@ def combine(first: int, second: int) -> int:
     return first ^ (second + _GOLDEN + (first << 10 & _MASK) + (first >> 4) & _MASK)
 
 
-def _mixed(data: bytes | memoryview) -> list[int]:
+def _mixed(data: bytes) -> list[int]:
     words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
     words ^= words >> np.uint64(_SHIFT)
     words *= np.uint64(_MULTIPLIER)

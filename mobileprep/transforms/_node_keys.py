@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -27,9 +28,14 @@ def attrs_key(node: Node) -> Hashable:
     return tuple((name, _value_key(node.attrs[name])) for name in sorted(node.attrs))
 
 
-def attr_hashes(node: Node) -> tuple[int, ...]:
-    """The original's hash of each attribute's serialized value, by the attribute's name."""
-    return tuple(_attr_hash(node.attrs[name]) for name in sorted(node.attrs))
+def attr_hashes(node: Node, longest: int) -> tuple[int, ...]:
+    """The original's hash of each attribute's serialized value, by the attribute's name.
+
+    Args:
+        node: the node.
+        longest: constants of more bytes have a hash of their own, which is quickly made.
+    """
+    return tuple(_attr_hash(node.attrs[name], longest) for name in sorted(node.attrs))
 
 
 def node_hash(node: Node, name: str, attrs: tuple[int, ...]) -> int:
@@ -56,7 +62,9 @@ def _canonical(ref: Ref) -> str:
     return text if ref.index > 0 or ref.explicit else f"{text}:0"
 
 
-def _attr_hash(value: AttrValue) -> int:
+def _attr_hash(value: AttrValue, longest: int) -> int:
+    if value.kind == "tensor" and value.value.dtype.itemsize and value.value.nbytes > longest:
+        return hash64(zlib.crc32(value.value.raw()).to_bytes(4, "little"))
     proto = pb.AttrValue()
     attr_to_proto(value, proto)
     return hash64(proto.SerializeToString(deterministic=True))

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
+from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.transforms._constants import Replacements
 from mobileprep.transforms._layers import output_channels, per_channel, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
@@ -45,37 +46,43 @@ class FoldBatchNorms(Transform):
             TransformError: in the faithful mode, a constant that the original refuses.
         """
         protected = fed_and_fetched(context)
+        folding = _Folding(Replacements(graph, context))
         if context.faithful:
-            done = rewrite(graph, Rule(_PATTERN, _fold_like_original), protected)
+            done = rewrite(graph, Rule(_PATTERN, folding.like_original), protected)
         else:
             # The original looks once, and misses layers that share an input with one it folds.
-            done = rewrite_all(graph, Rule(_PATTERN, _fold, _reason), protected)
+            done = rewrite_all(graph, Rule(_PATTERN, folding.fold, _reason), protected)
         return as_result(done, graph, context)
 
 
-def _fold_like_original(match: Match) -> Sequence[Node] | Leave:
-    """Fold, refuse, or put the nodes back in the order in which the original does."""
-    reason = _use_reason(match)
-    if not reason:
-        _check_like_original(match)
-        reason = _shape_reason(match)
-    if reason:
-        labels = ("layer", "input", "weights", "factors")
-        return Leave(reason, (match.node, *(match[label] for label in labels)))
-    return _fold(match)
+@dataclass(frozen=True)
+class _Folding:
+    """What takes a match's place."""
 
+    constants: Replacements
 
-def _fold(match: Match) -> Sequence[Node] | Leave:
-    mul, layer, old = match.node, match["layer"], match["weights"]
-    weights = old.attr_tensor("value")
-    factors = _factors(layer, weights, match["factors"].attr_tensor("value"))
-    if factors is None:
-        return Leave(_NOT_PER_CHANNEL)
-    # A constant in a loop's body belongs to its frame by a control input.
-    product = constant(old.name, scaled(layer, weights, factors), inputs=old.control_inputs)
-    controls = tuple(r for r in mul.control_inputs if r not in layer.inputs)
-    folded = replace(layer, name=mul.name, inputs=layer.inputs + controls)
-    return [product, match["input"], folded]
+    def like_original(self, match: Match) -> Sequence[Node] | Leave:
+        """Fold, refuse, or put the nodes back in the order in which the original does."""
+        reason = _use_reason(match)
+        if not reason:
+            _check_like_original(match)
+            reason = _shape_reason(match)
+        if reason:
+            labels = ("layer", "input", "weights", "factors")
+            return Leave(reason, (match.node, *(match[label] for label in labels)))
+        return self.fold(match)
+
+    def fold(self, match: Match) -> Sequence[Node] | Leave:
+        """The layer, with scaled weights, under the multiplication's name."""
+        mul, layer, old = match.node, match["layer"], match["weights"]
+        weights = old.attr_tensor("value")
+        factors = _factors(layer, weights, match["factors"].attr_tensor("value"))
+        if factors is None:
+            return Leave(_NOT_PER_CHANNEL)
+        product = self.constants.make(old, old.name, scaled(layer, weights, factors))
+        controls = tuple(r for r in mul.control_inputs if r not in layer.inputs)
+        folded = replace(layer, name=mul.name, inputs=layer.inputs + controls)
+        return [product, match["input"], folded]
 
 
 def _reason(match: Match) -> str:

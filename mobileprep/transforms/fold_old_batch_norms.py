@@ -12,11 +12,12 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node, constant
+from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, OpTypePattern, op
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all, unique_name
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.transforms._constants import Replacements
 from mobileprep.transforms._layers import channel_axis, layout, output_channels, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
 from mobileprep.transforms._statistics import (
@@ -76,7 +77,7 @@ class FoldOldBatchNorms(Transform):
             TransformError: in the faithful mode, constants that the original ends the run for.
         """
         protected = fed_and_fetched(context)
-        folding = _Folding(context.faithful)
+        folding = _Folding(Replacements(graph, context), context.faithful)
         now, matched, skipped = graph, 0, Counter[str]()
         for pattern in _PATTERNS:
             done = rewrite_all(now, Rule(pattern, folding.rewrite, folding.check), protected)
@@ -108,6 +109,7 @@ class _Part:
 class _Folding:
     """How a match is checked and rewritten in either mode."""
 
+    constants: Replacements
     faithful: bool
 
     def check(self, match: Match) -> str:
@@ -132,7 +134,7 @@ class _Folding:
         nodes: list[Node] = []
         outputs: list[Ref] = []
         for part in self._parts(match, scale.size):
-            nodes += _folded_part(match, part, scale[part.channels], offset[part.channels])
+            nodes += self._folded(match, part, scale[part.channels], offset[part.channels])
             outputs.append(Ref(nodes[-1].name))
         between = match.find("between")
         controls = match.node.control_inputs
@@ -142,6 +144,19 @@ class _Folding:
         settings = [match[label] for label in _CONSTANT_INPUTS if match.find(label)]
         inputs = (*outputs, *between.inputs[len(outputs) :], *controls)
         return [*nodes, *settings, replace(between, name=match.node.name, inputs=inputs)]
+
+    def _folded(self, match: Match, part: _Part, scale: Array, offset: Array) -> list[Node]:
+        """One convolution with scaled weights, and the addition of its bias."""
+        layer, old = part.layer, match[f"weights{part.number}"]
+        weights = self.constants.make(old, old.name, scaled(layer, part.weights, scale))
+        bias_name = unique_name(f"{layer.name}_bn_offset", match.graph.by_name)
+        bias = self.constants.make(old, bias_name, Tensor.of(np.ascontiguousarray(offset)))
+        attrs = {"T": attr.dtype(layer.attr_dtype("T"))}
+        if "data_format" in layer.attrs:
+            attrs["data_format"] = layer.attrs["data_format"]
+        inputs = (Ref(layer.name), Ref(bias_name))
+        add = Node(_output_name(match, part), "BiasAdd", inputs, attrs=attrs)
+        return [weights, match[f"input{part.number}"], layer, bias, add]
 
     def _shape_reason(self, match: Match) -> str:
         stats = _stats(match)
@@ -179,23 +194,6 @@ class _Folding:
         if self.faithful:
             return axis == 3
         return axis is not None and axis % 4 == channel_axis(match["layer0"])
-
-
-def _folded_part(match: Match, part: _Part, scale: Array, offset: Array) -> list[Node]:
-    """One convolution with scaled weights, and the addition of its bias."""
-    layer, taken = part.layer, match.graph.by_name
-    old = match[f"weights{part.number}"]
-    # A constant in a loop's body belongs to its frame by a control input.
-    frame = old.control_inputs
-    weights = constant(old.name, scaled(layer, part.weights, scale), inputs=frame)
-    bias_name = unique_name(f"{layer.name}_bn_offset", taken)
-    bias = constant(bias_name, Tensor.of(np.ascontiguousarray(offset)), inputs=frame)
-    attrs = {"T": attr.dtype(layer.attr_dtype("T"))}
-    if "data_format" in layer.attrs:
-        attrs["data_format"] = layer.attrs["data_format"]
-    inputs = (Ref(layer.name), Ref(bias_name))
-    add = Node(_output_name(match, part), "BiasAdd", inputs, attrs=attrs)
-    return [weights, match[f"input{part.number}"], layer, bias, add]
 
 
 def _output_name(match: Match, part: _Part) -> str:

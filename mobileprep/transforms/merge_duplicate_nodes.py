@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from mobileprep.ir.graph import Graph
@@ -19,6 +20,9 @@ from mobileprep.transforms.base import Context, Result, Transform, transform
 _STATEFUL: Final = "it has a state of its own"
 _PLACEHOLDER: Final = "it is fed by itself"
 _UNKNOWN: Final = "nobody knows whether its op has a state"
+# Up to so many bytes of constants, all of them are hashed as the original does it.
+_HASHED_WHOLE: Final = 1 << 23
+_LONG: Final = 1 << 12
 _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
@@ -29,7 +33,9 @@ class MergeDuplicateNodes(Transform):
 
     Merging goes on until no duplicates are left, as nodes become equal when their inputs do. The
     first one in stored order stays. The original sorts the nodes by a hash after every round, so
-    that it is the one of the least hash that stays after the first round.
+    that it is the one of the least hash that stays after the first round. The faithful mode does
+    so too, but with a quicker hash for long constants where a graph holds many of them: only
+    their own places in the order differ.
 
     Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
     """
@@ -38,10 +44,10 @@ class MergeDuplicateNodes(Transform):
         """Merge the nodes; inputs and outputs of the graph keep theirs."""
         merging = _Merging(graph, fed_and_fetched(context), faithful=context.faithful)
         merging.run()
-        nodes = merging.nodes()
         if not merging.survivor and not context.faithful:
-            return Result(graph, skipped=merging.skipped)
-        return Result(graph.with_nodes(nodes), len(merging.survivor), merging.skipped)
+            return Result(graph, skipped=merging.skipped())
+        merged = len(merging.survivor)
+        return Result(graph.with_nodes(merging.nodes()), merged, merging.skipped())
 
 
 class _Merging:
@@ -61,7 +67,6 @@ class _Merging:
         self._equal: dict[Hashable, dict[str, None]] = defaultdict(dict)
         self._consumers = {k: [n.name for n in v] for k, v in graph.consumers.items()}
         self.survivor: dict[str, str] = {}
-        self.skipped: Counter[str] = Counter()
 
     def run(self) -> None:
         """Merge until no two nodes are equal."""
@@ -71,6 +76,14 @@ class _Merging:
             merged = self._merge(dict.fromkeys(self._rekeyed(name) for name in changed), first)
             changed = self._redirect(merged)
             first = False
+
+    def skipped(self) -> Counter[str]:
+        """How many nodes have an equal and stay, by reason."""
+        found: Counter[str] = Counter()
+        for group in self._equal.values():
+            if len(group) > 1:
+                found[self._not_mergeable(self._node[next(iter(group))])] += len(group) - 1
+        return found
 
     def nodes(self) -> list[Node]:
         """The nodes that are left, in stored order or in that of the original's hashes."""
@@ -99,16 +112,21 @@ class _Merging:
             group = self._equal[key]
             if len(group) < 2:
                 continue
-            reason = self._not_mergeable(self._node[next(iter(group))])
-            if reason:
-                self.skipped[reason] += len(group) - 1
+            in_order = sorted(group, key=self._place.__getitem__ if first else self._rank)
+            if self._not_mergeable(self._node[in_order[0]]):
+                self._keep_order(in_order)
                 continue
-            kept, *others = sorted(group, key=self._place.__getitem__ if first else self._rank)
+            kept, *others = in_order
             for name in others:
                 self.survivor[name] = kept
                 del group[name]
             merged += others
         return merged
+
+    def _keep_order(self, names: list[str]) -> None:
+        """Nodes of equal hashes stand in this order from now on."""
+        places = sorted(self._place[name] for name in names)
+        self._place.update(zip(names, places, strict=True))
 
     def _redirect(self, merged: Iterable[str]) -> list[str]:
         """Give the consumers of merged nodes the survivors, and name these consumers."""
@@ -148,8 +166,14 @@ class _Merging:
     def _hash(self, node: Node) -> int:
         name = node.name
         if name not in self._attr_hashes:
-            self._attr_hashes[name] = attr_hashes(node)
+            self._attr_hashes[name] = attr_hashes(node, self._longest)
         return node_hash(node, name if name in self._protected else "", self._attr_hashes[name])
+
+    @cached_property
+    def _longest(self) -> int:
+        constants = [n.attr_tensor("value") for n in self._graph if n.op == "Const"]
+        total = sum(t.size * t.dtype.itemsize for t in constants)
+        return _HASHED_WHOLE if total <= _HASHED_WHOLE else _LONG
 
     def _not_mergeable(self, node: Node) -> str:
         if node.op in _PLACEHOLDERS:

@@ -15,7 +15,6 @@ from mobileprep.recipe.tree import SourceText, dotted
 Write = Callable[..., Path]
 
 _TEXTS = {"type": "array", "items": {"type": "string"}, "default": []}
-_SWITCH = {"type": "boolean", "default": False}
 _SCHEMAS: dict[str, dict[str, object]] = {
     "strip_unused_nodes": {
         "type": {"type": "string", "default": "float"},
@@ -25,6 +24,7 @@ _SCHEMAS: dict[str, dict[str, object]] = {
         "shape_for_name": _TEXTS,
     },
     "remove_nodes": {"op": _TEXTS, "max_inputs": {"type": "integer", "default": 1}},
+    "fold_batch_norms": {},
     "fold_constants": {"clear_output_shapes": {"type": "boolean", "default": True}},
     "round_weights": {"num_steps": {"type": "integer", "minimum": 1, "default": 256}},
     "quantize_nodes": {"input_min": {"type": "number"}, "input_max": {"type": "number"}},
@@ -39,7 +39,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> TransformSchemas:
         schema: dict[str, object] = {
             "type": "object",
             "additionalProperties": False,
-            "properties": {**properties, "ignore_errors": _SWITCH},
+            "properties": properties,
         }
         if name == "remove_nodes":
             schema["required"] = ["op"]

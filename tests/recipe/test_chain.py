@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mobileprep.recipe.chain import parse_chain
+from mobileprep.recipe.chain import MAX_CALLS, MAX_CHARACTERS, parse_chain
 
 
 def read(text):
@@ -110,9 +110,25 @@ def test_offsets_point_at_names_and_values():
 
 def test_time_grows_with_the_length_only():
     def seconds(count):
-        start = time.perf_counter()
-        parse_chain("a(" + 'x="' + "\\\\" * count + '", y=1 ' * count + ")" + " b" * count)
-        return time.perf_counter() - start
+        text = 'a(x="' + "\\\\" * count + '"' + ", y=1" * count
+        best = 1e9
+        for _ in range(3):
+            start = time.perf_counter()
+            assert parse_chain(text).unfinished is not None
+            best = min(best, time.perf_counter() - start)
+        return best
 
-    seconds(10)
-    assert seconds(40_000) < 60 * max(seconds(4_000), 1e-3)
+    # Quadratic growth would make it 100 times.
+    assert seconds(8_000) < 40 * seconds(800)
+
+
+@pytest.mark.parametrize(("count", "fault"), [(MAX_CALLS, False), (MAX_CALLS + 1, True)])
+def test_the_number_of_transforms_is_bounded(count, fault):
+    chain = parse_chain(" a" * count)
+    assert len(chain.calls) == MAX_CALLS
+    assert (chain.fault is not None) == fault
+
+
+def test_the_length_is_bounded():
+    assert parse_chain("a" * MAX_CHARACTERS).fault is None
+    assert parse_chain("a" * (MAX_CHARACTERS + 1)).fault is not None

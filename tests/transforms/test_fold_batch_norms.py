@@ -180,21 +180,31 @@ def test_channels_first_takes_factors_of_shape_c_1_1():
     assert result.graph["mul"].attr_str("data_format") == "NCHW"
 
 
-def test_control_inputs_survive():
-    """A constant in a while loop is bound to its frame by one."""
-    graph = Graph(
+def _with_controls(gate):
+    return Graph(
         [
             placeholder(),
-            node("frame", "NoOp", T=None),
-            const("w", normal(4, 4), inputs="^frame"),
+            node("gate", gate, "" if gate == "NoOp" else "x"),
+            const("w", normal(4, 4), inputs="^gate"),
             node("layer", "MatMul", "x w"),
             const("factors", normal(4)),
-            node("out", "Mul", "layer factors ^frame"),
+            node("out", "Mul", "layer factors ^gate"),
         ]
     )
-    folded = apply("fold_batch_norms", graph, faithful=True).graph
-    assert [str(r) for r in folded["w"].inputs] == ["^frame"]
-    assert [str(r) for r in folded["out"].inputs] == ["x", "w", "^frame"]
+
+
+def test_a_recipe_keeps_control_inputs():
+    folded = apply("fold_batch_norms", _with_controls("NoOp")).graph
+    assert [str(r) for r in folded["w"].inputs] == ["^gate"]
+    assert [str(r) for r in folded["out"].inputs] == ["x", "w", "^gate"]
+
+
+def test_a_constant_of_a_loop_stays_in_its_frame():
+    """The original drops its control input, and with it the loop's frame."""
+    tied = apply("fold_batch_norms", _with_controls("Enter"), faithful=True).graph
+    assert [str(r) for r in tied["w"].inputs] == ["^gate"]
+    free = apply("fold_batch_norms", _with_controls("NoOp"), faithful=True).graph
+    assert not free["w"].inputs
 
 
 def test_golden():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.convolution import convolve, convolve_depthwise
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import same_type
-from mobileprep.ops.window import NHWC, layout_of, make_window, spatial
+from mobileprep.ops.window import NHWC, Window, filter_window, layout_of
 
 
 def channels_last(x: Array, layout: str) -> Array:
@@ -34,43 +34,23 @@ def widened(*arrays: Array) -> tuple[Array, ...]:
 @kernel("Conv2D", "Conv3D")
 def conv(node: Node, x: Array, filters: Array) -> Array:
     """A convolution over two or three spatial axes."""
-    same_type(node, x, filters)
-    _check_rank(x, filters, 5 if node.op == "Conv3D" else 4)
-    layout = layout_of(node)
-    source, bank = widened(channels_last(x, layout), filters)
-    dilations = node.attr_ints("dilations", (1,) * x.ndim) or (1,) * x.ndim
-    window = make_window(
-        node,
-        source.shape[1:-1],
-        filters.shape[:-2],
-        spatial(node.attr_ints("strides"), layout),
-        spatial(dilations, layout),
-    )
-    return channels_as_in(_narrowed(convolve(source, bank, window), x.dtype), layout)
+    return _convolved(node, x, filters, convolve, 5 if node.op == "Conv3D" else 4)
 
 
 @kernel("DepthwiseConv2dNative")
 def depthwise_conv(node: Node, x: Array, filters: Array) -> Array:
     """A convolution of each channel with its own filters."""
+    return _convolved(node, x, filters, convolve_depthwise, 4)
+
+
+def _convolved(
+    node: Node, x: Array, filters: Array, run: Callable[[Array, Array, Window], Array], rank: int
+) -> Array:
     same_type(node, x, filters)
-    _check_rank(x, filters, 4)
-    layout = layout_of(node)
-    source, bank = widened(channels_last(x, layout), filters)
-    window = make_window(
-        node,
-        source.shape[1:-1],
-        filters.shape[:2],
-        spatial(node.attr_ints("strides"), layout),
-        spatial(node.attr_ints("dilations", (1, 1, 1, 1)) or (1, 1, 1, 1), layout),
-    )
-    return channels_as_in(_narrowed(convolve_depthwise(source, bank, window), x.dtype), layout)
-
-
-def _check_rank(x: Array, filters: Array, rank: int) -> None:
     if x.ndim != rank or filters.ndim != rank:
         message = f"input and filters need {rank} axes"
         raise ValueError(message)
-
-
-def _narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
-    return x.astype(dtype, copy=False)
+    layout = layout_of(node)
+    source, bank = widened(channels_last(x, layout), filters)
+    out = run(source, bank, filter_window(node, source, bank, layout))
+    return channels_as_in(out.astype(x.dtype, copy=False), layout)

@@ -153,7 +153,8 @@ def space_to_depth(node: Node, x: Array) -> Array:
         raise ValueError(message)
     parts = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
     out: Array = parts.reshape(n, h // block, w // block, block * block * c)
-    return out.transpose(back)
+    moved: Array = out.transpose(back)
+    return moved
 
 
 @kernel("DepthToSpace")
@@ -167,7 +168,8 @@ def depth_to_space(node: Node, x: Array) -> Array:
     depth = c // (block * block)
     parts = x.reshape(n, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
     out: Array = parts.reshape(n, h * block, w * block, depth)
-    return out.transpose(back)
+    moved: Array = out.transpose(back)
+    return moved
 
 
 def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:

@@ -42,9 +42,10 @@ def _batch_statistics(
 ) -> tuple[Array, Array, tuple[Array, ...]]:
     """The batch's mean and variance, and the node's four outputs of statistics."""
     count = x.size // max(x.shape[1] if axes[-1] == x.ndim - 1 else x.shape[-1], 1)
-    mean: Array = np.mean(x, axis=axes, dtype=np.float32)
+    mean = np.asarray(np.mean(x, axis=axes, dtype=np.float32))
     shape = [1 if i in axes else d for i, d in enumerate(x.shape)]
-    variance: Array = np.mean(np.square(x - mean.reshape(shape)), axis=axes, dtype=np.float32)
+    squares = np.square(x - mean.reshape(shape))
+    variance = np.asarray(np.mean(squares, axis=axes, dtype=np.float32))
     unbiased: Array = variance * np.float32(count / max(count - 1, 1))
     share = np.float32(node.attr_float("exponential_avg_factor", 1.0))
     new_mean: Array = mean

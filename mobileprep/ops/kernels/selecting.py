@@ -26,7 +26,7 @@ def check_indices(indices: Array, extent: int) -> None:
         raise IndexError(message)
 
 
-@kernel("Gather", "ResourceGather")
+@kernel("Gather")
 def gather(node: Node, x: Array, indices: Array) -> Array:
     """Slices of x along its first axis."""
     if x.ndim < 1:

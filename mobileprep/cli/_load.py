@@ -1,0 +1,52 @@
+"""From a command line to its recipes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mobileprep.errors import RecipeError, UsageError
+from mobileprep.recipe import load_recipe
+from mobileprep.recipe.model import Recipe
+
+
+def load_recipes(args: argparse.Namespace) -> list[Recipe]:
+    """All recipes of a command line.
+
+    Raises:
+        RecipeError: the problems of all recipes together.
+        UsageError: a --set without ``=``, or two recipes of one name.
+    """
+    settings = dict(_setting(text) for text in args.settings)
+    recipes: list[Recipe] = []
+    problems: list[str] = []
+    hints: list[str] = []
+    for name in args.recipes:
+        try:
+            recipes.append(load_recipe(Path(name), settings=settings, environ=os.environ))
+        except RecipeError as error:
+            problems.append(str(error))
+            hints.append(error.hint)
+    if problems:
+        raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
+    _check_names(recipes)
+    return recipes
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        message = f"--set takes NAME=VALUE, and got {text!r}"
+        raise UsageError(message)
+    return name, value
+
+
+def _check_names(recipes: Sequence[Recipe]) -> None:
+    seen: dict[str, str] = {}
+    for recipe in recipes:
+        if recipe.name in seen:
+            message = f"{recipe.file} and {seen[recipe.name]} are both named {recipe.name!r}"
+            raise UsageError(message, "give one of them another name: outputs go by it")
+        seen[recipe.name] = recipe.file

@@ -1,0 +1,65 @@
+"""From recipes to the state of a plan, and from built targets to folders and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mobileprep.cli.verb import comma_list
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.pipeline.publish import publish
+from mobileprep.pipeline.runner import Built, check_pins
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store, default_folder
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.plan.sources import single_file
+from mobileprep.recipe.model import Recipe
+from mobileprep.report.collect import Report, collect_report
+from mobileprep.report.json import report_json
+
+REPORT = "report.json"
+
+
+def plan_state(
+    recipes: Sequence[Recipe], targets: Iterable[str] = (), *, force: bool = False
+) -> State:
+    """The plan of some recipes against the store, pinned digests checked.
+
+    Raises:
+        UsageError: a target that no recipe has.
+        CorruptFileError: a file is missing, or is not what its pin says.
+    """
+    wanted = frozenset(name for text in targets for name in comma_list(text))
+    known = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
+    for name in sorted(wanted - known):
+        message = f"no recipe has a target {name!r}"
+        raise UsageError(
+            message, nearest_hint(name, known) or f"there are {', '.join(sorted(known))}"
+        )
+    state = State(plan_recipes(recipes, wanted), Store(default_folder()), force=force)
+    _check_pins(recipes, state)
+    return state
+
+
+def build_report(built: Built) -> Report:
+    """The report of a built target."""
+    sizes = {name: output.size for name, output in built.files.items()}
+    return collect_report(built.target.recipe, built.target.target, built.steps, built.facts, sizes)
+
+
+def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]:
+    """Bring a target's folder up to date; its report, and whether anything was written."""
+    report = build_report(built)
+    done = publish(built, {REPORT: report_json(report)}, store, out)
+    return report, bool(done)
+
+
+def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
+    pins = {
+        (pin.file.name, pin.file.place, pin.sha256, state.digest(file))
+        for recipe in recipes
+        for target in recipe.targets
+        for pin in target.source.pins
+        for file in single_file(pin.file)
+    }
+    check_pins(sorted(pins))

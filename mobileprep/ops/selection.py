@@ -1,0 +1,92 @@
+"""Selection of the nodes that have to run for some tensors, in an order that allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ops.actions import Edge
+from mobileprep.ops.kernel import find_kernel
+
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+_VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "VarIsInitializedOp"})
+
+
+def needed_nodes(graph: Graph, fetches: Iterable[Ref], fed: set[Edge], where: str) -> list[Node]:
+    """The nodes that have to run for ``fetches``, each after its inputs, depth first.
+
+    Depth first keeps the tensors of one branch from waiting for another's.
+
+    Raises:
+        InvalidGraphError: a missing input, or a cycle.
+    """
+    order: dict[str, Node] = {}
+    entered: set[str] = set()
+    wanted = [r.node for r in reversed(list(fetches)) if (r.node, r.index) not in fed]
+    stack = [(graph[name], False) for name in wanted]
+    while stack:
+        node, inputs_done = stack.pop()
+        if inputs_done:
+            order[node.name] = node
+            continue
+        if node.name in entered:
+            continue
+        entered.add(node.name)
+        stack.append((node, True))
+        for ref in reversed(node.inputs):
+            if (ref.node, ref.index) in fed or ref.node in order:
+                continue
+            stack.append((_producer(graph, node, ref, where), False))
+    _check_order(order, fed, where)
+    return list(order.values())
+
+
+def _producer(graph: Graph, node: Node, ref: Ref, where: str) -> Node:
+    found = graph.get(ref.node)
+    if found is None:
+        message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which is not there"
+        raise InvalidGraphError(message, nearest_hint(ref.node, graph.by_name), where)
+    return found
+
+
+def _check_order(order: dict[str, Node], fed: set[Edge], where: str) -> None:
+    """Every input stands before its consumer, which a cycle prevents."""
+    done: set[str] = set()
+    for node in order.values():
+        for ref in node.inputs:
+            if ref.node not in done and (ref.node, ref.index) not in fed:
+                message = f"nodes {node.name!r} and {ref.node!r} feed each other in a circle"
+                raise InvalidGraphError(message, "export the graph again", where)
+        done.add(node.name)
+
+
+def check_kernels(nodes: Sequence[Node], where: str) -> None:
+    """Every node can be run.
+
+    Raises:
+        UsageError: a placeholder among them is not fed.
+        UnsupportedError: an op has no kernel; the message counts how many nodes that concerns.
+    """
+    lacking = [n for n in nodes if n.op != "Const" and find_kernel(n.op) is None]
+    unfed = [n for n in lacking if n.op in PLACEHOLDERS]
+    if unfed:
+        names = ", ".join(repr(n.name) for n in unfed)
+        message = f"nothing is fed to the placeholder{'s' * (len(unfed) > 1)} {names}"
+        raise UsageError(message, "feed every placeholder that the outputs need", where)
+    if lacking:
+        raise _unsupported(lacking, where)
+
+
+def _unsupported(lacking: list[Node], where: str) -> UnsupportedError:
+    first = lacking[0]
+    message = f"node {first.name!r} has the op {first.op!r}, which cannot be run here"
+    if len(lacking) > 1:
+        ops = ", ".join(sorted({n.op for n in lacking}))
+        message += f"; of {len(lacking)} nodes that cannot, the ops are {ops}"
+    hint = "run the graph with an engine that has the op, or feed the node's output"
+    if any(n.op in _VARIABLES for n in lacking):
+        hint = "turn variables into constants first: mobileprep freeze"
+    return UnsupportedError(message, hint, where)

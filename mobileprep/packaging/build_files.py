@@ -1,0 +1,138 @@
+"""Build fragments: what TensorFlow's own builds take to compile only the kernels in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mobileprep.ops.kernel_files import KernelFiles, kernel_files, makefile_sources
+from mobileprep.ops.opdefs import NEWEST, OLDEST
+from mobileprep.packaging.op_lists import OpKernel
+from mobileprep.packaging.targets import Platform, platform_named
+
+COMPILER_FLAGS: Final = (
+    "-DSELECTIVE_REGISTRATION",
+    # Has mobile builds register kernels for all types, of which the header then picks.
+    "-DSUPPORT_SELECTIVE_REGISTRATION",
+    # The header compares texts by recursion, a level a character.
+    "-fconstexpr-depth=1024",
+)
+
+_KERNELS: Final = "tensorflow/core/kernels"
+_MAKEFILE: Final = "tensorflow/contrib/makefile"
+_MOBILE: Final = frozenset({"android", "ios"})
+_LIBRARIES: Final = {
+    OLDEST: "//tensorflow/core:android_tensorflow_lib",
+    NEWEST: "//tensorflow/core:portable_tensorflow_lib",
+}
+_GROUPS: Final = {
+    OLDEST: "android_extended_ops_group2",
+    NEWEST: "portable_extended_ops_group2",
+}
+
+
+def build_fragments(ops: Iterable[OpKernel], release: str, platform: str) -> dict[str, str]:
+    """The fragments that go with an ``ops_to_register.h``: file names and texts.
+
+    - ``selective_registration.bazelrc``: flags, as a configuration of Bazel.
+    - ``selective_registration.bzl``: the kernel files to compile, and those to add to the build.
+    - ``selective_registration.mk`` and ``tf_op_files.txt``: the same for the makefile build,
+      which TensorFlow 1.15 has.
+
+    Args:
+        ops: what the header registers.
+        release: "1.15" or "2.21".
+        platform: a name of ``targets.PLATFORMS``.
+
+    Raises:
+        UnsupportedError: an unknown release or platform.
+    """
+    target = platform_named(platform)
+    files = kernel_files((pair.op for pair in ops), release)
+    fragments = {
+        "selective_registration.bazelrc": _bazelrc(release, target),
+        "selective_registration.bzl": _bzl(release, files),
+    }
+    if release == OLDEST:
+        fragments["selective_registration.mk"] = _makefile(target, files)
+        fragments["tf_op_files.txt"] = _op_files(files)
+    return fragments
+
+
+def header_folder(release: str) -> str:
+    """The folder of TensorFlow's source tree that ``ops_to_register.h`` belongs in."""
+    return "tensorflow/core/framework" + ("" if release == OLDEST else "/registration")
+
+
+def _bazelrc(release: str, platform: Platform) -> str:
+    mobile = platform.name in _MOBILE
+    # The embedded Linux configurations came with TensorFlow 2.
+    options = [f"{abi.bazel} " for abi in platform.abis] if mobile or release != OLDEST else []
+    library = _LIBRARIES[release] if mobile else "//tensorflow:libtensorflow_cc.so"
+    lines = [
+        f"# TensorFlow {release} for {platform.name}, with the kernels of the model only.",
+        f"# Copy ops_to_register.h to {header_folder(release)}/",
+        "# and append this file to .bazelrc, then build in TensorFlow's folder:",
+        *(f"#   bazel build -c opt --config=selective {o}{library}" for o in options or [""]),
+        *(f"build:selective --copt={flag}" for flag in COMPILER_FLAGS),
+    ]
+    return _text(lines)
+
+
+def _bzl(release: str, files: KernelFiles) -> str:
+    lines = [
+        f'"""Sources below {_KERNELS} that the model needs of TensorFlow {release}."""',
+        "",
+        "# Of the sources that the default mobile build compiles:",
+        *_starlark_list("KERNEL_SRCS", files.kept),
+        "",
+        f"# Sources that it lacks: add them to the group {_GROUPS[release]} of {_KERNELS}/BUILD.",
+        *_starlark_list("ADDED_KERNEL_SRCS", files.added),
+        *_unplaced_note(files),
+    ]
+    return _text(lines)
+
+
+def _makefile(platform: Platform, files: KernelFiles) -> str:
+    command = f"make -f PATH/selective_registration.mk -f {_MAKEFILE}/Makefile"
+    variables = [abi.make for abi in platform.abis if abi.make] or [""]
+    lines = [
+        f"# TensorFlow {OLDEST} for {platform.name}, with the kernels of the model only.",
+        f"# Copy ops_to_register.h to {header_folder(OLDEST)}/",
+        f"# and tf_op_files.txt to {_MAKEFILE}/, then build in TensorFlow's folder:",
+        *(f"#   {command} {variable}".rstrip() for variable in variables),
+        *_added_note(files),
+        *_unplaced_note(files),
+        *([f"override TARGET := {platform.make_target}"] if platform.make_target else []),
+        f"override OPTFLAGS := -O2 {' '.join(COMPILER_FLAGS)}",
+        "ANDROID_TYPES := -D__ANDROID_TYPES_FULL__",
+    ]
+    return _text(lines)
+
+
+def _op_files(files: KernelFiles) -> str:
+    """The makefile's list of sources: it takes no comments."""
+    kernels = sorted({*files.kept, *files.added})
+    return _text([*(f"{_KERNELS}/{file}" for file in kernels), *makefile_sources()])
+
+
+def _added_note(files: KernelFiles) -> list[str]:
+    if not files.added:
+        return []
+    note = "# The default build lacks these; add the tensorflow/core/ops file of their ops as well:"
+    return [note, f"#   {' '.join(files.added)}"]
+
+
+def _unplaced_note(files: KernelFiles) -> list[str]:
+    if not files.unplaced:
+        return []
+    note = "# The tables name no file for these ops; should the linker miss them, add their own:"
+    return [note, f"#   {' '.join(files.unplaced)}"]
+
+
+def _starlark_list(name: str, items: Sequence[str]) -> list[str]:
+    return [f"{name} = [", *(f'    "{item}",' for item in items), "]"]
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"

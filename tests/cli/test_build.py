@@ -1,0 +1,248 @@
+"""``mobileprep build`` on the digits recipe: the main job, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ir.files import read_graph
+from tests.cli.conftest import Run
+
+OUT = ["--out", "out"]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by name."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+def test_a_build_leaves_a_folder_for_each_target(digits: Path, run: Run) -> None:
+    told = run("build", digits, *OUT)
+    assert told.code == 0, told.err
+    left = tree(Path("out"))
+    for target in ("phone", "download"):
+        files = {n.removeprefix(f"digits/{target}/") for n in left if f"/{target}/" in n}
+        assert {"digits.pb", "manifest.json", "report.json"} <= files
+        for release in ("1.15", "2.21"):
+            assert f"tensorflow-{release}/ops_to_register.h" in files
+        assert len(read_graph(Path(f"out/digits/{target}/digits.pb"))) > 10
+    assert "accuracy top-1" in told.out
+    assert "quantize_weights" in told.out
+
+
+def test_nothing_in_the_outputs_tells_time_place_or_machine(digits: Path, run: Run) -> None:
+    run("build", digits, *OUT)
+    for name, data in tree(Path("out")).items():
+        assert str(Path.cwd()).encode() not in data, name
+        assert b"store" not in data or name.endswith(".pb"), name
+
+
+def test_two_builds_from_different_folders_give_the_same_bytes(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("build", digits, *OUT)
+    first = tree(Path("out"))
+    other = digits.parent.parent / "else" / "where"
+    shutil.copytree(digits.parent, other / "digits")
+    monkeypatch.chdir(other)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(other / "store"))
+    run("build", other / "digits" / "recipe.yaml", *OUT, "-j", "2")
+    assert tree(Path("out")) == first
+
+
+def test_a_second_build_runs_nothing(digits: Path, run: Run) -> None:
+    run("build", digits, *OUT)
+    before = {p: p.stat().st_mtime_ns for p in Path("out").rglob("*")}
+    told = run("build", digits, *OUT)
+    assert told.code == 0
+    assert "\n0 of " in f"\n{told.err}"
+    assert {p: p.stat().st_mtime_ns for p in Path("out").rglob("*")} == before
+
+
+def test_chains_that_targets_share_run_once(digits: Path, run: Run) -> None:
+    plan = json.loads(run("plan", digits, "--json").out)
+    names = [s["task"] for s in plan]
+    assert len(names) == len(set(names))
+    assert sum("fold_constants" in n for n in names) == 1
+    assert sum(s["stage"] == "freeze" for s in plan) == 1
+
+
+def test_editing_the_last_transform_reruns_from_there(digits: Path, run: Run) -> None:
+    run("build", digits, *OUT)
+    digits.write_text(digits.read_text().replace("num_steps: 256", "num_steps: 64"))
+    told = run("build", digits, *OUT, "--dry-run")
+    stale = [line.split(":")[0] for line in told.err.splitlines()]
+    assert any("round_weights" in name for name in stale)
+    assert not any("fold" in name or "freeze" in name or "phone" in name for name in stale)
+
+
+def test_a_dry_run_leaves_nothing(digits: Path, run: Run) -> None:
+    told = run("build", digits, *OUT, "--dry-run")
+    assert told.code == 0
+    assert "it has not run before" in told.err
+    assert not Path("out").exists()
+
+
+def test_only_the_named_target_is_built(digits: Path, run: Run) -> None:
+    assert run("build", digits, *OUT, "--target", "phone").code == 0
+    assert [p.name for p in Path("out/digits").iterdir()] == ["phone"]
+    told = run("build", digits, *OUT, "--target", "fone")
+    assert (told.code, "did you mean 'phone'?" in told.err) == (2, True)
+
+
+def test_a_tampered_output_is_mended(digits: Path, run: Run) -> None:
+    run("build", digits, *OUT)
+    good = tree(Path("out"))
+    Path("out/digits/phone/digits.pb").write_bytes(b"tampered")
+    Path("out/digits/phone/manifest.json").unlink()
+    assert run("build", digits, *OUT).code == 0
+    assert tree(Path("out")) == good
+
+
+def test_the_manifest_has_the_digest_of_every_file(digits: Path, run: Run) -> None:
+    import hashlib
+
+    run("build", digits, *OUT)
+    folder = Path("out/digits/phone")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    left = tree(folder)
+    left.pop("manifest.json")
+    assert {n: e["sha256"] for n, e in manifest["files"].items()} == {
+        n: hashlib.sha256(data).hexdigest() for n, data in left.items()
+    }
+    assert "data/test.npz" in manifest["sources"]
+
+
+def test_json_goes_to_stdout_alone(digits: Path, run: Run) -> None:
+    told = run("build", digits, *OUT, "--json")
+    reports = json.loads(told.out)
+    assert [r["target"] for r in reports] == ["phone", "download"]
+    assert reports[0]["accuracy"]["top1_before"] >= 0.97
+    assert reports[0]["steps"][-1]["bytes"] > 0
+
+
+def test_clean_removes_what_was_built(digits: Path, run: Run) -> None:
+    run("build", digits, *OUT)
+    assert run("clean", digits, *OUT).code == 0
+    assert not any(Path("out").rglob("*.pb"))
+
+
+def test_a_report_of_a_stale_build_is_refused(digits: Path, run: Run) -> None:
+    assert run("report", digits).code == 2
+    run("build", digits, *OUT)
+    told = run("report", digits)
+    assert (told.code, "accuracy" in told.out) == (0, True)
+
+
+def edit(old: str, new: str) -> Callable[[Path], None]:
+    """An edit of the recipe."""
+
+    def apply(recipe: Path) -> None:
+        text = recipe.read_text()
+        assert old in text
+        recipe.write_text(text.replace(old, new, 1))
+
+    return apply
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    """A file beside the recipe, cut short."""
+
+    def apply(recipe: Path) -> None:
+        path = recipe.parent / name
+        path.write_bytes(path.read_bytes()[:size])
+
+    return apply
+
+
+def flip(name: str, position: int) -> Callable[[Path], None]:
+    """A file beside the recipe with one bit flipped."""
+
+    def apply(recipe: Path) -> None:
+        path = recipe.parent / name
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1
+        path.write_bytes(bytes(data))
+
+    return apply
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    """A file beside the recipe, gone."""
+    return lambda recipe: (recipe.parent / name).unlink()
+
+
+SHARD = "model/model.ckpt-1000.data-00000-of-00002"
+INDEX = "model/model.ckpt-1000.index"
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "told"),
+    [
+        (remove("model/graph.pbtxt"), 4, "model/graph.pbtxt"),
+        (cut("model/graph.pbtxt", 1000), 4, "graph.pbtxt"),
+        (cut("model/graph.pbtxt", 0), 4, "is empty"),
+        (remove(INDEX), 4, "model.ckpt-1000"),
+        (remove(SHARD), 4, "00000-of-00002"),
+        (cut(SHARD, 5000), 4, "00000-of-00002"),
+        (flip(SHARD, 200), 4, "checksum"),
+        (flip(INDEX, 40), 4, "ckpt-1000.index"),
+        (cut(INDEX, 60), 4, "ckpt-1000.index"),
+        (remove("data/test.npz"), 4, "data/test.npz"),
+        (cut("data/test.npz", 900), 4, "test.npz"),
+        (edit("outputs: [probabilities]", "outputs: [probabilites]"), 5, "'probabilities'"),
+        (edit("dtype: float32", "dtype: int32"), 5, "is float32 in the graph, not int32"),
+        (edit("[-1, 8, 8, 1]", "[-1, 9, 8, 1]"), 5, "does not fit"),
+        (edit("image:", "imag:"), 5, "'image'"),
+        (edit("labels: label", "labels: lable"), 8, "'label'"),
+        (edit("targets:", "targts:"), 3, "'targets'"),
+        (edit("name: digits", "name: ../digits"), 3, "recipe.yaml:3:7"),
+        (edit("fold_batch_norms", "fold_batch_norm"), 3, "'fold_batch_norms'"),
+        (edit("  - strip", "\t- strip"), 3, "tab"),
+        (edit("version: 1", "version: 1\nversion: 1"), 3, "version"),
+    ],
+)
+def test_bad_input_is_told_in_one_message(
+    digits: Path, run: Run, damage: Callable[[Path], None], code: int, told: str
+) -> None:
+    run("build", digits, *OUT)
+    before = tree(Path("out"))
+    damage(digits)
+    answer = run("build", digits, *OUT)
+    assert answer.code == code, answer.err
+    assert answer.err.count("mobileprep: error:") == 1
+    assert told in answer.err
+    assert tree(Path("out")) == before
+
+
+def test_a_missed_accuracy_fails_and_says_by_how_much(digits: Path, run: Run) -> None:
+    text = digits.read_text().replace("num_steps: 256", "num_steps: 2")
+    digits.write_text(text.replace("max_drop: 0.01", "max_drop: 0.0001"))
+    told = run("build", digits, *OUT)
+    assert told.code == 8
+    assert "top-1 accuracy fell by" in told.err
+    assert "recipe.yaml:" in told.err
+
+
+def test_a_missed_size_budget_fails_and_says_by_how_much(digits: Path, run: Run) -> None:
+    digits.write_text(
+        digits.read_text().replace(
+            "quantize: weights", "quantize: weights\n    budget: {model_bytes: 1 KB}"
+        )
+    )
+    told = run("build", digits, *OUT)
+    assert told.code == 8
+    assert "over the budget of 1,000" in told.err
+
+
+def test_a_pinned_file_that_differs_is_refused(digits: Path, run: Run) -> None:
+    pin = f"sha256: {{model/graph.pbtxt: {'0' * 64}}}"
+    digits.write_text(digits.read_text().replace("  graph: model", f"  {pin}\n  graph: model"))
+    told = run("build", digits, *OUT)
+    assert told.code == 4
+    assert "the recipe pins 000" in told.err

@@ -1,0 +1,108 @@
+"""The verb ``header``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mobileprep.cli.main import main
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
+from tests.packaging.graphs import network, node
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def a(tmp_path: Path) -> Path:
+    write_graph(tmp_path / "a.pb", network())
+    return tmp_path / "a.pb"
+
+
+@pytest.fixture
+def b(tmp_path: Path) -> Path:
+    write_graph(tmp_path / "b.pbtxt", Graph([node("r", "Relu", T=DType.FLOAT)]), as_text=True)
+    return tmp_path / "b.pbtxt"
+
+
+def test_it_prints_the_header_of_all_graphs(a: Path, b: Path, capsys: Captured) -> None:
+    assert main(["header", f"--graphs={a},{b}", "--tensorflow=1.15"]) == 0
+    told = capsys.readouterr()
+    both = [network(), Graph([node("r", "Relu", T=DType.FLOAT)])]
+    assert told.out == registration_header(ops_and_kernels(both, "1.15"), "1.15")
+    assert told.err == ""
+
+
+@pytest.mark.parametrize("text", [[], ["--tensorflow", "2.21"], ["--tensorflow=2.21.0"]])
+def test_the_newest_release_is_the_default(a: Path, capsys: Captured, text: list[str]) -> None:
+    assert main(["header", "--graphs", str(a), *text]) == 0
+    out = capsys.readouterr().out
+    assert out == registration_header(ops_and_kernels([network()], "2.21"), "2.21")
+
+
+@pytest.mark.parametrize("flag", ["--default_ops=", "--default-ops="])
+def test_both_spellings_of_a_flag_are_taken(a: Path, capsys: Captured, flag: str) -> None:
+    assert main(["header", f"--graphs={a}", flag]) == 0
+    assert '"RecvOp"' not in capsys.readouterr().out
+
+
+def test_all_registers_everything(a: Path, capsys: Captured) -> None:
+    assert main(["header", f"--graphs={a}", "--default_ops=all"]) == 0
+    assert "#define SHOULD_REGISTER_OP(op) true" in capsys.readouterr().out
+
+
+def test_the_file_format_may_be_named(a: Path, b: Path) -> None:
+    assert main(["header", f"--graphs={a}", "--proto_fileformat=rawproto"]) == 0
+    assert main(["header", f"--graphs={b}", "--proto-fileformat", "textproto"]) == 0
+
+
+def test_an_ops_list_is_registered_as_it_stands(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "ops.json"
+    file.write_text(json.dumps([["Frobnicate", "FrobnicateOp<float>"], ["Bare", None]]))
+    arguments = [f"--graphs={file}", "--proto_fileformat=ops_list", "--default_ops="]
+    assert main(["header", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert '\n"FrobnicateOp<float>",\n};' in out
+    assert '     || isequal(op, "Bare")\n     || isequal(op, "Frobnicate")\n' in out
+
+
+def test_a_node_without_kernel_is_a_warning(tmp_path: Path, capsys: Captured) -> None:
+    graph = Graph([*network().nodes, node("odd", "Relu", T=DType.STRING)])
+    write_graph(tmp_path / "g.pb", graph)
+    assert main(["header", f"--graphs={tmp_path / 'g.pb'}"]) == 0
+    told = capsys.readouterr()
+    assert "Relu" not in told.out
+    assert "warning: TensorFlow 2.21 has no CPU kernel of op 'Relu' for T=string" in told.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "required: --graphs"),
+        (["--graphs="], 2, "no graphs are named"),
+        (["--graph=a.pb"], 2, "required: --graphs"),
+        (["--graphs={a}", "--tensorflow=2.2"], 2, "did you mean '2.21'?"),
+        (["--graphs={a}", "--default_ops=Foo"], 2, "'Foo' is no pair"),
+        (["--graphs={a}", "--proto_fileformat=json"], 2, "invalid choice"),
+        (["--graphs={a}", "--frobnicate"], 2, "--frobnicate"),
+        (["--graphs={a},absent.pb"], 4, "absent.pb"),
+        (["--graphs={a}", "--proto_fileformat=ops_list"], 4, "a.pb"),
+        (["--graphs={empty}"], 5, "holds no nodes"),
+        (["--graphs={odd}"], 6, "has no op 'Frobnicate' (node 'f' of"),
+    ],
+)
+def test_mistakes_end_in_a_message_and_an_exit_code(
+    a: Path, tmp_path: Path, capsys: Captured, arguments: list[str], code: int, message: str
+) -> None:
+    odd, empty = tmp_path / "odd.pb", tmp_path / "empty.pbtxt"
+    write_graph(odd, Graph([node("f", "Frobnicate")]))
+    empty.write_text("versions { producer: 27 }")
+    filled = [text.format(a=a, odd=odd, empty=empty) for text in arguments]
+    assert main(["header", *filled]) == code
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.out == ""

@@ -1,0 +1,97 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mobileprep import __version__
+from mobileprep.cli.main import main, verb_names
+from mobileprep.errors import CorruptFileError
+from tests.cli.conftest import Run
+
+
+def test_help_lists_every_verb(run: Run) -> None:
+    told = run("--help")
+    assert told.code == 0
+    for name in verb_names():
+        assert f"\n  {name} " in told.out
+
+
+@pytest.mark.parametrize("name", verb_names())
+def test_every_verb_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"mobileprep {name}" in capsys.readouterr().out
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version").out == f"mobileprep {__version__}\n"
+
+
+def test_a_misspelt_verb_gets_the_nearest(run: Run) -> None:
+    told = run("transfrom")
+    assert told.code == 2
+    assert "there is no verb 'transfrom'" in told.err
+    assert "did you mean 'transform'?" in told.err
+
+
+def test_a_misspelt_flag_gets_the_nearest(run: Run) -> None:
+    told = run("transform", "--in_graph=a", "--out_graph=b", "--outptus=c")
+    assert told.code == 2
+    assert "did you mean --outputs?" in told.err
+
+
+def test_a_missing_flag_is_named(run: Run) -> None:
+    told = run("transform", "--in_graph=a")
+    assert told.code == 2
+    assert "out_graph" in told.err
+
+
+def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    def interrupt(_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", interrupt)
+    assert run("build", "x").code == 130
+
+
+def test_a_bug_is_owned_up_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_arguments: object) -> int:
+        message = "oops"
+        raise ZeroDivisionError(message)
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
+    assert main([]) == 70
+    told = capsys.readouterr().err
+    assert "ZeroDivisionError: oops" in told
+    assert "bug of mobileprep" in told
+
+
+def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    def fail(_arguments: object) -> int:
+        raise CorruptFileError(*("is empty", "export it again", "a.pb"))
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", fail)
+    told = run("x")
+    assert told.code == 4
+    assert told.err == "mobileprep: error: a.pb: is empty\n  hint: export it again\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["validate", "none.yaml"], ["plan", "none.yaml"]]
+)
+def test_starting_does_not_import_numpy_or_doit(arguments: list[str]) -> None:
+    code = (
+        "import sys; from mobileprep.cli.main import main; main(sys.argv[1:]);"
+        "sys.exit(bool({'numpy', 'doit', 'google.protobuf'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, check=False
+    )
+    assert done.returncode == 0

@@ -1,0 +1,168 @@
+"""Checkpoints that TensorFlow wrote, read whole, truncated and with bits flipped."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
+from mobileprep.formats.checkpoint import open_checkpoint
+from mobileprep.formats.sstable import Table
+from tests.formats.checkpoint_writer import write_bundle
+from tests.golden.checkpoints import make
+
+SETS = {
+    "types": make.every_type(),
+    "cut": make.partitioned(),
+    "old_types.ckpt": make.every_v1_type(),
+    "old_cut.ckpt": make.partitioned(),
+}
+SPECS = {"cut": make.CUT_SPECS, "cut/twice": make.CUT_TWICE_SPECS}
+FLIPS = 1_000  # for each of the two sets of a format
+SLACK = 256 << 10
+
+
+def same(found, expected):
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return False
+    if found.dtype == object:
+        return found.tolist() == expected.tolist()
+    return found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("prefix", SETS)
+def test_every_tensor_is_as_it_was_saved(prefix):
+    with open_checkpoint(make.FOLDER / prefix) as checkpoint:
+        assert checkpoint.names() == sorted(SETS[prefix])
+        for name, expected in SETS[prefix].items():
+            assert same(checkpoint.read(name), expected), name
+
+
+@pytest.mark.parametrize("prefix", ["cut", "old_cut.ckpt"])
+@pytest.mark.parametrize("name", SPECS)
+def test_every_slice_is_a_view_on_its_file(prefix, name):
+    with open_checkpoint(make.FOLDER / prefix) as checkpoint:
+        for spec in SPECS[name]:
+            found = checkpoint.read(name, spec)
+            assert same(found, make.cut(SETS[prefix][name], spec))
+
+
+@pytest.mark.parametrize("prefix", SETS)
+def test_types_are_told_without_reading(prefix):
+    with open_checkpoint(make.FOLDER / prefix) as checkpoint:
+        for name, expected in SETS[prefix].items():
+            entry = checkpoint.entry(name)
+            kind = name.removeprefix("of/")
+            assert entry.shape == expected.shape
+            assert kind == name or entry.dtype.short == kind
+            assert entry.nbytes == (0 if expected.dtype == object else expected.nbytes)
+
+
+@pytest.mark.parametrize("prefix", SETS)
+def test_all_files_of_the_set_are_named(prefix):
+    with open_checkpoint(make.FOLDER / prefix) as checkpoint:
+        assert [p.name for p in checkpoint.files] == sorted(
+            p.name for p in make.FOLDER.iterdir() if p.name.startswith(prefix)
+        )
+
+
+def test_a_closed_checkpoint_is_not_read(tmp_path):
+    write_bundle(tmp_path / "m", {"w": np.zeros(1)})
+    checkpoint = open_checkpoint(tmp_path / "m")
+    checkpoint.close()
+    with pytest.raises(InternalError, match="closed"):
+        checkpoint.read("w")
+
+
+def copied(prefix, folder):
+    files = [p for p in make.FOLDER.iterdir() if p.name.startswith(prefix)]
+    return sorted(shutil.copy(p, folder / p.name) for p in files)
+
+
+def outcome(prefix, expected):
+    """Read everything: each tensor is either as saved, or refused with its file named.
+
+    Returns:
+        how many tensors were read.
+    """
+    read = 0
+    try:
+        with open_checkpoint(prefix) as checkpoint:
+            assert checkpoint.names() == sorted(expected)
+            for name, value in expected.items():
+                try:
+                    found = checkpoint.read(name)
+                except CorruptFileError as error:
+                    assert str(prefix) in error.where
+                else:
+                    assert same(found, value), name
+                    read += 1
+    except MobileprepError as error:
+        assert isinstance(error, CorruptFileError)
+        assert str(prefix) in error.where
+    return read
+
+
+@pytest.mark.parametrize("prefix", SETS)
+def test_flipped_bits_are_found_or_harmless(prefix, tmp_path):
+    files = copied(prefix, tmp_path)
+    rng = np.random.default_rng(2024)
+    start = time.perf_counter()
+    complete = 0
+    for _ in range(FLIPS):
+        path = files[rng.integers(len(files))]
+        data = path.read_bytes()
+        place, bit = rng.integers(len(data)), rng.integers(8)
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+        complete += outcome(tmp_path / prefix, SETS[prefix]) == len(SETS[prefix])
+        path.write_bytes(data)
+    # Only the padding of footers can change unseen.
+    assert complete < FLIPS * 0.1
+    assert time.perf_counter() - start < 60
+
+
+@pytest.mark.parametrize("prefix", SETS)
+def test_flipped_bits_take_no_more_memory_than_the_file_allows(prefix, tmp_path):
+    files = copied(prefix, tmp_path)
+    rng = np.random.default_rng(7)
+    outcome(tmp_path / prefix, SETS[prefix])  # imports and caches
+    size = sum(p.stat().st_size for p in files)
+    for _ in range(50):
+        path = files[rng.integers(len(files))]
+        data = path.read_bytes()
+        place, bit = rng.integers(len(data)), rng.integers(8)
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+        tracemalloc.start()
+        outcome(tmp_path / prefix, SETS[prefix])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        path.write_bytes(data)
+        assert peak < 3 * size + SLACK
+
+
+def boundaries(data):
+    """Where the blocks of a table begin and end, and all of its footer."""
+    table = Table(memoryview(data), "")
+    edges = {0, *range(len(data) - 48, len(data))}
+    for block in table._handles:
+        edges |= {block.offset, block.offset + block.size, block.end}
+    return edges
+
+
+@pytest.mark.parametrize("prefix", SETS)
+def test_truncated_files_are_refused(prefix, tmp_path):
+    for path in copied(prefix, tmp_path):
+        data = path.read_bytes()
+        edges = set(range(0, len(data), 16)) if ".data-" in path.name else boundaries(data)
+        near = {e + d for e, d in itertools.product(edges, (-1, 0, 1))} & set(range(len(data)))
+        for length in sorted(near):
+            path.write_bytes(data[:length])
+            read = outcome(tmp_path / prefix, SETS[prefix])
+            assert read < len(SETS[prefix]), f"{path.name} cut to {length} bytes"
+        path.write_bytes(data)
+    assert outcome(tmp_path / prefix, SETS[prefix]) == len(SETS[prefix])

@@ -1,0 +1,189 @@
+"""What a schema cannot say: which keys go together, and what every target must have."""
+
+from __future__ import annotations
+
+import pytest
+
+HEAD = "version: 1\nname: digits\n"
+SOURCE = "source: {frozen: model.pb}\n"
+TARGETS = "targets: {phone: {platform: android}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            HEAD + SOURCE,
+            "1:1: the recipe has no targets; add one: 'targets: {phone: {platform: android}}'",
+        ),
+        (
+            HEAD + TARGETS,
+            (
+                "1:1: the recipe has no source; add 'source: {graph: ..., checkpoint: ...}' "
+                "or another kind of source"
+            ),
+        ),
+        (
+            HEAD + "targets:\n  a: {source: {frozen: m}}\n  b: {}\n",
+            (
+                "5:3 targets.b: the target 'b' has no source; add 'source: {graph: ..., "
+                "checkpoint: ...}' or another kind of source"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "source: {}\n",
+            (
+                "4:1 source: the source names no model; add one of frozen, graph, meta_graph, "
+                "saved_model"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "source:\n  frozen: a\n  graph: b\n  saved_model: c\n",
+            (
+                "6:3 source.graph: a source is one model, and 'frozen' is given already; "
+                "keep one of them"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "source:\n  frozen: a\n  graph: b\n  saved_model: c\n",
+            (
+                "7:3 source.saved_model: a source is one model, and 'frozen' is given already; "
+                "keep one of them"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "source: {graph: g}\n",
+            (
+                "4:1 source: a graph needs the checkpoint of its variables; add 'checkpoint: ...', "
+                "or write 'frozen' for a graph without variables"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "source: {frozen: g, checkpoint: c}\n",
+            (
+                "4:21 source.checkpoint: 'checkpoint' goes with 'graph' or 'meta_graph' only; "
+                "remove it"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "source: {meta_graph: g, tags: [serve]}\n",
+            "4:25 source.tags: 'tags' goes with 'saved_model' only; remove it",
+        ),
+        (
+            HEAD + TARGETS + "source: {frozen: g, signature: s}\n",
+            (
+                "4:21 source.signature: 'signature' goes with 'meta_graph' or 'saved_model' only; "
+                "remove it"
+            ),
+        ),
+        (
+            HEAD + TARGETS + f"source: {{frozen: model.pb, sha256: {{modl.pb: {'a' * 64}}}}}\n",
+            (
+                "4:37 source.sha256['modl.pb']: 'modl.pb' is no file of this source; "
+                "did you mean 'model.pb'?"
+            ),
+        ),
+        (
+            HEAD + SOURCE + TARGETS + "validation: {max_drop: 0.1}\n",
+            "5:1 validation: validation needs a test set; add 'data: test.npz'",
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: round, minimum_size: 3}\n",
+            (
+                "6:29 targets.p.quantize.minimum_size: 'minimum_size' goes with 'weights' only; "
+                "remove it"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: none, num_steps: 3}\n",
+            "6:28 targets.p.quantize.num_steps: 'num_steps' goes with 'round' only; remove it",
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    abis: [x86]\n",
+            "6:5 targets.p.abis: 'abis' goes with 'platform: android' only; remove it",
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    budget: {model_bytes: 60 KBB}\n",
+            (
+                "6:27 targets.p.budget.model_bytes: '60 KBB' is not a size; write a number with "
+                "B, KB, MB, KiB or MiB: '60 KB'"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    budget: {compressed_bytes: 0 KB}\n",
+            "6:32 targets.p.budget.compressed_bytes: must be at least one byte",
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  pi: {}\n  PI: {}\n",
+            (
+                "6:3 targets.PI: 'PI' and 'pi' would share a folder on some systems; "
+                "use names that differ in more than case"
+            ),
+        ),
+        (
+            HEAD + SOURCE + TARGETS + "models:\n  a: {}\n  A: {}\n",
+            (
+                "7:3 models.A: 'A' and 'a' would share a folder on some systems; "
+                "use names that differ in more than case"
+            ),
+        ),
+        (
+            HEAD + "models:\n  a: {source: {frozen: m}}\n",
+            (
+                "4:3 models.a: the model 'a' has no targets; add one: 'targets: {phone: "
+                "{platform: android}}'"
+            ),
+        ),
+        (
+            HEAD + TARGETS + "models:\n  a: {}\n",
+            (
+                "5:3 models.a: the model 'a' has no source; add 'source: {graph: ..., "
+                "checkpoint: ...}' or another kind of source"
+            ),
+        ),
+        (
+            HEAD + SOURCE + TARGETS + "transforms: [fold_constant]\n",
+            (
+                "5:14 transforms[0]: there is no transform 'fold_constant'; "
+                "did you mean 'fold_constants'?"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    then:\n      - nope\n",
+            "7:9 targets.p.then[0]: there is no transform 'nope'",
+        ),
+    ],
+)
+def test_the_problem_has_its_place(problems, text, expected):
+    assert expected in problems(text)
+
+
+def test_a_shared_section_is_told_once_however_many_targets_use_it(problems):
+    targets = "targets: {a: {}, b: {}, c: {}}\n"
+    found = problems(HEAD + "source: {graph: g}\ntransforms: [nope]\n" + targets)
+    assert len(found) == 2
+
+
+def test_a_target_is_checked_with_its_overrides(load):
+    """The recipe's own source is incomplete, but no target uses it."""
+    recipe = load(HEAD + "source: {graph: g}\ntargets: {p: {source: {frozen: f}}}\n")
+    assert recipe.targets[0].source.kind == "frozen"
+
+
+def test_pins_may_name_files_of_a_prefix_or_folder(load):
+    pins = f"{{g: {'a' * 64}, c.index: {'b' * 64}, c.data-00000-of-00001: {'c' * 64}}}"
+    load(HEAD + TARGETS + f"source: {{graph: g, checkpoint: c, sha256: {pins}}}\n")
+    pins = f"{{m/saved_model.pb: {'a' * 64}}}"
+    load(HEAD + TARGETS + f"source: {{saved_model: m, sha256: {pins}}}\n")
+
+
+def test_schema_and_meaning_are_told_together(problems):
+    found = problems(HEAD + "source: {graph: g}\ntransforms: [nope]\ntargets: {p: {sort: 1}}\n")
+    assert [line.split(" ")[0] for line in found] == ["3:1", "4:14", "5:21"]
+
+
+def test_models_times_targets_are_bounded(problems):
+    models = "".join(f"  m{i}: {{}}\n" for i in range(50))
+    targets = "".join(f"  t{i}: {{}}\n" for i in range(21))
+    (found,) = problems(HEAD + SOURCE + "models:\n" + models + "targets:\n" + targets)
+    assert found == "5:3 models: models times targets come to more than 1,000; split the recipe"

@@ -1,0 +1,188 @@
+"""The whole way from a path to a recipe, with hostile input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mobileprep.errors import CorruptFileError, RecipeError
+from mobileprep.recipe import load_recipe
+
+VALID = """\
+version: 1
+name: digits
+source: {graph: model/graph.pbtxt, checkpoint: model/model.ckpt-1000}
+inputs:
+  image: {dtype: float32, shape: [1, 8, 8, 1]}
+outputs: [probabilities]
+transforms:
+  - strip_unused_nodes
+  - remove_nodes: {op: [Identity, CheckNumerics]}
+targets:
+  phone: {platform: android, quantize: weights, registration: {tensorflow: "1.15"}}
+"""
+
+
+def test_a_valid_recipe(load):
+    recipe = load(VALID)
+    assert (recipe.version, recipe.name, recipe.file) == (1, "digits", "recipe.yaml")
+    assert [target.name for target in recipe.targets] == ["phone"]
+
+
+def test_a_missing_recipe_has_exit_code_4(tmp_path):
+    with pytest.raises(CorruptFileError) as caught:
+        load_recipe(tmp_path / "none.yaml")
+    assert caught.value.exit_code == 4
+
+
+def test_what_only_follows_from_a_missing_variable_is_not_told(problems):
+    text = VALID.replace("model/graph.pbtxt", "'${GRAPH}'").replace("[1, 8", "['${N}', 8")
+    assert problems(text) == [
+        (
+            "3:17 source.graph: the variable GRAPH has no value; "
+            "give it with --set GRAPH=VALUE or write ${GRAPH:-default}"
+        ),
+        (
+            "5:35 inputs.image.shape[0]: the variable N has no value; "
+            "give it with --set N=VALUE or write ${N:-default}"
+        ),
+    ]
+
+
+def test_a_variable_without_quotes_in_a_flow_mapping_has_its_mend(problems):
+    (found,) = problems(VALID.replace("model/graph.pbtxt", "${GRAPH}"))
+    assert found.startswith("3:18: not YAML: ")
+    assert found.endswith('; inside { } and [ ], write "${NAME}" in quotes')
+
+
+def test_missing_variables_come_with_other_problems(problems):
+    found = problems(VALID.replace("model/graph.pbtxt", "'${GRAPH}'") + "extra: 1\n")
+    assert [line.split(" ")[0] for line in found] == ["3:17", "12:1"]
+
+
+def test_the_environment_is_that_of_the_process_by_default(write, schemas, monkeypatch):
+    path = write(VALID.replace("digits", "${RECIPE_NAME}"))
+    monkeypatch.setenv("RECIPE_NAME", "numbers")
+    assert load_recipe(path, schemas=schemas).name == "numbers"
+
+
+def test_a_problem_of_an_extended_recipe_is_told_in_its_file(write, schemas):
+    write(VALID.replace("android", "andriod"), "base/recipe.yaml")
+    path = write("extends: base/recipe.yaml\noutput: [x]\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path, schemas=schemas)
+    places = [line.split(" ")[0] for line in str(caught.value).splitlines() if ".yaml:" in line]
+    assert places == ["base/recipe.yaml:11:21:", "recipe.yaml:2:1:"]
+
+
+def _load_or_refuse(write, schemas, text):
+    path = write(text)
+    try:
+        load_recipe(path, schemas=schemas, environ={"HOME": "/home"})
+    except RecipeError as error:
+        assert error.exit_code == 3
+        assert str(error)
+
+
+YAML_CHARACTERS = "ab:-{}[]&*!|>'\"%@`,?#<~=\\$ \n\t019.é"
+FUZZ = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@FUZZ
+@given(st.binary(max_size=300))
+@example(b"\xff\xfe")
+@example(b"a: \xed\xa0\x80")
+def test_random_bytes_never_end_in_another_error(write, schemas, data):
+    _load_or_refuse(write, schemas, data)
+
+
+@FUZZ
+@given(
+    st.text(alphabet=st.sampled_from(list("ab:-{}[]&*!|>'\"%@`,?#<~=\\$ \n\t019.é")), max_size=120)
+)
+@example("a: *a")
+@example("? ")
+@example("<<: [~]")
+@example('"\\U00110000": a')
+def test_random_yaml_never_ends_in_another_error(write, schemas, text):
+    _load_or_refuse(write, schemas, text)
+
+
+WORDS = st.sampled_from(
+    [
+        "version",
+        "name",
+        "source",
+        "frozen",
+        "graph",
+        "checkpoint",
+        "sha256",
+        "freeze",
+        "inputs",
+        "outputs",
+        "transforms",
+        "then",
+        "validation",
+        "data",
+        "models",
+        "targets",
+        "quantize",
+        "mode",
+        "budget",
+        "model_bytes",
+        "registration",
+        "tensorflow",
+        "abis",
+        "sort",
+        "fold_constants",
+        "remove_nodes",
+        "op",
+        "strip_unused_nodes",
+        "1.15",
+        "weights",
+    ]
+)
+NUMBERS = st.one_of(st.booleans(), st.integers(-3, 3), st.floats())
+LEAVES = st.one_of(st.none(), NUMBERS, WORDS, st.text(max_size=5))
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(WORDS, inner, max_size=5)),
+    max_leaves=25,
+)
+
+
+@FUZZ
+@given(st.dictionaries(WORDS, TREES, max_size=8))
+def test_random_structures_never_end_in_another_error(write, schemas, tree):
+    _load_or_refuse(write, schemas, json.dumps(tree).replace("NaN", ".nan"))
+
+
+@FUZZ
+@given(st.data())
+def test_a_damaged_recipe_never_ends_in_another_error(write, schemas, data):
+    at = data.draw(st.integers(0, len(VALID) - 1))
+    length = data.draw(st.integers(0, 8))
+    inserted = data.draw(st.text(alphabet="ab:-{}[]&*!|>'\"\n\t$ 1", max_size=4))
+    _load_or_refuse(write, schemas, VALID[:at] + inserted + VALID[at + length :])
+
+
+def test_loading_imports_neither_numpy_nor_other_layers(write):
+    path = write(VALID)
+    code = (
+        "import sys; from mobileprep.recipe import load_recipe; "
+        "assert 'jsonschema' not in sys.modules; "
+        f"load_recipe({str(path)!r}); "
+        "layers = {m.split('.')[1] for m in sys.modules if m.startswith('mobileprep.')}; "
+        "assert layers <= {'errors', 'registry', 'fsio', 'recipe'}, layers; "
+        "assert 'numpy' not in sys.modules"
+    )
+    environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environ)

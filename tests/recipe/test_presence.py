@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.recipe import check_files
+
+HEAD = "version: 1\nname: x\ntargets: {p: {}, q: {}}\n"
+
+
+@pytest.fixture
+def missing(load):
+    """What is missing of the files that a recipe names, a line each."""
+
+    def missing(text: str) -> list[str]:
+        recipe = load(HEAD + text)
+        with pytest.raises(CorruptFileError) as caught:
+            check_files(recipe)
+        assert caught.value.exit_code == 4
+        return str(caught.value).splitlines()
+
+    return missing
+
+
+def test_nothing_missing(load, write):
+    for name in ("g", "c.index", "t.npz"):
+        write("", name)
+    text = f"source: {{graph: g, checkpoint: c, sha256: {{c.index: {'a' * 64}}}}}\n"
+    check_files(load(HEAD + text + "validation: {data: t.npz}\n"))
+
+
+def test_all_missing_files_are_told_once_at_their_places(missing):
+    found = missing(
+        f"validation: {{data: d/t.npz}}\n"
+        f"source: {{graph: g, checkpoint: m/c, sha256: {{m/c.index: {'a' * 64}}}}}\n"
+    )
+    assert found == [
+        "recipe.yaml:4:20: there is no file 'd/t.npz': its folder does not exist",
+        "recipe.yaml:5:17: there is no file 'g'",
+        "recipe.yaml:5:32: there is no checkpoint 'm/c': its folder does not exist",
+        "recipe.yaml:5:46: there is no file 'm/c.index': its folder does not exist",
+    ]
+
+
+def test_the_nearest_name_is_given(missing, write):
+    write("", "model/graph.pb")
+    assert missing("source: {frozen: model/grahp.pb}\n") == [
+        "recipe.yaml:4:18: there is no file 'model/grahp.pb'; did you mean 'graph.pb'?"
+    ]
+
+
+def test_places_are_sorted_by_line_number(missing):
+    lines = "\n" * 5 + "validation: {data: d}\n"
+    found = missing("source: {frozen: f}\n" + lines)
+    assert [line.split(":")[1] for line in found] == ["4", "10"]
+
+
+def test_a_folder_is_no_graph_and_a_file_no_saved_model(missing, write):
+    write("", "folder/x")
+    assert missing("source: {frozen: folder}\n")[0].startswith("recipe.yaml:4:18: there is no file")
+    found = missing("source: {saved_model: folder/x}\n")
+    assert found[0].startswith("recipe.yaml:4:23: there is no folder 'folder/x'")
+
+
+@pytest.mark.parametrize("checkpoint", ["c", "c.index", "folder", "old"])
+def test_a_checkpoint_is_a_prefix_a_member_a_folder_or_a_file(load, write, checkpoint):
+    for name in ("g", "c.index", "c.data-00000-of-00001", "folder/checkpoint", "old"):
+        write("", name)
+    check_files(load(HEAD + f"source: {{graph: g, checkpoint: {checkpoint}}}\n"))

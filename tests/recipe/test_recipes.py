@@ -1,0 +1,45 @@
+"""The recipes of this repository are valid, and their files are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.recipe import check_files, load_recipe
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted((ROOT / "recipes").glob("*/recipe.yaml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.parent.name)
+def test_a_recipe_is_valid_and_its_files_are_there(path):
+    recipe = load_recipe(path, environ={})
+    check_files(recipe)
+    assert recipe.name == path.parent.name
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.parent.name)
+def test_the_schema_named_in_the_first_line_is_there(path):
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    prefix = "# yaml-language-server: $schema="
+    assert first.startswith(prefix)
+    assert (path.parent / first.removeprefix(prefix)).is_file()
+
+
+def test_digits_has_a_quantized_and_a_rounded_target():
+    phone, download = load_recipe(ROOT / "recipes/digits/recipe.yaml", environ={}).targets
+    assert phone.quantize.mode == "weights"
+    assert download.quantize.mode == "round"
+    # What both share comes first, so that it runs once.
+    shared = len(phone.transforms) - 2
+    assert phone.transforms[:shared] == download.transforms[:shared]
+    assert [step.name for step in phone.transforms[shared:]] == [
+        "quantize_weights",
+        "sort_by_execution_order",
+    ]
+    assert [step.name for step in download.transforms[shared:]] == [
+        "round_weights",
+        "obfuscate_names",
+        "sort_by_execution_order",
+    ]

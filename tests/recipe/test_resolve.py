@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from mobileprep.recipe import (
+    Budget,
+    Freeze,
+    InputSpec,
+    Quantize,
+    Recipe,
+    Source,
+    Step,
+    Target,
+    Validation,
+    digestible,
+)
+
+HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
+
+
+@pytest.fixture
+def target(load):
+    """The only target of a recipe of a head and these lines."""
+
+    def target(lines: str, head: str = HEAD) -> Target:
+        (found,) = load(head + lines).targets
+        return found
+
+    return target
+
+
+def names(target):
+    return [step.name for step in target.transforms]
+
+
+def test_defaults(target):
+    found = target("targets: {phone: {}}\n")
+    assert found == Target("phone", "phone", None, Source("frozen", found.source.file))
+    assert found.freeze == Freeze(clear_devices=True)
+    assert found.quantize == Quantize("none", 1024, 256)
+    assert found.registration == ("1.15",)
+    assert (found.platform, found.artifact, found.abis) == ("generic", "frozen", ())
+    assert found.budget == Budget(None, None)
+    assert found.validation is None
+
+
+def test_a_target_may_be_left_empty(target):
+    assert target("targets:\n  phone:\n").name == "phone"
+
+
+def test_everything_given(target, tmp_path):
+    found = target(
+        """
+freeze: {clear_devices: false}
+inputs:
+  image: {dtype: float32, shape: [-1, 8, 8, 1]}
+  keep: {shape: []}
+  other:
+outputs: [probabilities, "logits:1"]
+transforms: [fold_constants: {ignore_errors: true}]
+validation: {data: data/test.npz, labels: y, metric: top1, max_drop: 0}
+targets:
+  phone:
+    platform: android
+    abis: [arm64-v8a, x86]
+    quantize: {mode: weights, minimum_size: 16}
+    obfuscate: true
+    sort: true
+    artifact: text
+    registration: {tensorflow: ["1.15", "2.21"]}
+    budget: {model_bytes: 60 KB, compressed_bytes: 1000}
+"""
+    )
+    assert found.freeze == Freeze(clear_devices=False)
+    assert found.inputs == (
+        InputSpec("image", "float32", (-1, 8, 8, 1)),
+        InputSpec("keep", None, ()),
+        InputSpec("other", None, None),
+    )
+    assert found.outputs == ("probabilities", "logits:1")
+    assert found.transforms == (
+        Step("fold_constants", (("ignore_errors", True),)),
+        Step("quantize_weights", (("minimum_size", 16),)),
+        Step("obfuscate_names"),
+        Step("sort_by_execution_order"),
+    )
+    assert found.validation == Validation(found.validation.data, "y", "top1", 0.0)
+    assert isinstance(found.validation.max_drop, float)
+    assert found.validation.data.path == tmp_path / "data/test.npz"
+    assert (found.platform, found.abis) == ("android", ("arm64-v8a", "x86"))
+    assert (found.artifact, found.registration) == ("text", ("1.15", "2.21"))
+    assert found.budget == Budget(60_000, 1000)
+
+
+def test_a_graph_with_checkpoint_and_pins(target, tmp_path):
+    found = target(
+        f"source:\n  graph: model/g.pbtxt\n  checkpoint: model/c-1\n"
+        f"  sha256: {{model/g.pbtxt: {'AB' * 32}, model/c-1.index: {'cd' * 32}}}\n"
+        "targets: {p: {}}\n",
+        head="version: 1\nname: x\n",
+    ).source
+    assert (found.kind, found.file.name) == ("graph", "model/g.pbtxt")
+    assert found.file.path == tmp_path / "model/g.pbtxt"
+    assert found.file.place == "recipe.yaml:4:10"
+    assert found.checkpoint.path == tmp_path / "model/c-1"
+    assert [(pin.file.name, pin.sha256) for pin in found.pins] == [
+        ("model/c-1.index", "cd" * 32),
+        ("model/g.pbtxt", "ab" * 32),
+    ]
+
+
+def test_a_meta_graph_finds_its_checkpoint_beside_it(target, tmp_path):
+    head = "version: 1\nname: x\n"
+    source = target("source: {meta_graph: m/c-1.meta}\ntargets: {p: {}}\n", head).source
+    assert source.checkpoint.name == "m/c-1"
+    assert source.checkpoint.path == tmp_path / "m/c-1"
+    text = "source: {meta_graph: m/c-1.meta, checkpoint: d}\ntargets: {p: {}}\n"
+    assert target(text, head).source.checkpoint.name == "d"
+    assert target("source: {meta_graph: other}\ntargets: {p: {}}\n", head).source.checkpoint is None
+
+
+def test_a_saved_model(target):
+    text = "source: {saved_model: m, tags: [serve, gpu], signature: predict}\ntargets: {p: {}}\n"
+    source = target(text, "version: 1\nname: x\n").source
+    assert (source.kind, source.tags, source.signature) == (
+        "saved_model",
+        ("serve", "gpu"),
+        "predict",
+    )
+
+
+@pytest.mark.parametrize(
+    ("quantize", "steps", "resolved"),
+    [
+        ("none", (), Quantize("none")),
+        ("weights", (("quantize_weights", "minimum_size", 1024),), Quantize("weights")),
+        ("round", (("round_weights", "num_steps", 256),), Quantize("round")),
+        (
+            "{mode: weights, minimum_size: 5}",
+            (("quantize_weights", "minimum_size", 5),),
+            Quantize("weights", minimum_size=5),
+        ),
+        (
+            "{mode: round, num_steps: 16.0}",
+            (("round_weights", "num_steps", 16),),
+            Quantize("round", num_steps=16),
+        ),
+    ],
+)
+def test_quantize_is_a_step_of_the_chain(target, quantize, steps, resolved):
+    found = target(f"targets: {{p: {{quantize: {quantize}}}}}\n")
+    assert found.transforms == tuple(Step(name, ((key, value),)) for name, key, value in steps)
+    assert found.quantize == resolved
+
+
+def test_then_goes_on_from_the_shared_chain(target):
+    found = target(
+        "transforms: [strip_unused_nodes]\n"
+        "targets:\n  p: {then: 'fold_constants strip_unused_nodes', quantize: round, sort: true}\n"
+    )
+    assert names(found) == [
+        "strip_unused_nodes",
+        "fold_constants",
+        "strip_unused_nodes",
+        "round_weights",
+        "sort_by_execution_order",
+    ]
+
+
+def test_a_target_overrides_any_section(load):
+    recipe = load(
+        """
+version: 1
+name: digits
+source: {graph: g, checkpoint: c}
+freeze: {clear_devices: false}
+inputs: {a: {dtype: int8}, b: {dtype: int8}}
+outputs: [y]
+transforms: [strip_unused_nodes]
+validation: {data: d.npz, max_drop: 0.1}
+targets:
+  plain: {}
+  other:
+    source: {frozen: f}
+    freeze: {clear_devices: true}
+    inputs: {a: {shape: [1]}, b: null, c: {}}
+    outputs: [z]
+    transforms: [fold_constants]
+    validation: {max_drop: 0.2}
+  unchecked: {validation: null, transforms: null}
+"""
+    )
+    plain, other, unchecked = recipe.targets
+    assert plain.source.kind == "graph"
+    assert plain.validation.max_drop == 0.1
+    assert (other.source.kind, other.source.checkpoint) == ("frozen", None)
+    assert other.freeze.clear_devices
+    assert other.inputs == (InputSpec("a", "int8", (1,)), InputSpec("c"))
+    assert other.outputs == ("z",)
+    assert names(other) == ["fold_constants"]
+    assert (other.validation.data.name, other.validation.max_drop) == ("d.npz", 0.2)
+    assert unchecked.validation is None
+    assert unchecked.transforms == ()
+    assert unchecked.outputs == ("y",)
+
+
+def test_several_models(load):
+    recipe = load(
+        """
+version: 1
+name: speech
+outputs: [y]
+transforms: [strip_unused_nodes]
+models:
+  wake:
+    source: {frozen: wake.pb}
+    targets: {phone: {sort: true}, watch: {}}
+  words:
+    source: {frozen: words.pb}
+    outputs: [z]
+    targets: {pi: null}
+targets:
+  phone: {platform: android}
+  pi: {platform: raspberry-pi}
+"""
+    )
+    assert [(t.model, t.name, t.folder, t.platform) for t in recipe.targets] == [
+        ("wake", "phone", "wake/phone", "android"),
+        ("wake", "pi", "wake/pi", "raspberry-pi"),
+        ("wake", "watch", "wake/watch", "generic"),
+        ("words", "phone", "words/phone", "android"),
+    ]
+    assert [t.source.file.name for t in recipe.targets] == ["wake.pb"] * 3 + ["words.pb"]
+    assert names(recipe.targets[0]) == ["strip_unused_nodes", "sort_by_execution_order"]
+    assert recipe.targets[3].outputs == ("z",)
+
+
+def test_paths_start_at_the_file_that_names_them(load, write, tmp_path):
+    write("version: 1\nname: x\nsource: {frozen: m.pb}\n", "shared/base.yaml")
+    recipe = load("extends: shared/base.yaml\nvalidation: {data: t.npz}\ntargets: {p: {}}\n")
+    (target,) = recipe.targets
+    assert target.source.file.path == tmp_path / "shared/m.pb"
+    assert target.source.file.name == "m.pb"
+    assert target.source.file.place == "shared/base.yaml:3:18"
+    assert target.validation.data.path == tmp_path / "t.npz"
+
+
+def test_places_for_later_layers(load):
+    recipe = load(HEAD + "outputs: [y,\n  z]\ntargets:\n  p: {}\n  q:\n    outputs: [w]\n")
+    p, q = recipe.targets
+    assert p.place(("outputs", 1)) == "recipe.yaml:5:3"
+    assert q.place(("outputs", 0)) == "recipe.yaml:9:15"
+    assert p.place(("source", "frozen")) == "recipe.yaml:3:18"
+    # What is not there is at the nearest thing above it.
+    assert p.place(("outputs", 7)) == "recipe.yaml:4:1"
+    assert p.place(("source", "nope", "deeper")) == "recipe.yaml:3:1"
+    assert recipe.place(("targets", "q")) == "recipe.yaml:8:3"
+    assert recipe.place() == "recipe.yaml:1:1"
+
+
+def test_variables_are_named(load):
+    text = (
+        "version: 1\nname: x\nsource: {frozen: '${M}.pb'}\ntargets:\n  p:\n    sort: ${S:-true}\n"
+    )
+    recipe = load(text, settings={"M": "m"})
+    assert recipe.variables == ("M", "S")
+    assert recipe.targets[0].source.file.name == "m.pb"
+    assert names(recipe.targets[0]) == ["sort_by_execution_order"]
+
+
+def test_what_decides_results_has_no_path_or_place(load, write):
+    text = "transforms: [remove_nodes: {op: A}]\nvalidation: {data: d}\ntargets: {p: {}}\n"
+    here = digestible(load(HEAD + text))
+    # Comments, quoting and the folder do not matter.
+    moved = "# moved\n" + HEAD + "\n\n" + text.replace("A}", "'A'}")
+    write(moved, "else/where.yaml")
+    there = load("extends: else/where.yaml\n")
+    assert digestible(there) == here
+    assert str(Path.cwd()) not in repr(here)
+    assert "recipe.yaml" not in repr(here)
+    assert here["targets"][0]["transforms"] == [{"name": "remove_nodes", "params": [["op", ["A"]]]}]
+    changed = digestible(load(HEAD + text.replace("A}", "B}")))
+    assert changed != here
+
+
+def test_a_recipe_can_be_hashed_and_pickled(load):
+    recipe = load(HEAD + "targets: {p: {quantize: weights}}\n")
+    copy = pickle.loads(pickle.dumps(recipe))
+    assert isinstance(copy, Recipe)
+    assert copy == recipe
+    assert hash(copy.targets) == hash(recipe.targets)
+    assert copy.place(("targets", "p")) == recipe.place(("targets", "p"))

@@ -1,0 +1,84 @@
+"""The schema and the dataclasses say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mobileprep.recipe import Budget, Freeze, InputSpec, Quantize, Source, Target, Validation
+from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema
+
+DEFS = recipe_schema()["$defs"]
+
+SECTIONS = [
+    (Freeze, DEFS["freeze"]["properties"]),
+    (Validation, DEFS["validation"]["properties"]),
+    (Quantize, DEFS["quantize"]["else"]["properties"]),
+    (Budget, DEFS["target"]["properties"]["budget"]["properties"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "properties"), SECTIONS, ids=lambda x: getattr(x, "__name__", ""))
+def test_keys_and_defaults_agree(kind, properties):
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    assert set(fields) == set(properties)
+    for name, described in properties.items():
+        target = described.get("$ref", "").rpartition("/")[2]
+        default = described.get("default", DEFS.get(target, {}).get("default"))
+        if default is not None:
+            assert fields[name].default == default, name
+
+
+def test_target_defaults_agree():
+    fields = {f.name: f for f in dataclasses.fields(Target)}
+    properties = DEFS["target"]["properties"]
+    for name in ("platform", "artifact"):
+        assert fields[name].default == properties[name]["default"]
+    default = properties["registration"]["properties"]["tensorflow"]["default"]
+    assert list(fields["registration"].default) == default
+    assert DEFS["quantize_mode"]["default"] == Quantize().mode
+
+
+def test_inputs_and_sources_have_the_keys_of_the_schema():
+    assert {f.name for f in dataclasses.fields(InputSpec)} == {"name", *DEFS["input"]["properties"]}
+    kinds = {"frozen", "graph", "meta_graph", "saved_model", "sha256"}
+    fields = {f.name for f in dataclasses.fields(Source)} - {"kind", "file", "pins"}
+    assert fields == set(DEFS["source"]["properties"]) - kinds
+
+
+def test_sections_of_recipe_model_and_target_are_the_same():
+    shared = ["source", "freeze", "inputs", "outputs", "transforms", "validation"]
+    for properties in (
+        recipe_schema()["properties"],
+        DEFS["model"]["properties"],
+        DEFS["target"]["properties"],
+    ):
+        for name in shared:
+            assert properties[name] == {"$ref": f"#/$defs/{name}"}
+
+
+def test_schemas_are_found_by_file_name(tmp_path):
+    (tmp_path / "one.json").write_text('{"type": "object"}')
+    (tmp_path / "notes.txt").write_text("not a schema")
+    schemas = TransformSchemas(tmp_path)
+    assert schemas.names == ("one",)
+    assert schemas.get("one")["type"] == "object"
+    assert schemas.get("../recipe.schema") is None
+    assert schemas.get("two") is None
+
+
+def test_every_transform_takes_ignore_errors(tmp_path):
+    (tmp_path / "one.json").write_text('{"properties": {"x": {"type": "string"}}}')
+    properties = TransformSchemas(tmp_path).get("one")["properties"]
+    assert properties["x"] == {"type": "string"}
+    assert (properties["ignore_errors"]["type"], properties["ignore_errors"]["default"]) == (
+        "boolean",
+        False,
+    )
+
+
+def test_the_package_has_schemas_of_transforms():
+    names = TransformSchemas().names
+    assert {"fold_constants", "remove_nodes", "strip_unused_nodes"} <= set(names)
+    assert (SCHEMA_FOLDER / "recipe.schema.json").is_file()
