@@ -49,13 +49,7 @@ def shard_paths(prefix: Path, count: int) -> tuple[Path, ...]:
     Raises:
         CorruptFileError: one is missing.
     """
-    paths = []
-    for number in range(count):
-        path = prefix.with_name(f"{prefix.name}.data-{number:05d}-of-{count:05d}")
-        if not _is_file(path):
-            raise _missing_part(path, number, count)
-        paths.append(path)
-    return tuple(paths)
+    return _all_parts(prefix.with_name(f"{prefix.name}.data"), count)
 
 
 def find_checkpoint(path: Path) -> CheckpointFiles:
@@ -136,30 +130,17 @@ def _of_prefix(prefix: Path, *, is_table: bool) -> CheckpointFiles | None:
 
 
 def _of_tables(prefix: Path, count: int) -> CheckpointFiles | None:
-    """A V1 checkpoint of ``count`` tables, or None where none of them is there."""
-    paths = [
-        path
-        for name in _file_names(prefix.parent)
-        if (found := _TABLE.match(name)) and found[1] == prefix.name and int(found[2]) == count
-        for path in [prefix.with_name(name)]
-    ]
-    return CheckpointFiles(prefix, _complete(prefix, paths, count)) if paths else None
-
-
-def _complete(prefix: Path, paths: list[Path], count: int) -> tuple[Path, ...]:
-    """The tables, sorted, of which none is missing."""
-    there = {path.name for path in paths}
-    for number in range(count):
-        name = f"{prefix.name}-{number:05d}-of-{count:05d}"
-        if name not in there:
-            raise _missing_part(prefix.with_name(name), number, count)
-    return tuple(sorted(paths))
+    """The V1 checkpoint of ``count`` tables, or None where not even one of them is there."""
+    if count not in _table_counts(prefix):
+        return None
+    return CheckpointFiles(prefix, _all_parts(prefix, count))
 
 
 def _table_counts(prefix: Path) -> list[int]:
     """Of how many tables the V1 checkpoints of a prefix are, sorted."""
     names = (_TABLE.match(name) for name in _file_names(prefix.parent))
-    return sorted({int(n[2]) for n in names if n is not None and n[1] == prefix.name})
+    counts = {int(n[2]) for n in names if n is not None and n[1] == prefix.name}
+    return sorted(counts - {0})
 
 
 def _prefixes(folder: Path) -> list[str]:
@@ -172,6 +153,18 @@ def _prefixes(folder: Path) -> list[str]:
         elif not _MEMBER.match(name) and _ends_as_table(folder / name):
             found.add(table[1] if table else name)
     return sorted(found - {""})
+
+
+def _all_parts(stem: Path, count: int) -> tuple[Path, ...]:
+    """The files of a set of ``count``, in order; the first that is missing is an error."""
+    paths = []
+    for number in range(count):
+        path = stem.with_name(f"{stem.name}-{number:05d}-of-{count:05d}")
+        if not _is_file(path):
+            message = f"part {number + 1} of {count} of the checkpoint is missing"
+            raise CorruptFileError(message, "copy it beside the others", str(path))
+        paths.append(path)
+    return tuple(paths)
 
 
 def _file_names(folder: Path) -> list[str]:
@@ -226,8 +219,3 @@ def _prefix_hint(folder: Path, name: str) -> str:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _missing_part(path: Path, number: int, count: int) -> CorruptFileError:
-    message = f"part {number + 1} of {count} of the checkpoint is missing"
-    return CorruptFileError(message, "copy it beside the others", str(path))

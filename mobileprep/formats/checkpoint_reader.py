@@ -15,6 +15,7 @@ from mobileprep.formats.slices import (
     Extents,
     box_of,
     gather,
+    is_whole,
     overlap,
     region_of,
     tiling_fault,
@@ -100,7 +101,10 @@ class Checkpoint(ABC):
         if kind is None:
             message = f"{name!r} is of type {stored.entry.dtype.short}, which cannot be read"
             raise UnsupportedError(message, "leave it out", str(self.prefix))
-        region = region_of(spec, stored.entry.shape) if spec else whole(stored.entry.shape)
+        shape = stored.entry.shape
+        if not spec and len(stored.slices) == 1 and is_whole(stored.slices[0]):
+            return self._read_slice(name, stored.slices[0], whole(shape))
+        region = region_of(spec, shape) if spec else whole(shape)
         # All pieces are verified before room for the joined tensor is made.
         parts = [
             (box, self._read_slice(name, extents, box))
@@ -131,7 +135,7 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def _read_slice(self, name: str, extents: Extents, box: Box) -> Array:
-        """The verified elements of one slice, in the shape of its box."""
+        """The verified elements of one slice, read-only, in the shape of its box."""
 
     @abstractmethod
     def _release(self) -> None:

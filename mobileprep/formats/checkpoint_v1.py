@@ -25,7 +25,7 @@ from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.ordered_code import slice_key
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.protos import graph_pb2 as graph
-from mobileprep.formats.slices import Array, Box, Extents, extents_of, shape_of_box
+from mobileprep.formats.slices import Array, Box, Extents, extents_of, read_only, shape_of_box
 from mobileprep.formats.sstable import Table
 from mobileprep.formats.tensor_values import listed_values, packed_values
 from mobileprep.formats.wire import Layout, Payload, payload_at, split_payloads
@@ -94,7 +94,7 @@ class CheckpointV1(Checkpoint):
         if len(values) != entry.size:
             message = f"{len(values)} elements are there where {entry.size} are declared"
             raise CorruptFileError(message, _HINT, where)
-        return values.reshape(entry.shape)
+        return read_only(values.reshape(entry.shape))
 
     def _release(self) -> None:
         self._tables.clear()

@@ -100,13 +100,14 @@ def gather(parts: Sequence[tuple[Box, Array]], region: Box, kind: np.dtype[Any])
     for box, array in parts:
         if overlap(box, region) == region:
             # The ellipsis keeps a scalar an array.
-            return _read_only(array[(*_inside(region, box), ...)])
+            inner: tuple[Any, ...] = (*_inside(region, box), ...)
+            return read_only(array[inner])
     joined = np.empty(shape_of_box(region), dtype=kind)
     for box, array in parts:
         shared = overlap(box, region)
         if shared is not None:
             joined[_inside(shared, region)] = array[_inside(shared, box)]
-    return _read_only(joined)
+    return read_only(joined)
 
 
 def _inside(box: Box, outer: Box) -> Box:
@@ -116,7 +117,8 @@ def _inside(box: Box, outer: Box) -> Box:
     )
 
 
-def _read_only(array: Array) -> Array:
+def read_only(array: Array) -> Array:
+    """The same elements, not to be written to."""
     view: Array = array.view()
     view.flags.writeable = False
     return view

@@ -28,7 +28,15 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.ordered_code import slice_key
 from mobileprep.formats.protos import checkpoint_pb2 as pb
-from mobileprep.formats.slices import Array, Box, Extents, extents_of, is_whole, shape_of_box
+from mobileprep.formats.slices import (
+    Array,
+    Box,
+    Extents,
+    extents_of,
+    is_whole,
+    read_only,
+    shape_of_box,
+)
 from mobileprep.formats.sstable import Table
 
 _HEADER_KEY: Final = b""
@@ -106,7 +114,8 @@ class TensorBundle(Checkpoint):
         data, where = self._data(name, record)
         if mask(crc32c(data)) != record.checksum:
             raise _damaged(name, where)
-        return np.frombuffer(data, dtype=expected.dtype.numpy).reshape(expected.shape)
+        elements: Array = np.ndarray(expected.shape, dtype=expected.dtype.numpy, buffer=data)
+        return elements
 
     def _data(self, name: str, record: _Record) -> tuple[memoryview, str]:
         """The bytes of a record, and their place for messages."""
@@ -149,7 +158,7 @@ class TensorBundle(Checkpoint):
         texts = Cursor(body)
         out = np.empty(count, dtype=object)
         out[:] = [bytes(texts.take(length)) for length in lengths]
-        return out.reshape(record.entry.shape)
+        return read_only(out.reshape(record.entry.shape))
 
     def _release(self) -> None:
         self._shards.clear()

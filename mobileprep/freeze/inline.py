@@ -1,13 +1,16 @@
-"""Calls of functions replaced by what the functions do."""
+"""Calls of functions, and loops and conditionals if asked to, replaced by what they do."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.freeze.bodies import Body, body_of
+from mobileprep.freeze.bodies import body_of
+from mobileprep.freeze.lower import lower
+from mobileprep.freeze.splice import free_prefix, in_order, splice
+from mobileprep.freeze.trace import FUNCTIONAL
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph, Library
@@ -16,74 +19,189 @@ from mobileprep.ir.refs import Ref, control
 from mobileprep.ops.signature import output_types, signature_of
 
 _CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_SWITCHING: Final = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter", "_SwitchN"})
 _MAX_NODES: Final = 2_000_000
 _DEEPEST: Final = 64
 
 
-@dataclass(frozen=True)
-class Inlined:
-    """A body put in a caller's place.
+def inline_calls(
+    graph: Graph, roots: Iterable[str], where: str, *, lower_control_flow: bool = False
+) -> Graph:
+    """The graph with every call replaced by the nodes of its function, calls in those too.
+
+    A node of a function gets the name "caller/node". A caller among the roots stays, under its
+    name, as an Identity or IdentityN of its results, so that they can be fetched as before.
 
     Args:
-        nodes: under names of their own.
-        rets: where the caller's results now come from.
-        ends: nodes that have run when the call has ended.
-    """
-
-    nodes: tuple[Node, ...]
-    rets: tuple[Ref, ...]
-    ends: tuple[str, ...]
-
-
-def splice(
-    prefix: str, device: str, body: Body, inputs: tuple[Ref, ...], anchor: tuple[Ref, ...] = ()
-) -> Inlined:
-    """A body's nodes under names that begin with a prefix, fed with a caller's inputs.
-
-    Args:
-        prefix: what their names begin with.
-        device: for the nodes that have none.
-        body: what to put in.
-        inputs: a tensor for each argument.
-        anchor: control inputs for the nodes that would else wait for nothing.
+        graph: the graph.
+        roots: names of nodes that are to keep their names.
+        where: for messages.
+        lower_control_flow: whether loops and conditionals are taken apart too.
 
     Raises:
-        InvalidGraphError: the numbers of inputs and arguments differ.
+        InvalidGraphError: a function calls itself, or calls grow beyond two million nodes.
+        UnsupportedError: a function's body cannot be taken apart.
     """
-    if len(inputs) != len(body.args):
-        message = f"{prefix!r} gives {len(inputs)} of {len(body.args)} arguments to its function"
-        raise InvalidGraphError(message, "export the model again")
-    tensors = dict(zip(body.args, inputs, strict=True))
-    producers = {a.node: t.node for a, t in tensors.items()}
-
-    def moved(ref: Ref) -> Ref:
-        if ref.is_control:
-            return control(producers.get(ref.node, f"{prefix}/{ref.node}"))
-        found = tensors.get(ref)
-        return found if found is not None else ref.renamed(f"{prefix}/{ref.node}")
-
-    nodes = tuple(
-        replace(
-            n,
-            name=f"{prefix}/{n.name}",
-            inputs=in_order(moved(r) for r in n.inputs) or anchor,
-            device=n.device or device,
-        )
-        for n in body.nodes
-    )
-    ends = tuple(f"{prefix}/{name}" for name in body.control_rets)
-    return Inlined(nodes, tuple(moved(r) for r in body.rets), ends)
+    work = _Inliner(graph, frozenset(roots), where, lower_control_flow=lower_control_flow)
+    if not any(work.takes_apart(n) for n in graph):
+        return graph
+    # In a graph with loops or branches, what a call does must happen only where the call stands.
+    is_switching = any(n.op in _SWITCHING for n in graph)
+    for node in graph:
+        beside = node.data_inputs[:1] if is_switching else ()
+        work.add(node, _Site((), tuple(control(r.node) for r in beside)))
+    return graph.with_nodes(work.finished())
 
 
-def free_prefix(wanted: str, body: Body, taken: Container[str]) -> str:
-    """The wanted prefix, longer where a node of the body would get a name that is taken."""
-    while any(f"{wanted}/{n.name}" in taken for n in body.nodes):
-        wanted += "_"
-    return wanted
+@dataclass(frozen=True)
+class _Site:
+    """Where a node stands: in which functions, and what a node waits for that has no inputs."""
+
+    callers: tuple[str, ...]
+    anchor: tuple[Ref, ...]
+
+    def inside(self, function: str, anchor: tuple[Ref, ...]) -> _Site:
+        return _Site((*self.callers, function), anchor)
 
 
-def in_order(inputs: Iterable[Ref]) -> tuple[Ref, ...]:
-    """Inputs with each control dependency once, after the tensors."""
-    listed = list(inputs)
-    controls = dict.fromkeys(r for r in listed if r.is_control)
-    return (*(r for r in listed if not r.is_control), *controls)
+class _Inliner:
+    def __init__(
+        self, graph: Graph, roots: frozenset[str], where: str, *, lower_control_flow: bool
+    ) -> None:
+        self._graph = graph
+        self._library = graph.library
+        self._roots = roots
+        self._where = where
+        self._lowers = lower_control_flow
+        self._nodes: list[Node] = []
+        self._results: dict[str, tuple[Ref, ...]] = {}
+        self._ends: dict[str, tuple[str, ...]] = {}
+
+    def takes_apart(self, node: Node) -> bool:
+        """Whether a node calls a function that is to be put in its place."""
+        return self._is_lowered(node) or bool(self._called(node)[0])
+
+    def add(self, node: Node, site: _Site) -> None:
+        """Take over a node, or what the function does that it calls."""
+        if self._is_lowered(node):
+            self._lower(node, site)
+            return
+        name, bindings = self._called(node)
+        if not name:
+            self._append(node)
+            return
+        function = self._library.functions.get(name)
+        if function is None:
+            message = f"node {node.name!r} calls the function {name!r}, which is not there"
+            raise InvalidGraphError(message, "export the model again", self._where)
+        inside = self._enter(name, site, site.anchor)
+        body = body_of(function, self._library, bindings)
+        prefix = free_prefix(node.name, body, self._graph.by_name)
+        done = splice(prefix, node.device, body, node.data_inputs, site.anchor)
+        for inner in done.nodes:
+            self.add(_waiting(inner, node.control_inputs, self._library), inside)
+        self._keep_results(node, done.rets, done.ends)
+
+    def finished(self) -> list[Node]:
+        """All nodes, with every reference to a call led to where its result comes from."""
+        return [self._led(n) for n in self._nodes]
+
+    def _lower(self, node: Node, site: _Site) -> None:
+        done = lower(node, self._library, self._graph.by_name)
+        for own in done.own:
+            self._append(own)
+        for inner, anchor in done.bodies:
+            self.add(inner, self._enter(f"{node.op} {node.name}", site, anchor))
+        self._keep_results(node, done.outcome.rets, done.outcome.ends)
+
+    def _enter(self, function: str, site: _Site, anchor: tuple[Ref, ...]) -> _Site:
+        if function in site.callers or len(site.callers) >= _DEEPEST:
+            message = f"the function {function!r} calls itself, or calls nest too deep"
+            raise UnsupportedError(message, "functions must not be recursive", self._where)
+        return site.inside(function, anchor)
+
+    def _called(self, node: Node) -> tuple[str, Mapping[str, AttrValue]]:
+        """The function that a call names and the attributes it binds; no name for no call."""
+        if node.op in self._library.functions:
+            return node.op, node.attrs
+        if node.op in _CALLS:
+            func = node.attr_func("f")
+            return func.name, func.attrs
+        return "", {}
+
+    def _is_lowered(self, node: Node) -> bool:
+        return self._lowers and node.op in FUNCTIONAL
+
+    def _append(self, node: Node) -> None:
+        self._nodes.append(node)
+        if len(self._nodes) > _MAX_NODES:
+            message = f"calls of functions grow the graph beyond {_MAX_NODES} nodes"
+            raise InvalidGraphError(message, "export the model again", self._where)
+
+    def _keep_results(self, node: Node, rets: tuple[Ref, ...], ends: tuple[str, ...]) -> None:
+        if node.name in self._roots:
+            self._append(self._stand_in(node, rets, ends))
+        else:
+            self._results[node.name] = rets
+            self._ends[node.name] = (*ends, *(r.node for r in node.control_inputs))
+
+    def _stand_in(self, node: Node, rets: tuple[Ref, ...], ends: tuple[str, ...]) -> Node:
+        """A node that gives a call's results under the call's name."""
+        waits = (*map(control, ends), *node.control_inputs)
+        if not rets:
+            return Node(node.name, "NoOp", waits, node.device)
+        definition = signature_of(node, self._library)
+        types = tuple(output_types(node, definition)) if definition else ()
+        if len(types) != len(rets):
+            message = f"node {node.name!r} gives {len(types)} results, its function {len(rets)}"
+            raise InvalidGraphError(message, "export the model again", self._where)
+        inputs = in_order((*rets, *waits))
+        if len(types) == 1:
+            return Node(node.name, "Identity", inputs, node.device, {"T": attr.dtype(types[0])})
+        kinds = {"T": AttrValue("list(type)", types)}
+        return Node(node.name, "IdentityN", inputs, node.device, kinds)
+
+    def _led(self, node: Node) -> Node:
+        if not any(r.node in self._results for r in node.inputs):
+            return node
+        inputs: list[Ref] = []
+        for ref in node.inputs:
+            if ref.is_control:
+                inputs += [control(name) for name in self._last(ref.node)]
+            else:
+                inputs.append(self._source(ref, node))
+        return replace(node, inputs=in_order(inputs))
+
+    def _source(self, ref: Ref, node: Node) -> Ref:
+        seen: set[Ref] = set()
+        while ref.node in self._results:
+            results = self._results[ref.node]
+            if ref.index >= len(results) or ref in seen:
+                message = f"node {node.name!r} takes {str(ref)!r}, which is not there"
+                raise InvalidGraphError(message, "export the model again", self._where)
+            seen.add(ref)
+            ref = results[ref.index]
+        return ref
+
+    def _last(self, name: str) -> list[str]:
+        """The nodes to wait for instead of a call, calls among those followed too."""
+        found: set[str] = set()
+        waiting, seen = [name], {name}
+        while waiting:
+            here = waiting.pop()
+            if here not in self._ends:
+                found.add(here)
+            fresh = [e for e in self._ends.get(here, ()) if e not in seen]
+            seen.update(fresh)
+            waiting += fresh
+        return sorted(found)
+
+
+def _waiting(node: Node, waits: tuple[Ref, ...], library: Library) -> Node:
+    """The node made to wait for what its caller waited for, where it does more than compute."""
+    if not waits:
+        return node
+    definition = signature_of(node, library)
+    if definition is not None and not definition.is_stateful:
+        return node
+    return replace(node, inputs=in_order((*node.inputs, *waits)))

@@ -16,7 +16,7 @@ import numpy as np
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.bodies import Body, body_of
-from mobileprep.freeze.inline import Inlined, free_prefix, splice
+from mobileprep.freeze.splice import free_prefix, splice
 from mobileprep.freeze.trace import LOOPS
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
@@ -92,7 +92,8 @@ class _Lowering:
         if not types or not len(types) == len(node.data_inputs) == len(body.rets):
             raise self._unfit()
         # What each turn hands on as it is enters once, and needs no way round.
-        turning = [i for i, r in enumerate(body.rets) if r != body.args[i]] or [*range(len(types))]
+        turning = [i for i, r in enumerate(body.rets) if _origin(body, r) != body.args[i]]
+        turning = turning or [*range(len(types))]
         entered = [
             self._enter(ref, dtype, is_constant=i not in turning)
             for i, (ref, dtype) in enumerate(zip(node.data_inputs, types, strict=True))
@@ -191,7 +192,7 @@ class _Lowering:
 
     def _put(self, what: str, body: Body, inputs: Sequence[Ref], anchor: Anchor) -> Outcome:
         prefix = free_prefix(f"{self._node.name}/{what}", body, self._taken)
-        done: Inlined = splice(prefix, self._node.device, body, tuple(inputs), anchor)
+        done = splice(prefix, self._node.device, body, tuple(inputs), anchor)
         self.bodies += [(inner, anchor) for inner in done.nodes]
         return Outcome(done.rets, done.ends)
 
@@ -246,3 +247,14 @@ class _Lowering:
     def _unfit(self) -> InvalidGraphError:
         message = f"the functions of {self._node.name!r} ({self._node.op}) do not fit it"
         return InvalidGraphError(message, "export the model again")
+
+
+def _origin(body: Body, ref: Ref) -> Ref:
+    """Where a tensor of a body comes from, identities passed over."""
+    nodes = {n.name: n for n in body.nodes}
+    for _ in nodes:
+        node = nodes.get(ref.node)
+        if node is None or node.op != "Identity" or len(node.inputs) != 1:
+            break
+        ref = node.inputs[0]
+    return ref

@@ -11,8 +11,8 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checkpoint import Checkpoint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
-from mobileprep.freeze.trace import variables_of
 from mobileprep.freeze.restore import Source
+from mobileprep.freeze.trace import variables_of
 from mobileprep.ir.graph import Graph
 
 _OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.freeze.trace import Trace
 from mobileprep.freeze.subgraph import extract, reachable
+from mobileprep.freeze.trace import Trace
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 

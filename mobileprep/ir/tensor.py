@@ -76,6 +76,16 @@ class Tensor:
         tensor._array = _read_only(array)
         return tensor
 
+    @classmethod
+    def packed(cls, array: Any, dtype: DType | None = None) -> Tensor:  # noqa: ANN401 - as ``of``
+        """The tensor with a numeric array's elements, to be written as raw bytes, few or many.
+
+        That is how the original tools write constants. What it takes and raises is ``of``'s.
+        """
+        tensor = cls.of(array, dtype)
+        tensor.content = tensor.raw()
+        return tensor
+
     @property
     def size(self) -> int:
         """The number of elements."""

@@ -16,6 +16,8 @@ _PATCH_BYTES = 2 << 20
 # Outputs of one tile, so that what finishes them finds them in the cache.
 _TILE_BYTES = 1 << 20
 _DEPTHWISE_BYTES = 1 << 18
+# Elements of a vector that stays in the innermost cache with its taps.
+_LINE = 2048
 
 Part = tuple[slice, ...]
 Finish = Callable[[Array, Part], None]
@@ -158,33 +160,40 @@ def convolve_depthwise(
         message = f"{x.shape[-1]} channels do not fit filters for {channels}"
         raise ValueError(message)
     positions = window.positions(x.shape[1:-1])
-    out = np.zeros((x.shape[0], *positions, channels * multiplier), dtype=x.dtype)
-    if not out.size or not filters.size:
+    out = np.empty((x.shape[0], *positions, channels * multiplier), dtype=x.dtype)
+    if not out.size:
         return out
     source = padded(x, window)
     if multiplier > 1:
         source = np.repeat(source, multiplier, axis=-1)
     taps = filters.reshape(*filters.shape[:2], -1)
     patches = _patches(np.ascontiguousarray(source), window, positions)
-    merged = window.strides[1] == 1
-    if merged:
-        patches, taps = _merged(patches), np.tile(taps, (1, 1, positions[1]))
+    patches = _lines(patches, _columns(positions[1], channels * multiplier, window.strides[1]))
+    taps = np.tile(taps, (1, 1, patches.shape[-1] // taps.shape[-1]))
     for part in tiles(out, _DEPTHWISE_BYTES):
         # One pass over memory a tap: einsum multiplies and adds in one, ufuncs would take two.
         target = out[part]
-        if merged:
-            lines = target.reshape(*target.shape[:2], -1)
-            np.einsum("nhijx,ijx->nhx", patches[part], taps, out=lines)
-        else:
-            np.einsum("nhwijc,ijc->nhwc", patches[part], taps, out=target)
+        lines = target.reshape(*target.shape[:2], -1, taps.shape[-1])
+        np.einsum("nhlijx,ijx->nhlx", patches[part], taps, out=lines)
         if finish is not None:
             finish(target, part)
     return out
 
 
-def _merged(patches: Array) -> Array:
-    """Adjacent positions are adjacent in memory: a row of pixels becomes one long vector."""
+def _columns(columns: int, channels: int, stride: int) -> int:
+    """How many adjacent positions of a row to treat as one long vector."""
+    if stride > 1:
+        return 1
+    fitting = [n for n in range(1, columns + 1) if columns % n == 0 and n * channels <= _LINE]
+    return max(fitting, default=1)
+
+
+def _lines(patches: Array, count: int) -> Array:
+    """Patches [batch, rows, columns, height, width, channels] with ``count`` columns merged.
+
+    Columns that are adjacent in memory can be read as if they were more channels.
+    """
     batch, rows, columns, height, width, channels = patches.shape
-    strides = (*patches.strides[:2], *patches.strides[3:])
-    shape = (batch, rows, height, width, columns * channels)
+    strides = (*patches.strides[:2], patches.strides[2] * count, *patches.strides[3:])
+    shape = (batch, rows, columns // count, height, width, count * channels)
     return as_strided(patches, shape, strides, writeable=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.quickcheck import surely_fits
 from mobileprep.recipe.scalars import resolve
 from mobileprep.recipe.schemas import Schema
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, find, place_of, plain, show
@@ -35,13 +36,16 @@ def schema_problems(root: Node, schema: Schema) -> list[Problem]:
         schema: JSON Schema 2020-12. ``patternErrorMessage``, which editors know too, words
             the failure of a ``pattern``.
     """
+    value = plain(root)
+    if surely_fits(value, schema):
+        return []
     validator = _validator_class()(schema)
-    return [p for error in validator.iter_errors(plain(root)) for p in _describe(error, root)]
+    return [p for error in validator.iter_errors(value) for p in _describe(error, root)]
 
 
 @lru_cache(maxsize=1)
 def _validator_class() -> type[Validator]:
-    # Costs more than all the rest of reading a recipe, and only validation needs it.
+    # Costs more than all the rest of reading a recipe, and only a misfit needs it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 

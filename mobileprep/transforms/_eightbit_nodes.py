@@ -19,8 +19,8 @@ QUINT8: Final = attr.dtype(DType.QUINT8)
 QINT32: Final = attr.dtype(DType.QINT32)
 MIN_FIRST: Final = attr.string("MIN_FIRST")
 
-_RESHAPE_DIMS: Final = Tensor.of(np.array([-1], np.int32))
-_REDUCTION_DIMS: Final = Tensor.of(np.array([0], np.int32))
+_RESHAPE_DIMS: Final = Tensor.packed(np.array([-1], np.int32))
+_REDUCTION_DIMS: Final = Tensor.packed(np.array([0], np.int32))
 _KEEP_NO_DIMS: Final = attr.boolean(False)
 
 
@@ -36,7 +36,7 @@ def ports(node: str) -> tuple[Ref, Ref, Ref]:
 
 def scalar(name: str, value: float) -> Node:
     """A float32 constant."""
-    return constant(name, Tensor.of(np.asarray(value, np.float32)))
+    return constant(name, Tensor.packed(np.asarray(value, np.float32)))
 
 
 def quantize(name: str, value: Ref, low: str, high: str, dtype: AttrValue = QUINT8) -> Node:

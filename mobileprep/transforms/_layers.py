@@ -100,4 +100,4 @@ def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
     shape = [weights.shape[i] if i in kind.channels else 1 for i in range(kind.rank)]
     # Weights of a broken training run may overflow; the user sees it in the validation.
     with np.errstate(over="ignore", invalid="ignore"):
-        return Tensor.of(weights.array() * factors.reshape(shape), weights.dtype)
+        return Tensor.packed(weights.array() * factors.reshape(shape), weights.dtype)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
@@ -150,7 +148,7 @@ class _Folding:
         layer, old = part.layer, match[f"weights{part.number}"]
         weights = self.constants.make(old, old.name, scaled(layer, part.weights, scale))
         bias_name = unique_name(f"{layer.name}_bn_offset", match.graph.by_name)
-        bias = self.constants.make(old, bias_name, Tensor.of(np.ascontiguousarray(offset)))
+        bias = self.constants.make(old, bias_name, Tensor.packed(offset))
         attrs = {"T": attr.dtype(layer.attr_dtype("T"))}
         if "data_format" in layer.attrs:
             attrs["data_format"] = layer.attrs["data_format"]

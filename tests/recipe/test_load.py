@@ -174,15 +174,15 @@ def test_a_damaged_recipe_never_ends_in_another_error(write, schemas, data):
     _load_or_refuse(write, schemas, VALID[:at] + inserted + VALID[at + length :])
 
 
-def test_loading_imports_neither_numpy_nor_other_layers(write):
+def test_loading_a_valid_recipe_imports_only_what_it_needs(write):
     path = write(VALID)
     code = (
         "import sys; from mobileprep.recipe import load_recipe; "
-        "assert 'jsonschema' not in sys.modules; "
         f"load_recipe({str(path)!r}); "
         "layers = {m.split('.')[1] for m in sys.modules if m.startswith('mobileprep.')}; "
         "assert layers <= {'errors', 'registry', 'fsio', 'recipe'}, layers; "
-        "assert 'numpy' not in sys.modules"
+        "assert 'numpy' not in sys.modules; "
+        "assert 'jsonschema' not in sys.modules"
     )
     environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environ)

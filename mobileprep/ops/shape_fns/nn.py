@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from functools import reduce
 
 from mobileprep.ir.attrs import TensorShape
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, dim, merge, merge_dim, unknown_dims, with_rank
+from mobileprep.ops.dims import (
+    UNKNOWN,
+    at_least_rank,
+    dim,
+    merge,
+    merge_dim,
+    unknown_dims,
+    with_rank,
+)
 from mobileprep.ops.shape_fn import ShapeArgs, shape_fn
 
 
@@ -108,27 +116,3 @@ def ctc_greedy_decoder(args: ShapeArgs) -> Sequence[TensorShape]:
     """A sparse tensor of labels, and a score for each of the batch."""
     batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
     return [(UNKNOWN, 2), (UNKNOWN,), (2,), (batch, 1)]
-
-
-@shape_fn("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt")
-def random_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds."""
-    return [args.as_shape(0)]
-
-
-@shape_fn("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal")
-def stateless_random_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds."""
-    return [args.as_shape(0)]
-
-
-@shape_fn("Multinomial")
-def multinomial(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many draws as are asked for from each row."""
-    draws = args.scalar(1)
-    return [(with_rank(args.shapes[0], 2)[0], UNKNOWN if draws is None else draws)]
-
-
-@shape_fn("EmbeddingLookupRanks")
-def _ranks(args: ShapeArgs) -> Sequence[TensorShape]:
-    return [unknown_dims(1)]

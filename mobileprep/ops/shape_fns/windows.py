@@ -133,9 +133,7 @@ def depthwise_input(args: ShapeArgs) -> Sequence[TensorShape]:
     return [with_rank(args.as_shape(0), 4)]
 
 
-@shape_fn(
-    "Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"
-)
+@shape_fn("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
 def conv_filter(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the second input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4

@@ -1,0 +1,120 @@
+"""Inserts nodes that print what other nodes put out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.rewrite import Renames, rename_inputs, unique_name
+from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+_NAME: Final = "insert_logging"
+_NO_OUTPUT: Final = "it has no output"
+_LOOP: Final = "loops are known by it"
+# The loader of graphs looks for these right before a Merge or a Switch.
+_LOOP_OPS: Final = frozenset({"NextIteration", "RefNextIteration", "LoopCond"})
+
+
+@transform(_NAME)
+@dataclass(frozen=True)
+class InsertLogging(Transform):
+    """Consumers of a node's first output take it through a Print node, which shows all outputs.
+
+    Args:
+        op: the ops to log; none for any.
+        prefix: the beginnings of names of nodes to log; none for any. With both, nodes that
+            fit both are logged.
+        message: printed before the values.
+        show_op: whether the op stands in the message.
+        show_name: whether the Print node's name stands in the message.
+        first_n: how often to print at most; -1 for ever.
+        summarize: how many elements of each output to print.
+
+    Source: ``insert_logging`` of TensorFlow 1.15's graph transforms.
+    """
+
+    op: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
+    message: str = ""
+    show_op: bool = False
+    show_name: bool = False
+    first_n: int = -1
+    summarize: int = 1024
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Insert a Print node behind each chosen node that something uses.
+
+        Raises:
+            TransformError: the outputs of a chosen node's op are not known.
+        """
+        used = _used_outputs(graph)
+        skipped: Counter[str] = Counter()
+        renames = Renames()
+        nodes: list[Node] = []
+        printers: set[str] = set()
+        for node in graph:
+            nodes.append(node)
+            if node.name not in used or not self._is_chosen(node):
+                continue
+            types = _types(node, graph)
+            if not types or node.op in _LOOP_OPS:
+                skipped[_LOOP if types else _NO_OUTPUT] += 1
+                continue
+            name = unique_name(f"{node.name}__print__", graph.by_name)
+            nodes.append(self._printer(node, name, sorted(used[node.name]), types))
+            printers.add(name)
+            renames.tensor(Ref(node.name), Ref(name, explicit=True))
+        if not printers:
+            return Result(graph, skipped=skipped)
+        done = rename_inputs(graph.with_nodes(nodes), renames, printers)
+        return Result(done, len(printers), skipped)
+
+    def _is_chosen(self, node: Node) -> bool:
+        if self.op and node.op not in self.op:
+            return False
+        return not self.prefix or node.name.startswith(self.prefix)
+
+    def _printer(self, node: Node, name: str, indices: list[int], types: list[DType]) -> Node:
+        if indices[-1] >= len(types):
+            message = f"output {indices[-1]} of node {node.name!r} ({node.op}) is used"
+            raise refuse(_NAME, f"{message}, which has {len(types)}", "export the graph again")
+        shown = [types[i] for i in indices]
+        attrs: Mapping[str, AttrValue] = {
+            "T": attr.dtype(types[0]),
+            "U": AttrValue("list(type)", tuple(shown)),
+            "message": attr.string(self._message(node, name)),
+            "first_n": attr.integer(self.first_n),
+            "summarize": attr.integer(self.summarize),
+        }
+        inputs = tuple(Ref(node.name, i, explicit=True) for i in (0, *indices))
+        return Node(name, "Print", inputs, attrs=attrs)
+
+    def _message(self, node: Node, name: str) -> str:
+        op = f";{node.op};" if self.show_op else ""
+        return f"{op}{f';{name};' if self.show_name else ''}{self.message}"
+
+
+def _used_outputs(graph: Graph) -> Mapping[str, set[int]]:
+    """For each node that anything waits for, the outputs that are used; control takes the first."""
+    used: dict[str, set[int]] = defaultdict(set)
+    for node in graph:
+        for ref in node.inputs:
+            used[ref.node].add(max(ref.index, 0))
+    return used
+
+
+def _types(node: Node, graph: Graph) -> list[DType]:
+    definition = signature_of(node, graph.library)
+    if definition is None:
+        message = f"nobody knows the outputs of the op {node.op} of node {node.name!r}"
+        raise refuse(_NAME, message, "name the ops to log: insert_logging(op=Conv2D)")
+    return [t.base for t in output_types(node, definition)]

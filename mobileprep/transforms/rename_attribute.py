@@ -1,0 +1,51 @@
+"""Gives an attribute of nodes another name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.transforms._selection import ANY, of_op
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+
+@transform("rename_attribute")
+@dataclass(frozen=True)
+class RenameAttribute(Transform):
+    """The attribute has another name on every node of the op, with the value it had.
+
+    A node that has an attribute of the new name keeps that one, and loses the old.
+
+    Args:
+        old_attribute_name: the attribute.
+        new_attribute_name: its name from now on.
+        op_name: the op, or ``*`` for all.
+
+    Source: ``rename_attribute`` of TensorFlow 1.15's graph transforms.
+    """
+
+    old_attribute_name: str
+    new_attribute_name: str
+    op_name: str = ANY
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Rename the attribute.
+
+        Raises:
+            TransformError: one of the names is empty.
+        """
+        if not self.old_attribute_name or not self.new_attribute_name:
+            hint = "give old_attribute_name and new_attribute_name"
+            raise refuse(self.transform_name, "an attribute's name is empty", hint)
+        found = of_op(graph, self.op_name, self.old_attribute_name)
+        if not found:
+            return Result(graph)
+        nodes = [self._renamed(n) if n.name in found else n for n in graph]
+        return Result(graph.with_nodes(nodes), len(found))
+
+    def _renamed(self, node: Node) -> Node:
+        attrs = dict(node.attrs)
+        value = attrs.pop(self.old_attribute_name)
+        attrs.setdefault(self.new_attribute_name, value)
+        return replace(node, attrs=attrs)

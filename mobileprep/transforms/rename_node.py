@@ -1,0 +1,54 @@
+"""Gives a node another name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.transforms._colocation import colocated
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+
+@transform("rename_node")
+@dataclass(frozen=True)
+class RenameNode(Transform):
+    """The node has another name, by which its consumers and colocated nodes know it.
+
+    Args:
+        old_node_name: the node.
+        new_node_name: its name from now on.
+
+    Source: ``rename_node`` of the graph transforms of TensorFlow 2.4, which leaves colocation
+    constraints on the old name.
+    """
+
+    old_node_name: str
+    new_node_name: str
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Rename the node; a node that is not there is no error.
+
+        Raises:
+            TransformError: a name is empty, or another node has the new one.
+        """
+        old, new = self.old_node_name, self.new_node_name
+        if not old or not new:
+            hint = "give old_node_name and new_node_name"
+            raise refuse(self.transform_name, "a node's name is empty", hint)
+        if new in graph:
+            hint = "choose a name that is free"
+            raise refuse(self.transform_name, f"there is a node {new!r} already", hint)
+        if old not in graph:
+            warning = f"{self.transform_name}: there is no node {old!r}"
+            return Result(graph, warnings=(warning,))
+        return Result(graph.with_nodes(self._renamed(n) for n in graph), 1)
+
+    def _renamed(self, node: Node) -> Node:
+        old, new = self.old_node_name, self.new_node_name
+        if any(r.node == old for r in node.inputs):
+            inputs = tuple(r.renamed(new) if r.node == old else r for r in node.inputs)
+            node = replace(node, inputs=inputs)
+        if node.name == old:
+            node = replace(node, name=new)
+        return colocated(node, lambda name: new if name == old else name)

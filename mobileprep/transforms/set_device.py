@@ -1,0 +1,36 @@
+"""Sets the device that nodes ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+
+@transform("set_device")
+@dataclass(frozen=True)
+class SetDevice(Transform):
+    """Every node asks for the device.
+
+    Args:
+        device: the device, such as ``/cpu:0``; empty for none.
+        if_default: leave nodes that ask for one already.
+
+    Source: ``set_device`` of TensorFlow 1.15's graph transforms.
+    """
+
+    device: str = ""
+    if_default: bool = False
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Set the devices."""
+        changed = sum(self._is_moved(n) for n in graph)
+        if not changed:
+            return Result(graph)
+        nodes = [replace(n, device=self.device) if self._is_moved(n) else n for n in graph]
+        return Result(graph.with_nodes(nodes), changed)
+
+    def _is_moved(self, node: Node) -> bool:
+        return node.device != self.device and not (self.if_default and node.device)

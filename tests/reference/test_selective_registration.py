@@ -1,0 +1,321 @@
+"""Registration headers equal those of the original tools, and do in C++ what they should."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mobileprep.cli.main import main
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.node import Node
+from mobileprep.ir.opdef import AttrDef, OpDef
+from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ops.kernel_classes import kernel_class
+from mobileprep.ops.opdefs import op_def, op_names
+from mobileprep.packaging.build_files import COMPILER_FLAGS
+from mobileprep.packaging.op_lists import DEFAULT_OPS
+from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
+from tests.reference.header_tools import (
+    Header,
+    KernelFinder,
+    header_of_1_15,
+    header_of_2,
+    without_comment,
+)
+from tests.reference.networks import network
+
+pytestmark = pytest.mark.reference
+
+DEFAULTS = "NoOp:NoOp,_Recv:RecvOp,_Send:SendOp"
+RELEASES = ["1.15", "2.21"]
+MODELS = [
+    "android-wakeword-streaming-rnn/graph.pb",
+    "arm-kws/Basic_LSTM_S.pb",
+    "arm-kws/CNN_S.pb",
+    "arm-kws/DS_CNN_S.pb",
+    "made-qat-mnist-tf115/eval_graph.pb",
+    "made-qat-mnist-tf115/eval_graph.pbtxt",
+    "made-qat-mnist-tf115/frozen_eval_graph.pb",
+    "mtcnn/mtcnn.pb",
+    "sugyan-mnist-v1ckpt/graph.pb",
+    "sugyan-mnist-v1ckpt/graph_regression.pb",
+    "tf2onnx-models/fc-layers/frozen.pb",
+    "tf2onnx-models/gru/frozen.pb",
+    "tf2onnx-models/lstm/frozen.pb",
+    "tfjs-facemesh/facemesh.pb",
+    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
+    "tfjs-posenet/posenet.pb",
+]
+DIGITS = Path(__file__).parents[2] / "recipes/digits/model/graph.pbtxt"
+LARGEST_TYPE = {"1.15": DType.UINT64, "2.21": DType.UINT2}
+PROBES_PER_OP = 300
+
+
+@pytest.fixture(scope="module")
+def finder(original: Path) -> Iterator[KernelFinder]:
+    with KernelFinder(original) as find:
+        yield find
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def theirs(request: pytest.FixtureRequest, release: str) -> Header:
+    """The original tool of the release."""
+    if release == "1.15":
+        home = request.getfixturevalue("original")
+        return header_of_1_15(home, request.getfixturevalue("finder"))
+    tf: ModuleType = request.getfixturevalue("tf")
+    if not tf.__version__.startswith("2.21."):
+        pytest.skip(f"the tables are of TensorFlow 2.21; here is {tf.__version__}")
+    return header_of_2()
+
+
+@pytest.fixture
+def find(request: pytest.FixtureRequest, release: str, theirs: Header) -> KernelFinder:
+    """The original kernel look-up of the release."""
+    if release == "1.15":
+        finder: KernelFinder = request.getfixturevalue("finder")
+        return finder
+    from tensorflow.python.util import _pywrap_kernel_registry
+
+    look_up: KernelFinder = _pywrap_kernel_registry.TryFindKernelClass
+    return look_up
+
+
+def ours(capsys: pytest.CaptureFixture[str], release: str, *flags: str) -> list[str]:
+    """The lines of what ``mobileprep header`` prints."""
+    assert main(["header", f"--tensorflow={release}", *flags]) == 0
+    return without_comment(capsys.readouterr().out)
+
+
+def file_format(path: Path) -> str:
+    return "textproto" if path.suffix == ".pbtxt" else "rawproto"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_headers_of_real_models_are_equal(
+    models: Path, theirs: Header, release: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = models / name
+    expected = theirs([path], file_format(path), DEFAULTS)
+    capsys.readouterr()
+    assert ours(capsys, release, f"--graphs={path}") == without_comment(expected)
+
+
+def test_the_header_of_the_digits_training_graph_is_equal(
+    theirs: Header, release: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = theirs([DIGITS], "textproto", DEFAULTS)
+    capsys.readouterr()
+    assert ours(capsys, release, f"--graphs={DIGITS}") == without_comment(expected)
+
+
+@pytest.mark.parametrize("name", ["mobilenet", "resnet50", "inceptionv3"])
+def test_headers_of_keras_networks_are_equal(
+    tf: ModuleType,
+    theirs: Header,
+    release: str,
+    name: str,
+    pytestconfig: pytest.Config,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = pytestconfig.cache.mkdir("networks")  # type: ignore[union-attr]
+    path = network(tf, folder, name).path
+    expected = theirs([path], "rawproto", DEFAULTS)
+    capsys.readouterr()
+    assert ours(capsys, release, f"--graphs={path}") == without_comment(expected)
+
+
+@pytest.mark.parametrize("defaults", [DEFAULTS, "", "all", "NoOp:NoOp"])
+def test_headers_of_several_graphs_with_other_defaults_are_equal(
+    models: Path,
+    theirs: Header,
+    release: str,
+    defaults: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths = [models / "arm-kws/Basic_LSTM_S.pb", models / "mtcnn/mtcnn.pb"]
+    expected = theirs(paths, "rawproto", defaults)
+    capsys.readouterr()
+    flags = [f"--graphs={paths[0]},{paths[1]}", f"--default_ops={defaults}"]
+    assert ours(capsys, release, *flags) == without_comment(expected)
+
+
+def test_headers_of_ops_lists_are_equal(
+    tf: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the tool of 2.x reads such lists."""
+    path = tmp_path / "ops.json"
+    pairs = [["Transpose", "TransposeCpuOp"], ["AccumulateNV2", ""], ["Mine", "MineOp<float>"]]
+    path.write_text(json.dumps(pairs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        expected = header_of_2()([path], "ops_list", DEFAULTS)
+    flags = [f"--graphs={path}", "--proto_fileformat=ops_list"]
+    assert ours(capsys, "2.21", *flags) == without_comment(expected)
+
+
+def test_headers_of_odd_graphs_are_equal(
+    theirs: Header, release: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function library, an op without kernel, a node without kernel, a symbolic gradient."""
+
+    def node(name: str, op: str, **types: DType) -> Node:
+        return Node(name, op, attrs={n: attrs.dtype(t) for n, t in types.items()})
+
+    body = Function(OpDef("grow"), (node("exp", "Exp", T=DType.FLOAT),))
+    nodes = [
+        node("called", "grow"),
+        node("sum", "AccumulateNV2", T=DType.FLOAT),
+        node("odd", "Relu", T=DType.STRING),
+        node("gradient", "SymbolicGradient"),
+        node("fine", "Relu", T=DType.HALF).with_attrs(of_tomorrow=attrs.integer(3)),
+        node("old", "GatherNd", Tparams=DType.FLOAT, Tindices=DType.INT64),
+        node("depth", "DepthToSpace", T=DType.FLOAT),
+    ]
+    path = tmp_path / "odd.pb"
+    write_graph(path, Graph(nodes, Library({"grow": body})))
+    expected = without_comment(theirs([path], "rawproto", DEFAULTS))
+    capsys.readouterr()
+    assert ours(capsys, release, f"--graphs={path}") == expected
+    assert ('     || isequal(op, "Exp")' in expected) == (release == "2.21")
+
+
+def test_kernel_classes_are_the_originals_for_every_op_and_type(
+    find: KernelFinder, release: str
+) -> None:
+    probes = list(_probes(release))
+    protos = graph_to_proto(Graph(probes)).node
+    wrong = []
+    for probe, proto in zip(probes, protos, strict=True):
+        expected = _text(find(proto.SerializeToString())) or None
+        found = kernel_class(probe, release)
+        if found != expected:
+            wrong.append(f"{probe.op} {dict(probe.attrs)}: {found} here, {expected} there")
+    assert not wrong, "\n".join(wrong[:20])
+    assert len(probes) > 10_000
+
+
+def _text(answer: bytes | str) -> str:
+    return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def _probes(release: str) -> Iterator[Node]:
+    """Nodes of every op, with its attributes at every value, or at a seeded choice of them."""
+    chance = random.Random(7)
+    for op in op_names(release):
+        definition = op_def(op, release)
+        assert definition is not None
+        choices = {a.name: c for a in definition.attrs if (c := list(_values(a, release)))}
+        total = 1
+        for values in choices.values():
+            total *= len(values)
+        if total <= PROBES_PER_OP:
+            picked = itertools.product(*choices.values())
+        else:
+            picked = iter(
+                [tuple(chance.choice(v) for v in choices.values()) for _ in range(PROBES_PER_OP)]
+            )
+        for values in picked:
+            given = {n: v for n, v in zip(choices, values, strict=True) if v is not None}
+            yield Node("probe", op, device="/cpu:0", attrs=given)
+
+
+def _values(attr: AttrDef, release: str) -> Iterator[AttrValue | None]:
+    """What to try for an attribute; None leaves it to its default."""
+    if attr.kind == "type":
+        allowed = (
+            attr.allowed.value if attr.allowed is not None else range(1, LARGEST_TYPE[release] + 1)
+        )
+        yield from (attrs.dtype(DType(t)) for t in allowed)
+    elif attr.kind == "list(type)":
+        for types in ((), (DType.FLOAT,), (DType.INT32, DType.STRING)):
+            yield AttrValue("list(type)", types)
+    elif attr.kind == "string" and attr.allowed is not None:
+        yield from (attrs.string(text) for text in attr.allowed.value)
+    elif attr.kind == "bool":
+        yield from (attrs.boolean(False), attrs.boolean(True))
+    else:
+        return
+    if attr.default is not None:
+        yield None
+
+
+PROGRAM = """\
+#include <cstdio>
+#include "{registration}"
+{checks}
+int main() {{
+  // At run time as well, as KernelDefBuilder asks.
+  return SHOULD_REGISTER_OP("{op}") && !SHOULD_REGISTER_OP("Frobnicate") ? 0 : 1;
+}}
+"""
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++14", "c++17"])
+def test_the_header_compiles_and_its_macros_answer(
+    request: pytest.FixtureRequest, models: Path, tmp_path: Path, release: str, standard: str
+) -> None:
+    """Within TensorFlow's own header that includes it, where the standard is enough for that."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed")
+    graph = read_graph(models / "mtcnn/mtcnn.pb")
+    ops = ops_and_kernels([graph], release, functions=True)
+    (tmp_path / "ops_to_register.h").write_text(registration_header(ops, release))
+    include, registration = _registration_header(request, release)
+    checks = [f'static_assert(SHOULD_REGISTER_OP("{pair.op}"), "");' for pair in ops]
+    checks += [f'static_assert(SHOULD_REGISTER_OP_KERNEL("{pair.kernel}"), "");' for pair in ops]
+    checks += [
+        'static_assert(!SHOULD_REGISTER_OP("Conv3D"), "");',
+        'static_assert(!SHOULD_REGISTER_OP("Conv2"), "");',
+        'static_assert(!SHOULD_REGISTER_OP("Conv2DD"), "");',
+        'static_assert(!SHOULD_REGISTER_OP(""), "");',
+        'static_assert(!SHOULD_REGISTER_OP_KERNEL("Conv2DOp<CPUDevice, double>"), "");',
+        # Registrations spell blanks as their authors liked.
+        'static_assert(SHOULD_REGISTER_OP_KERNEL("Conv2DOp< CPUDevice,float >"), "");',
+        'static_assert(!SHOULD_REGISTER_OP_GRADIENT, "");',
+    ]
+    source = tmp_path / "program.cc"
+    text = PROGRAM.format(registration=registration, checks="\n".join(checks), op=ops[0].op)
+    source.write_text(text)
+    program = tmp_path / "program"
+    command = [compiler, f"-std={standard}", *COMPILER_FLAGS, f"-I{tmp_path}", f"-I{include}"]
+    done = subprocess.run(
+        [*command, str(source), "-o", str(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert subprocess.run([str(program)], timeout=60, check=False).returncode == 0
+    assert set(DEFAULT_OPS) <= set(ops)
+
+
+def _registration_header(request: pytest.FixtureRequest, release: str) -> tuple[Path, str]:
+    """The include folder of a TensorFlow, and its header that includes ``ops_to_register.h``."""
+    if release == "1.15":
+        home: Path = request.getfixturevalue("original")
+        include = home / "tensorflow_core" / "include"
+        return include, "tensorflow/core/framework/selective_registration.h"
+    tf: ModuleType = request.getfixturevalue("tf")
+    include = Path(tf.sysconfig.get_include())
+    return include, "tensorflow/core/framework/registration/registration.h"
