@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from mobileprep.errors import UsageError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.freeze.convert import convert
+from mobileprep.freeze.inline import inline_calls
 from mobileprep.freeze.model import LoadedSource
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
-from mobileprep.freeze.subgraph import clear_devices, extract
+from mobileprep.freeze.outputs import chosen_signature, output_tensors
+from mobileprep.freeze.subgraph import clear_devices, drop_unused_functions, extract
+from mobileprep.freeze.tables import filling_ops, has_tables, used_assets, with_plain_paths
 from mobileprep.freeze.trace import trace, variables_of
 from mobileprep.freeze.updates import without_updates
 from mobileprep.freeze.values import read_values
+from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.ir.verify import check_inputs, check_names, check_tensors
+from mobileprep.ir.verify import check_inputs, check_names
 
 
 def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
@@ -25,18 +29,29 @@ def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
         options: what to keep and convert.
 
     Raises:
-        UsageError: no outputs are named.
+        UsageError: no outputs are named, or a signature is not there.
         InvalidGraphError: an output is not there, or a variable has no fitting value.
         CorruptFileError: the checkpoint cannot be read.
-        UnsupportedError: an output needs an op that changes a variable.
+        UnsupportedError: an output needs an op that changes a variable, or a function cannot be
+            taken apart.
         ArtifactError: the result would pass protobuf's limit of 2 GiB.
     """
-    graph, where = source.graph, source.where
-    check_names(graph, where)
-    check_inputs(graph, where)
-    outputs = _outputs(source, options)
+    check_names(source.graph, source.where)
+    check_inputs(source.graph, source.where)
+    try:
+        return _freeze(source, options)
+    except (InvalidGraphError, UnsupportedError) as error:
+        if error.where:
+            raise
+        raise type(error)(error.message, error.hint, source.where) from error
+
+
+def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
+    where = source.where
+    outputs = output_tensors(source, options)
     roots = [parse_ref(name).node for name in outputs]
-    needed = extract(graph, roots)
+    needed, init_ops = _needed(source, options, roots)
+    roots += init_ops
     warnings: list[str] = []
     converted = [n for n in variables_of(needed) if options.converts(n.name)]
     uses = trace(needed, converted)
@@ -45,15 +60,40 @@ def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
         converted = [n for n in converted if n.name in needed]
         uses = trace(needed, converted)
     values = read_values(needed, converted, source, options)
-    frozen = convert(needed, values.tensors, uses, where)
+    frozen = drop_unused_functions(convert(needed, values.tensors, uses, where))
     if options.clear_devices:
         frozen = clear_devices(frozen)
-    return FreezeResult(frozen, (), outputs, values.keys, (*warnings, *values.warnings))
+    assets = used_assets(frozen, source.assets)
+    signature = chosen_signature(source, options.signature)
+    inputs = () if signature is None else tuple(s.name for s in signature.inputs.values())
+    return FreezeResult(
+        with_plain_paths(frozen, assets) if assets else frozen,
+        tuple(i for i in inputs if parse_ref(i).node in frozen),
+        outputs,
+        values.keys,
+        init_ops,
+        assets,
+        (*warnings, *values.warnings),
+    )
 
 
-def _outputs(source: LoadedSource, options: FreezeOptions) -> tuple[str, ...]:
-    if not options.outputs:
-        message = "no outputs are named"
-        raise UsageError(message, "name the tensors that the app fetches", source.where)
-    check_tensors(source.graph, options.outputs, "output", source.where)
-    return options.outputs
+def _needed(
+    source: LoadedSource, options: FreezeOptions, roots: list[str]
+) -> tuple[Graph, tuple[str, ...]]:
+    """What the outputs need, calls taken apart, and the ops that fill its lookup tables."""
+
+    def apart(names: list[str]) -> Graph:
+        return inline_calls(
+            extract(source.graph, names),
+            names,
+            source.where,
+            lower_control_flow=options.control_flow == "lower",
+        )
+
+    graph = apart(roots)
+    starts = [name for name in source.init_ops if name in source.graph]
+    if not starts or not has_tables(graph):
+        return extract(graph, roots), ()
+    graph = apart([*roots, *starts])
+    init_ops = filling_ops(graph, roots, starts)
+    return extract(graph, [*roots, *init_ops]), init_ops

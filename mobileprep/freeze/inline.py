@@ -68,7 +68,7 @@ class _Inliner:
     def __init__(
         self, graph: Graph, roots: frozenset[str], where: str, *, lower_control_flow: bool
     ) -> None:
-        self._graph = graph
+        self._taken = set(graph.by_name)
         self._library = graph.library
         self._roots = roots
         self._where = where
@@ -96,8 +96,9 @@ class _Inliner:
             raise InvalidGraphError(message, "export the model again", self._where)
         inside = self._enter(name, site, site.anchor)
         body = body_of(function, self._library, bindings)
-        prefix = free_prefix(node.name, body, self._graph.by_name)
+        prefix = free_prefix(node.name, body, self._taken)
         done = splice(prefix, node.device, body, node.data_inputs, site.anchor)
+        self._taken.update(n.name for n in done.nodes)
         for inner in done.nodes:
             self.add(_waiting(inner, node.control_inputs, self._library), inside)
         self._keep_results(node, done.rets, done.ends)
@@ -107,7 +108,9 @@ class _Inliner:
         return [self._led(n) for n in self._nodes]
 
     def _lower(self, node: Node, site: _Site) -> None:
-        done = lower(node, self._library, self._graph.by_name)
+        done = lower(node, self._library, self._taken)
+        self._taken.update(n.name for n in done.own)
+        self._taken.update(n.name for n, _ in done.bodies)
         for own in done.own:
             self._append(own)
         for inner, anchor in done.bodies:
@@ -134,16 +137,21 @@ class _Inliner:
 
     def _append(self, node: Node) -> None:
         self._nodes.append(node)
-        if len(self._nodes) > _MAX_NODES:
+        self._check_size()
+
+    def _check_size(self) -> None:
+        # Calls count too: a few functions that call each other twice make millions of them.
+        if len(self._nodes) + len(self._results) > _MAX_NODES:
             message = f"calls of functions grow the graph beyond {_MAX_NODES} nodes"
             raise InvalidGraphError(message, "export the model again", self._where)
 
     def _keep_results(self, node: Node, rets: tuple[Ref, ...], ends: tuple[str, ...]) -> None:
         if node.name in self._roots:
             self._append(self._stand_in(node, rets, ends))
-        else:
-            self._results[node.name] = rets
-            self._ends[node.name] = (*ends, *(r.node for r in node.control_inputs))
+            return
+        self._results[node.name] = rets
+        self._ends[node.name] = (*ends, *(r.node for r in node.control_inputs))
+        self._check_size()
 
     def _stand_in(self, node: Node, rets: tuple[Ref, ...], ends: tuple[str, ...]) -> Node:
         """A node that gives a call's results under the call's name."""

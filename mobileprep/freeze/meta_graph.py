@@ -64,15 +64,12 @@ def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, 
         where: for messages.
 
     Raises:
-        CorruptFileError: a record is damaged, or a file is missing.
+        CorruptFileError: a record is damaged.
         ArtifactError: a name leads out of the folder.
     """
     found: dict[str, Asset] = {}
     for record in (*proto.asset_file_def, *_collected_assets(proto, where)):
         path = inside(folder, record.filename)
-        if not path.is_file():
-            message = f"the asset {record.filename!r} is missing"
-            raise CorruptFileError(message, "copy the whole folder of the model", str(path))
         tensor = record.tensor_info.name
         found[tensor] = Asset(tensor, record.filename, path)
     return tuple(found[t] for t in sorted(found))
@@ -91,8 +88,8 @@ def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, Source]:
         for record in proto.collection_def[name].bytes_list.value:
             variable = _parsed(pb.VariableDef, record, where)
             info = variable.save_slice_info_def
-            if info.full_name and len(info.full_shape) == len(info.var_offset):
-                extents = zip(info.var_offset, info.var_shape)
+            if info.full_name and len(info.var_shape) == len(info.var_offset):
+                extents = zip(info.var_offset, info.var_shape, strict=True)
                 spec = " ".join(map(str, info.full_shape))
                 spec += " " + ":".join(f"{start},{length}" for start, length in extents)
                 node = parse_ref(variable.variable_name).node

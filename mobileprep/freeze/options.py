@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
+from mobileprep.freeze.model import Asset
 from mobileprep.ir.graph import Graph
-
-RESTORE_OP_NAME: Final = "save/restore_all"
-FILENAME_TENSOR_NAME: Final = "save/Const:0"
 
 
 @dataclass(frozen=True)
@@ -17,17 +15,16 @@ class FreezeOptions:
     """The choices of a freeze; those of the original ``freeze_graph`` keep their names.
 
     Args:
-        outputs: tensors to keep, by tensor name ("probabilities", "split:1"), by the name of a
-            signature's output, or by the name of a signature, which stands for all its outputs.
-            Without any, the outputs of the only signature are taken.
+        outputs: tensors to keep, by tensor name ("probabilities", "split:1"), by the name of an
+            output of the signature, or by the name of a signature, which stands for all of its
+            outputs. Without any, all outputs of the signature are taken.
+        signature: the signature that is meant; without it "serving_default", or the only one.
         clear_devices: take the device off every node, those inside functions too.
         initializer_nodes: ops whose assignments give variables that no checkpoint holds.
         variable_names_whitelist: the only variables to turn into constants; empty for all.
         variable_names_blacklist: variables to leave as they are.
         restore_op_name: the op that restores a checkpoint in the graph; the names under which
-            it does so are looked up first.
-        filename_tensor_name: the tensor that takes the checkpoint's name, for graphs in which
-            ``restore_op_name`` is not there.
+            it does so are looked up first. Without it the saver's, or "save/restore_all".
         moving_averages: take each variable's exponential moving average where there is one.
         batch_norm: "inference" switches batch normalisation left in training mode; "keep" does not.
         control_flow: "lower" turns functional loops and conditionals into Switch, Merge and their
@@ -36,12 +33,12 @@ class FreezeOptions:
     """
 
     outputs: tuple[str, ...] = ()
+    signature: str = ""
     clear_devices: bool = True
     initializer_nodes: tuple[str, ...] = ()
     variable_names_whitelist: tuple[str, ...] = ()
     variable_names_blacklist: tuple[str, ...] = ()
-    restore_op_name: str = RESTORE_OP_NAME
-    filename_tensor_name: str = FILENAME_TENSOR_NAME
+    restore_op_name: str = ""
     moving_averages: bool = False
     batch_norm: Literal["inference", "keep"] = "inference"
     control_flow: Literal["keep", "lower"] = "keep"
@@ -63,6 +60,8 @@ class FreezeResult:
         outputs: the tensor names of the outputs, signature names resolved.
         variables: for each converted variable node the checkpoint key that it was read from;
             an empty text for one that an initializer gave.
+        init_ops: the ops that the app runs once after loading: they fill lookup tables.
+        assets: the files that those read, and the tensors that hold their paths.
         warnings: what the user should know, a sentence each.
     """
 
@@ -70,4 +69,6 @@ class FreezeResult:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    init_ops: tuple[str, ...] = ()
+    assets: tuple[Asset, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.freeze.subgraph import reachable
+from mobileprep.freeze.inline import inline_calls
+from mobileprep.freeze.subgraph import extract
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 
 # Op to the index of the input that holds the tensor names.
 _RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}
+_RESTORE_ALL: Final = "save/restore_all"
 _HAVE_SLICES: Final = frozenset({"RestoreV2", "RestoreSlice"})
 _ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
 _PASS_ON: Final = frozenset({"Identity"})
@@ -37,20 +39,28 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
 
     Args:
         graph: the whole graph, savers included.
-        restore_op: the op whose dependencies come first, where it is there.
+        restore_op: the op whose dependencies come first, where it is there; for an empty text
+            "save/restore_all".
     """
-    if not any(n.op in _RESTORES for n in graph):
-        return {}
-    preferred = reachable(graph, [restore_op]) if restore_op in graph else set()
+    restore_op = restore_op or _RESTORE_ALL
     found: dict[str, list[Source]] = {}
-    for node in sorted(graph, key=lambda n: n.name not in preferred):
+    if restore_op in graph:
+        # Since TensorFlow 2 savers are functions.
+        _collect(inline_calls(extract(graph, [restore_op]), [restore_op], ""), found)
+    _collect(graph, found)
+    return found
+
+
+def _collect(graph: Graph, found: dict[str, list[Source]]) -> None:
+    if not any(n.op in _RESTORES for n in graph):
+        return
+    for node in graph:
         if node.op not in _ASSIGNMENTS or len(node.data_inputs) < 2:
             continue
         source = _source(graph, node.inputs[1])
         variable = _variable(graph, node.inputs[0])
         if source and variable and source not in found.setdefault(variable.name, []):
             found[variable.name].append(source)
-    return found
 
 
 def _variable(graph: Graph, ref: Ref) -> Node | None:
@@ -64,8 +74,8 @@ def _source(graph: Graph, value: Ref) -> Source | None:
     """What a restore op gives at the end of a chain of identities."""
     for node, index in _upstream(graph, value):
         if node.op in _RESTORES:
-            keys = _strings(graph, node.inputs[_RESTORES[node.op]])
-            specs = _strings(graph, node.inputs[2]) if node.op in _HAVE_SLICES else []
+            keys = _strings(graph, node, _RESTORES[node.op])
+            specs = _strings(graph, node, 2) if node.op in _HAVE_SLICES else []
             if index >= len(keys):
                 return None
             return Source(keys[index], specs[index] if index < len(specs) else "")
@@ -88,12 +98,14 @@ def _upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
         ref = node.inputs[0]
 
 
-def _strings(graph: Graph, ref: Ref) -> list[str]:
-    """The elements of a constant of strings; none where it is something else."""
-    node = graph.get(ref.node)
-    if node is None or node.op != "Const" or node.attr_dtype("dtype") is not DType.STRING:
+def _strings(graph: Graph, node: Node, slot: int) -> list[str]:
+    """The elements of a constant of strings at an input; none where it is something else."""
+    producer = graph.get(node.inputs[slot].node) if slot < len(node.inputs) else None
+    if producer is None or producer.op != "Const":
         return []
-    return [s.decode("utf-8", "replace") for s in node.attr_tensor("value").array().ravel()]
+    if producer.attr_dtype("dtype") is not DType.STRING:
+        return []
+    return [s.decode("utf-8", "replace") for s in producer.attr_tensor("value").array().ravel()]
 
 
 def candidates(

@@ -65,7 +65,7 @@ def _find(
     options: FreezeOptions,
 ) -> dict[str, Source]:
     """Where each variable lies; those that lie nowhere are all named in one error."""
-    restored = restored_from(source.graph, options.restore_op_name)
+    restored = restored_from(source.graph, options.restore_op_name or source.restore_op)
     names = frozenset(checkpoint.names())
     found: dict[str, Source] = {}
     missing: dict[str, str] = {}

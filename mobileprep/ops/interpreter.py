@@ -15,6 +15,7 @@ from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.failures import perform
 from mobileprep.ops.feeds import checked_feed
+from mobileprep.ops.memory import keep_freed_memory
 from mobileprep.ops.plan import Plan, make_plan
 
 # Plans hold weights prepared for them: many at once would multiply a model's size.
@@ -80,6 +81,7 @@ class Interpreter:
             UnsupportedError: an op that has to run has no kernel.
             InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
         """
+        keep_freed_memory()
         plan = self._plan(tuple(fetches), tuple(feeds))
         values: list[Any] = list(plan.constants)
         for (name, array), slot in zip(feeds.items(), plan.feeds, strict=True):

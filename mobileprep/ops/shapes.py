@@ -77,7 +77,7 @@ class _Inference:
             try:
                 outputs = tuple(function(args))
             except (ShapeConflictError, InvalidGraphError, IndexError):
-                # A conflict stops the graph when it runs, if it comes to that; here it says nothing.
+                # Running the graph will say so, if this node runs at all.
                 return self._unknown(node)
             if node.op in _PASS_HANDLES and node.data_inputs:
                 self.handles[node.name] = args.handle(0)

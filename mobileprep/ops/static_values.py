@@ -17,7 +17,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ops.constants import evaluate_node
-from mobileprep.ops.dims import UNKNOWN, element_count, is_full, unknown_dims
+from mobileprep.ops.dims import UNKNOWN, element_count, is_full
 from mobileprep.ops.opdefs import any_op_def
 
 SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
@@ -194,7 +194,8 @@ class StaticValues:
             self._elements(r, depth + 1) if i in moved else self.value(r)
             for i, r in enumerate(refs)
         ]
-        arrays = [a for a in inputs if a is not None and a.dtype.kind == "i"]
+        # One type for all: what is unknown among the elements has none of its own.
+        arrays = [a.astype(np.int64) for a in inputs if a is not None and a.dtype.kind == "i"]
         if len(arrays) < len(inputs):
             return None
         try:

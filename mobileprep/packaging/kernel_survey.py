@@ -12,7 +12,7 @@ from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ops.kernel_classes import kernel_class
-from mobileprep.ops.opdefs import op_def, op_names
+from mobileprep.ops.opdefs import RELEASES, op_def, op_names
 from mobileprep.packaging.op_lists import OpKernel
 
 _WITHOUT_KERNEL: Final = frozenset({"AccumulateNV2"})
@@ -73,10 +73,7 @@ class KernelSurvey:
         """
         unknown = sorted(gap for gap in self._gaps if not gap.types)
         if unknown:
-            op = unknown[0].op
-            near = nearest_hint(op, op_names(self._release))
-            mend = f"for an op of your own name its kernel class: --default_ops={op}:KERNEL,..."
-            raise UnsupportedError(self._told(unknown), f"{near} {mend}".lstrip())
+            raise UnsupportedError(self._told(unknown), self._mend(unknown[0].op))
         lacking = sorted(self._gaps)
         if warn is not None:
             for gap in lacking:
@@ -96,6 +93,14 @@ class KernelSurvey:
         gap = _Gap(node.op, _types(node) if known else "", file)
         self._gaps.setdefault(gap, place)
         self._counts[gap] += 1
+
+    def _mend(self, op: str) -> str:
+        for other in RELEASES:
+            if op_def(op, other) is not None:
+                return f"TensorFlow {other} has {op!r}: build the app with that"
+        near = nearest_hint(op, op_names(self._release))
+        own = f"of an op of your own name the kernel class: header --default_ops={op}:KERNEL,..."
+        return f"{near} {own}".lstrip()
 
     def _told(self, gaps: Sequence[_Gap]) -> str:
         lines = [self._sentence(gap) for gap in gaps[:_MOST_TOLD]]

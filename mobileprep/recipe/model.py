@@ -13,6 +13,7 @@ from mobileprep.recipe.tree import Key, MappingNode, Plain, place_of
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
 QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
+ControlFlow: TypeAlias = Literal["keep", "lower"]
 Artifact: TypeAlias = Literal["frozen", "text"]
 Metric: TypeAlias = Literal["top1"]
 ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]
@@ -72,9 +73,23 @@ class Source:
 
 @dataclass(frozen=True)
 class Freeze:
-    """How variables become constants; ``clear_devices`` removes the device of every node."""
+    """How variables become constants.
+
+    Args:
+        clear_devices: remove the device of every node.
+        moving_averages: take exponential moving averages where the checkpoint has them.
+        control_flow: whether functional loops and conditionals stay or are lowered.
+        variable_names_whitelist: the only variables to convert; empty for all.
+        variable_names_blacklist: variables to leave as they are.
+        restore_op_name: of the op that restores a checkpoint; empty for the saver's.
+    """
 
     clear_devices: bool = True
+    moving_averages: bool = False
+    control_flow: ControlFlow = "keep"
+    variable_names_whitelist: tuple[str, ...] = ()
+    variable_names_blacklist: tuple[str, ...] = ()
+    restore_op_name: str = ""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def judge(value: Plain, schema: Schema | bool, root: Schema) -> bool:
             continue
         check = _CHECKS.get(keyword)
         if check is None:
-            raise UnsureError(keyword)
+            raise UnsureError
         if not check(value, wanted, schema, root):
             return False
     return True
@@ -52,7 +52,7 @@ def judge(value: Plain, schema: Schema | bool, root: Schema) -> bool:
 def _reference(value: Plain, wanted: str, _schema: Schema, root: Schema) -> bool:
     target = root.get("$defs", {}).get(wanted.removeprefix("#/$defs/"))
     if target is None:
-        raise UnsureError(wanted)
+        raise UnsureError
     return judge(value, target, root)
 
 
@@ -63,13 +63,13 @@ def _type(value: Plain, wanted: str | list[str], _schema: Schema, _root: Schema)
 
 def _enum(value: Plain, wanted: list[Plain], _schema: Schema, _root: Schema) -> bool:
     if not isinstance(value, str):
-        raise UnsureError("enum")
+        raise UnsureError
     return value in wanted
 
 
 def _const(value: Plain, wanted: Plain, _schema: Schema, _root: Schema) -> bool:
     if type(value) is not type(wanted) or not isinstance(value, str | int):
-        raise UnsureError("const")
+        raise UnsureError
     return bool(value == wanted)
 
 
@@ -111,7 +111,7 @@ def _unique(value: Plain, wanted: bool, _schema: Schema, _root: Schema) -> bool:
     if not wanted or not isinstance(value, list):
         return True
     if not all(isinstance(item, str) for item in value):
-        raise UnsureError("uniqueItems")
+        raise UnsureError
     return len(set(value)) == len(value)
 
 
@@ -140,10 +140,10 @@ _TYPES: Mapping[str, Callable[[Plain], bool]] = {
     "number": _is_number,
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
 }
-_WITHOUT_EFFECT = frozenset(
-    ("$schema", "$id", "$defs", "$comment", "title", "description", "default", "examples")
-    + ("patternErrorMessage", "then", "else")  # the last two are read with "if"
-)
+_ANNOTATIONS = {"$schema", "$id", "$comment", "title", "description", "default", "examples"}
+# Read with other keywords: "$ref", "pattern" and "if".
+_COMPANIONS = {"$defs", "patternErrorMessage", "then", "else"}
+_WITHOUT_EFFECT = _ANNOTATIONS | _COMPANIONS
 _CHECKS: Mapping[str, _Check] = {
     "$ref": _reference,
     "type": _type,

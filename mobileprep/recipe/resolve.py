@@ -24,6 +24,8 @@ from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, plain
 from mobileprep.recipe.units import parse_bytes
 
+_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs")
+
 
 class Chains:
     """Reads chains of transforms, each once however many targets share it."""
@@ -44,17 +46,17 @@ class Chains:
 def resolve_target(sections: TargetSections, chains: Chains) -> Target:
     """The target that sections without problems describe."""
     quantize = _quantize(sections.get("quantize"))
-    optional: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key in ("platform", "abis", "artifact", "outputs")
-        if (value := _plain(sections, key)) is not None
+    optional = {
+        key: value
+        for key, value in _hashable(sections.tree).items()
+        if key in _PLAIN_KEYS and value is not None
     }
     return Target(
         name=sections.name,
         folder=sections.folder,
         model=sections.model,
         source=_source(sections.section("source")),
-        freeze=Freeze(**plain(sections.section("freeze"))),
+        freeze=Freeze(**_hashable(sections.section("freeze"))),
         inputs=_inputs(sections.section("inputs")),
         transforms=_transforms(sections, quantize, chains),
         validation=_validation(sections.mapping("validation")),
@@ -64,6 +66,12 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         **optional,
         **_registration(plain(sections.section("registration"))),
     )
+
+
+def _hashable(mapping: MappingNode) -> dict[str, Any]:
+    """Plain values by key, lists as tuples."""
+    values = plain(mapping)
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def _plain(sections: TargetSections, key: str) -> Plain:

@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.static_values import SHAPE_OPS, shape_values
 from mobileprep.transforms._execution import Execution
 
 _SHAPE_OPS = frozenset({"Shape", "ShapeN", "Rank", "Size"})
@@ -60,7 +59,9 @@ class _Search:
 
     def visit(self, node: Node) -> None:
         """Decide about a node whose inputs have been decided."""
-        known = node.op in _SHAPE_OPS and _known_shapes(node, self.shape_of)
+        known = node.op in SHAPE_OPS and shape_values(
+            node, [self.shape_of(ref) for ref in node.data_inputs]
+        )
         if known:
             self.shapes[node.name] = known
         elif not self._is_constant(node):
@@ -127,21 +128,3 @@ def _post_order(run: Execution, sinks: Iterable[str]) -> Iterator[str]:
         stack.append((name, True))
         producers = sorted({r.node for r in run.nodes[name].inputs if r not in run.fed})
         stack += [(p, False) for p in producers if p not in visited]
-
-
-def _known_shapes(node: Node, shape_of: Callable[[Ref], TensorShape]) -> tuple[Tensor, ...] | None:
-    """The outputs of a node that tells its inputs' shapes, where those are known."""
-    shapes = [shape_of(ref) for ref in node.data_inputs]
-    if any(s is None for s in shapes):
-        return None
-    if node.op == "Rank":
-        return (Tensor.of(np.int32(len(shapes[0] or ()))),)
-    if any(d < 0 for s in shapes for d in s or ()):
-        return None
-    dtype = node.attr_dtype("out_type", DType.INT32)
-    values = [s or () for s in shapes]
-    if node.op == "Size":
-        values = [int(np.prod(values[0], dtype=object))]
-    if any(d > np.iinfo(dtype.numpy).max for v in values for d in np.ravel(v)):
-        return None
-    return tuple(Tensor.of(np.array(v, dtype=dtype.numpy), dtype) for v in values)

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.constants import evaluate_node
 from mobileprep.transforms._constant_nodes import ConstantNodes
+from mobileprep.transforms.base import refuse
+
+_NAME = "fold_constants"
 
 
 @dataclass(frozen=True)
@@ -83,4 +86,4 @@ def _compute(node: Node, refs: Iterable[Ref], values: Mapping[Ref, Tensor]) -> t
     try:
         return evaluate_node(node, [values[ref] for ref in refs])
     except InvalidGraphError as error:
-        raise TransformError(f"fold_constants: {error.message}", error.hint) from error
+        raise refuse(_NAME, error.message, error.hint) from error

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
 
 FLOAT: Final = attr.dtype(DType.FLOAT)
@@ -61,15 +61,15 @@ def requantization_range(name: str, source: str) -> Node:
     return Node(name, "RequantizationRange", ports(source), attrs={"Tinput": QINT32})
 
 
-def quantized_input(prefix: str, value: Ref) -> list[Node]:
+def quantized_input(prefix: str, value: Ref, *, tied: bool) -> list[Node]:
     """A float tensor to eight bits of the range that it has when the graph runs.
 
     Args:
         prefix: what the names of the nodes begin with; the last one is ``PREFIX/quantize``.
         value: the tensor.
+        tied: whether the constants have control inputs, which put them into the tensor's loop.
     """
-    # Reshape and Min run after the tensor's node; so must the constants, in a loop's body.
-    after = (Ref(value.node, -1),)
+    after = (control(value.node),) if tied else ()
     dims = constant(f"{prefix}/reshape_dims", _RESHAPE_DIMS, inputs=after)
     axes = constant(f"{prefix}/reduction_dims", _REDUCTION_DIMS, inputs=after)
     flat = Node(f"{prefix}/reshape", "Reshape", (value, Ref(dims.name)), attrs={"T": FLOAT})

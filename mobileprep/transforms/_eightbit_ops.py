@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,7 +88,9 @@ def reason_to_stay_float(node: Node) -> str:
     return ""
 
 
-def eightbit_nodes(node: Node, fallback: Fallback | None) -> list[Node]:
+def eightbit_nodes(
+    node: Node, fallback: Fallback | None, tied: Container[str] | None
+) -> list[Node]:
     """The nodes that compute what a float node does in eight bits.
 
     Its inputs are quantized by the range that they have at run time, and its result becomes float
@@ -97,6 +99,7 @@ def eightbit_nodes(node: Node, fallback: Fallback | None) -> list[Node]:
     Args:
         node: a node that has no ``reason_to_stay_float``.
         fallback: the range of 32-bit results, or None to measure it at run time.
+        tied: the nodes that need constants of their own beside them, or None for all.
     """
     kind = EIGHTBIT_OPS[node.op]
     nodes: list[Node] = []
@@ -106,7 +109,8 @@ def eightbit_nodes(node: Node, fallback: Fallback | None) -> list[Node]:
         if i in kind.plain_inputs:
             values.append(ref)
             continue
-        nodes += make.quantized_input(f"{node.name}_eightbit/{_as_name(ref)}", ref)
+        prefix = f"{node.name}_eightbit/{_as_name(ref)}"
+        nodes += make.quantized_input(prefix, ref, tied=tied is None or ref.node in tied)
         quantized.append(nodes[-1].name)
         values.append(make.port(nodes[-1].name, 0))
     inputs = (*values, *_ranges(quantized, apart=kind.ranges_apart), *node.control_inputs)

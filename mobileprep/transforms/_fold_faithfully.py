@@ -18,6 +18,7 @@ from mobileprep.transforms._execution import Execution, reachable
 from mobileprep.transforms._folding import Folding
 from mobileprep.transforms.base import refuse
 
+_NAME = "fold_constants"
 _SERIAL = "__cf__"
 
 
@@ -38,11 +39,12 @@ def check_feeds(run: Execution) -> None:
     """
     for ref in run.fetched:
         if ref in run.fed:
-            raise refuse("fold_constants", f"{str(ref)!r} is an input and an output")
+            message = f"{str(ref)!r} is an input and an output"
+            raise refuse(_NAME, message, "name it as one of them only")
     for node in run.nodes.values():
         if node.op in ("Placeholder", "PlaceholderV2") and Ref(node.name) not in run.fed:
             message = f"the outputs need the placeholder {node.name!r}, which is no input"
-            raise refuse("fold_constants", message, "name it in the inputs")
+            raise refuse(_NAME, message, "name it in the inputs")
 
 
 def folded_faithfully(graph: Graph, folding: Folding, serials: Counter[str]) -> list[Node]:
@@ -118,4 +120,4 @@ def _placeholder(node: Node) -> Node:
     if node.op == "PlaceholderWithDefault":
         return replace(node, op="Placeholder", inputs=())
     message = f"the input {node.name!r} is a {node.op}, not a placeholder"
-    raise refuse("fold_constants", message, "run strip_unused_nodes before")
+    raise refuse(_NAME, message, "run strip_unused_nodes before")

@@ -5,17 +5,19 @@ Source: ``FoldConstants`` of TensorFlow 1.15's graph transforms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_tensors
+from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._execution import execution
 from mobileprep.transforms._fold_faithfully import check_feeds, fetch_order, folded_faithfully
+from mobileprep.transforms._fold_in_place import folded_in_place
 from mobileprep.transforms._folding import find_folding
 from mobileprep.transforms._folding_rules import FoldingRules
 from mobileprep.transforms._importing import imported_nodes
@@ -49,14 +51,39 @@ class FoldConstants(Transform):
             InvalidGraphError: an input or output is not in the graph.
         """
         if not context.outputs:
-            raise refuse("fold_constants", "no outputs are named", "name them with --outputs")
+            message = "no outputs are named"
+            raise refuse(self.transform_name, message, "name what the graph is run for")
         check_tensors(graph, context.inputs, "input", "")
         check_tensors(graph, context.outputs, "output", "")
         rules = FoldingRules(graph.library, self.exclude_op, self.exclude_node)
+        fold = self._faithfully if context.faithful else self._in_place
+        return fold(graph, context, rules)
+
+    def _faithfully(self, graph: Graph, context: Context, rules: FoldingRules) -> Result:
         run = execution(imported_nodes(graph), context.inputs, context.outputs)
         check_feeds(run)
+        sinks = fetch_order(run)
         folding = find_folding(
-            run, fetch_order(run), rules, lambda r: None, self.max_constant_size_in_bytes
+            run, sinks, rules, self._shapes(graph), self.max_constant_size_in_bytes
         )
         nodes = folded_faithfully(graph, folding, context.serials)
         return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
+
+    def _in_place(self, graph: Graph, context: Context, rules: FoldingRules) -> Result:
+        run = execution(graph, context.inputs, context.outputs)
+        sinks = [ref.node for ref in run.fetched]
+        folding = find_folding(
+            run, sinks, rules, self._shapes(graph), self.max_constant_size_in_bytes
+        )
+        folded = folded_in_place(graph, folding)
+        return Result(folded, len(folding.values), folding.skipped)
+
+    def _shapes(self, graph: Graph) -> Callable[[Ref], TensorShape]:
+        @cache
+        def inferred() -> Mapping[str, tuple[TensorShape, ...]]:
+            return infer_shapes(graph)
+
+        def shape_of(ref: Ref) -> TensorShape:
+            return inferred()[ref.node][ref.index]
+
+        return shape_of

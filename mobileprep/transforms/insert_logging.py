@@ -20,6 +20,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 _NAME: Final = "insert_logging"
 _NO_OUTPUT: Final = "it has no output"
 _LOOP: Final = "loops are known by it"
+_REFERENCE: Final = "it is a variable, which Print would turn into its value"
 # The loader of graphs looks for these right before a Merge or a Switch.
 _LOOP_OPS: Final = frozenset({"NextIteration", "RefNextIteration", "LoopCond"})
 
@@ -66,8 +67,9 @@ class InsertLogging(Transform):
             if node.name not in used or not self._is_chosen(node):
                 continue
             types = _types(node, graph)
-            if not types or node.op in _LOOP_OPS:
-                skipped[_LOOP if types else _NO_OUTPUT] += 1
+            reason = _unfit(node, types)
+            if reason:
+                skipped[reason] += 1
                 continue
             name = unique_name(f"{node.name}__print__", graph.by_name)
             nodes.append(self._printer(node, name, sorted(used[node.name]), types))
@@ -110,6 +112,15 @@ def _used_outputs(graph: Graph) -> Mapping[str, set[int]]:
         for ref in node.inputs:
             used[ref.node].add(max(ref.index, 0))
     return used
+
+
+def _unfit(node: Node, types: list[DType]) -> str:
+    """Why a Print node behind a node would break the graph, or an empty text."""
+    if not types:
+        return _NO_OUTPUT
+    if types[0].is_ref:
+        return _REFERENCE
+    return _LOOP if node.op in _LOOP_OPS else ""
 
 
 def _types(node: Node, graph: Graph) -> list[DType]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,16 +14,13 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Renames, rename_inputs
 from mobileprep.transforms import _eightbit_nodes as make
 from mobileprep.transforms import _fake_quants as fake_quants
+from mobileprep.transforms._control_flow import conditional_nodes
+from mobileprep.transforms._eightbit_choice import choose
 from mobileprep.transforms._eightbit_cleanup import (
     merge_adjacent_requantizes,
     remove_redundant_quantizations,
 )
-from mobileprep.transforms._eightbit_ops import (
-    EIGHTBIT_OPS,
-    Fallback,
-    eightbit_nodes,
-    reason_to_stay_float,
-)
+from mobileprep.transforms._eightbit_ops import Fallback, eightbit_nodes
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.merge_duplicate_nodes import MergeDuplicateNodes
@@ -64,32 +61,35 @@ class QuantizeNodes(Transform):
         now = self._with_eightbit_placeholders(graph)
         now = fake_quants.hoist(now, protected, borrow=borrow)
         converted = fake_quants.convert(now, protected, borrow=borrow)
-        skipped = Counter(converted.skipped)
-        ops = EIGHTBIT_OPS.keys() - set(self.ignore_op)
-        matched = converted.matched
-        nodes: list[Node] = []
-        for node in converted.graph:
-            reason = reason_to_stay_float(node) if node.op in ops else ""
-            if node.op not in ops or reason:
-                nodes.append(node)
-                skipped.update([reason] if reason else [])
-                continue
-            matched += 1
-            nodes += self._converted(node, fallback, context)
-        now = merge_adjacent_requantizes(graph.with_nodes(nodes), protected, borrow=borrow)
+        choice = choose(converted.graph, self.ignore_op, all_possible=context.faithful)
+        matched = converted.matched + len(choice.names)
+        skipped = Counter(converted.skipped) + choice.skipped
+        if not matched and now is graph and not context.faithful:
+            return Result(graph, skipped=skipped)
+        now = self._with_eightbit_ops(converted.graph, choice.names, fallback, context)
+        now = merge_adjacent_requantizes(now, protected, borrow=borrow)
         now = MergeDuplicateNodes().apply(now, context).graph
         now = remove_redundant_quantizations(now, protected)
-        if not matched and not context.faithful:
-            now = graph
         return Result(now, matched, skipped)
 
-    def _converted(self, node: Node, fallback: Fallback | None, context: Context) -> list[Node]:
-        nodes = eightbit_nodes(node, fallback)
-        by_name = {n.name: n for n in nodes}
-        if context.faithful and len(by_name) < len(nodes):
-            message = f"node {node.name!r} takes one tensor twice"
-            raise refuse(self.transform_name, message, "a recipe quantizes such nodes")
-        return list(by_name.values())
+    def _with_eightbit_ops(
+        self, graph: Graph, chosen: Collection[str], fallback: Fallback | None, context: Context
+    ) -> Graph:
+        # In a branch or a loop, constants have to be tied to what they are used with; the
+        # original ties them everywhere, which keeps them from being merged.
+        tied = None if context.faithful else conditional_nodes(graph)
+        nodes: list[Node] = []
+        for node in graph:
+            if node.name not in chosen:
+                nodes.append(node)
+                continue
+            new = eightbit_nodes(node, fallback, tied)
+            by_name = {n.name: n for n in new}
+            if context.faithful and len(by_name) < len(new):
+                message = f"node {node.name!r} takes one tensor twice"
+                raise refuse(self.transform_name, message, "a recipe quantizes such nodes")
+            nodes += by_name.values()
+        return graph.with_nodes(nodes)
 
     def _fallback(self) -> Fallback | None:
         given = self._range("fallback_min", "fallback_max")

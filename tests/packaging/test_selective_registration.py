@@ -132,8 +132,9 @@ def test_a_long_list_of_unknown_ops_is_cut() -> None:
 def test_an_op_of_a_newer_release_is_unknown_to_the_older() -> None:
     graph = Graph([node("a", "BatchMatMulV3", Ta=DType.FLOAT, Tb=DType.FLOAT, Tout=DType.FLOAT)])
     assert ops_and_kernels([graph], "2.21")
-    with pytest.raises(UnsupportedError, match=r"1\.15 has no op 'BatchMatMulV3'"):
+    with pytest.raises(UnsupportedError, match=r"1\.15 has no op 'BatchMatMulV3'") as caught:
         ops_and_kernels([graph], "1.15")
+    assert caught.value.hint == "TensorFlow 2.21 has 'BatchMatMulV3': build the app with that"
 
 
 def test_an_unknown_op_named_in_the_defaults_is_taken_as_it_is() -> None:

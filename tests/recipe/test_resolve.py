@@ -54,7 +54,7 @@ def test_a_target_may_be_left_empty(target):
 def test_everything_given(target, tmp_path):
     found = target(
         """
-freeze: {clear_devices: false}
+freeze: {clear_devices: false, moving_averages: true, variable_names_blacklist: [a, b]}
 inputs:
   image: {dtype: float32, shape: [-1, 8, 8, 1]}
   keep: {shape: []}
@@ -74,7 +74,9 @@ targets:
     budget: {model_bytes: 60 KB, compressed_bytes: 1000}
 """
     )
-    assert found.freeze == Freeze(clear_devices=False)
+    assert found.freeze == Freeze(
+        clear_devices=False, moving_averages=True, variable_names_blacklist=("a", "b")
+    )
     assert found.inputs == (
         InputSpec("image", "float32", (-1, 8, 8, 1)),
         InputSpec("keep", None, ()),

@@ -25,7 +25,7 @@ TARGETS = "targets:\n  phone: {platform: android}\n"
         ),
         (
             HEAD + "freeze: {zzz: 1}\n" + TARGETS,
-            "5:10 freeze.zzz: unknown key 'zzz'; known here: clear_devices",
+            "5:10 freeze.zzz: unknown key 'zzz'; known here: clear_devices, moving_averages, ",
         ),
         (
             HEAD + "targets:\n  phone: {platform: andriod}\n",

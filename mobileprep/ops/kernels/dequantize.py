@@ -52,14 +52,14 @@ def _along(limit: Array, values: Array, axis: int, node: Node) -> Array:
     return limit.astype(np.float32).reshape(shape)
 
 
-def _min_combined(values: Array, low: Array, high: Array, limits: np.iinfo) -> Array:  # type: ignore[type-arg]
+def _min_combined(values: Array, low: Array, high: Array, limits: np.iinfo) -> Array:
     half = np.float32((int(limits.max) - int(limits.min) + 1) / 2 if limits.min < 0 else 0)
     scale = (high - low) / (np.float32(limits.max) - np.float32(limits.min))
     out: Array = (values.astype(np.float32) + half) * scale + low
     return out
 
 
-def _min_first(values: Array, low: Array, high: Array, limits: np.iinfo) -> Array:  # type: ignore[type-arg]
+def _min_first(values: Array, low: Array, high: Array, limits: np.iinfo) -> Array:
     """The rule of quantization_utils: the range is stretched so that 0.0 is an integer."""
     steps = np.float64(int(limits.max) - int(limits.min) + 1)
     stretched = ((high - low) * (steps / (steps - 1))).astype(np.float32)
@@ -77,7 +77,7 @@ def _scaled(
     high: Array,
     limits: np.iinfo,
     *,
-    narrow: bool,  # type: ignore[type-arg]
+    narrow: bool,
 ) -> Array:
     least = int(limits.min) + 1 if narrow and limits.min < 0 else int(limits.min)
     scale = high / np.float32(limits.max)

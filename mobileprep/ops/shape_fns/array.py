@@ -18,7 +18,6 @@ from mobileprep.ops.dims import (
 )
 from mobileprep.ops.shape_fn import ShapeArgs, shape_fn
 
-
 # Up to this graph version an unknown shape could not be told from a scalar's.
 _LAST_AMBIGUOUS_PRODUCER = 21
 _MAX_RANK = 255

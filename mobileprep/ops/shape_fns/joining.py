@@ -189,7 +189,7 @@ def tensor_scatter(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("Tile")
 def tile(args: ShapeArgs) -> Sequence[TensorShape]:
     """Each size times its multiple."""
-    multiples, rank = args.integers(1), with_rank(args.shapes[1], 1)[0]
+    multiples, rank = args.as_shape(1), with_rank(args.shapes[1], 1)[0]
     shape = args.shapes[0] if rank < 0 else with_rank(args.shapes[0], rank)
     if shape is None or multiples is None:
         return [None if shape is None else unknown_dims(len(shape))]

@@ -12,7 +12,6 @@ from mobileprep.ops.dims import (
     dim,
     merge,
     merge_dim,
-    unknown_dims,
     with_rank,
 )
 from mobileprep.ops.shape_fn import ShapeArgs, shape_fn

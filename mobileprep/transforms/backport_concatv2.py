@@ -1,0 +1,46 @@
+"""Replaces ConcatV2 by Concat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_WIDE_AXIS: Final = "the axis is int64, which Concat does not take"
+
+
+@transform("backport_concatv2")
+@dataclass(frozen=True)
+class BackportConcatV2(Transform):
+    """ConcatV2, which takes the axis last, becomes Concat, which takes it first.
+
+    Source: ``backport_concatv2`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace every ConcatV2 whose axis is int32."""
+        skipped: Counter[str] = Counter()
+        nodes: list[Node] = []
+        matched = 0
+        for node in graph:
+            if node.op != "ConcatV2":
+                nodes.append(node)
+            elif node.attr_dtype("Tidx", DType.INT32) is not DType.INT32:
+                skipped[_WIDE_AXIS] += 1
+                nodes.append(node)
+            else:
+                matched += 1
+                nodes.append(_concat(node))
+        return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+
+
+def _concat(node: Node) -> Node:
+    *values, axis = node.data_inputs
+    # The original takes the last input for the axis even where that is a control input.
+    inputs = (axis, *values, *node.control_inputs)
+    return replace(node, op="Concat", inputs=inputs).without_attrs("Tidx")

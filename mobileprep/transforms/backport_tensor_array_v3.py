@@ -1,0 +1,93 @@
+"""Replaces version 3 of the TensorArray ops by version 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.rewrite import Renames, rename_inputs, unique_name
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms._control_flow import conditional_nodes
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_MAKERS: Final = {"TensorArrayV3": "TensorArrayV2", "TensorArrayGradV3": "TensorArrayGradV2"}
+_USERS: Final = {
+    f"TensorArray{what}V3": f"TensorArray{what}V2"
+    for what in ("Write", "Read", "Gather", "Scatter", "Concat", "Split", "Size", "Close")
+}
+_CARRIERS: Final = frozenset(
+    {"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch", "RefEnter", "RefSwitch"}
+)
+# Any number will do: the flow of version 3 only orders reading and writing.
+_FLOW: Final = Tensor.packed(np.asarray(1, np.float32))
+
+
+@transform("backport_tensor_array_v3")
+@dataclass(frozen=True)
+class BackportTensorArrayV3(Transform):
+    """TensorArray ops become those of version 2, and a constant takes the place of the flow.
+
+    A handle of version 2 is a string and no resource; the control flow that carries handles is
+    given that type, which the original leaves to fail when the graph is loaded.
+    Source: ``backport_tensor_array_v3`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace every TensorArray op of version 3."""
+        carriers = _handle_carriers(graph)
+        tied = conditional_nodes(graph)
+        renames = Renames()
+        nodes: list[Node] = []
+        matched = 0
+        for node in graph:
+            matched += node.op in _MAKERS or node.op in _USERS
+            if node.op in _MAKERS:
+                name = unique_name(f"{node.name}/replacement_flow_node", graph.by_name)
+                renames.tensor(Ref(node.name, 1), Ref(name))
+                after = (Ref(node.name, -1),) if node.name in tied else ()
+                nodes += [_version_2(node), constant(name, _FLOW, inputs=after)]
+            elif node.op in _USERS:
+                nodes.append(replace(node, op=_USERS[node.op]))
+            elif node.name in carriers:
+                nodes.append(node.with_attrs(T=attr.dtype(DType.STRING)))
+            else:
+                nodes.append(node)
+        if not matched:
+            return Result(graph)
+        return Result(rename_inputs(graph.with_nodes(nodes), renames), matched)
+
+
+def _version_2(node: Node) -> Node:
+    # Version 2 has no such attribute, and a graph that gives it one is refused.
+    return replace(node, op=_MAKERS[node.op]).without_attrs("identical_element_shapes")
+
+
+def _handle_carriers(graph: Graph) -> set[str]:
+    """The names of control flow nodes that pass a TensorArray's handle on."""
+    carriers: set[str] = set()
+    waiting = [Ref(n.name) for n in graph if n.op in _MAKERS]
+    while waiting:
+        handle = waiting.pop()
+        for node in graph.consumers.get(handle.node, ()):
+            if node.name not in carriers and _carries(node, handle):
+                carriers.add(node.name)
+                waiting += _outputs(node)
+    return carriers
+
+
+def _carries(node: Node, handle: Ref) -> bool:
+    if node.op not in _CARRIERS or handle not in node.inputs:
+        return False
+    return node.attr_dtype("T", DType.INVALID) is DType.RESOURCE
+
+
+def _outputs(node: Node) -> Iterable[Ref]:
+    return (Ref(node.name), Ref(node.name, 1)) if "Switch" in node.op else (Ref(node.name),)

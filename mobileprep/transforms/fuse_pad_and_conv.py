@@ -1,0 +1,39 @@
+"""Fuses MirrorPad into the convolution after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.pattern import Match, op
+from mobileprep.transforms._fused_convolution import fuse, fused_node
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_PATTERN: Final = op(
+    "Conv2D",
+    op("MirrorPad", op("*", label="source"), op("*", label="paddings"), label="pad"),
+    op("*", label="weights"),
+    label="conv",
+)
+
+
+@transform("fuse_pad_and_conv")
+@dataclass(frozen=True)
+class FusePadAndConv(Transform):
+    """MirrorPad and Conv2D become FusedPadConv2D, which needs no padded copy of its input.
+
+    Source: ``fuse_pad_and_conv`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Fuse every pair."""
+        return fuse(graph, context, _PATTERN, _fused)
+
+
+def _fused(match: Match) -> list[Node]:
+    conv, pad = match["conv"], match["pad"]
+    inputs = (*pad.inputs[:2], conv.inputs[1])
+    node = fused_node(match, "FusedPadConv2D", inputs, mode=pad.attrs["mode"])
+    return [match["weights"], match["source"], match["paddings"], node]

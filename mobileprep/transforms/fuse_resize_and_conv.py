@@ -1,0 +1,51 @@
+"""Fuses ResizeBilinear into the convolution after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.pattern import Match, op
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.rewrite import unique_name
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms._fused_convolution import align_corners, fuse, fused_node
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_PATTERN: Final = op(
+    "Conv2D", op("ResizeBilinear", label="resize"), op("*", label="weights"), label="conv"
+)
+_NO_PADDING: Final = Tensor.packed(np.zeros((4, 2), np.int32))
+
+
+@transform("fuse_resize_and_conv")
+@dataclass(frozen=True)
+class FuseResizeAndConv(Transform):
+    """ResizeBilinear and Conv2D become FusedResizeAndPadConv2D with a padding of nothing.
+
+    Source: ``fuse_resize_and_conv`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Fuse every pair."""
+        return fuse(graph, context, _PATTERN, _fused)
+
+
+def _fused(match: Match) -> list[Node]:
+    conv, resize = match["conv"], match["resize"]
+    name = unique_name(f"{conv.name}_dummy_paddings", match.graph.by_name)
+    paddings = constant(name, _NO_PADDING)
+    inputs = (*resize.inputs[:2], Ref(name), conv.inputs[1])
+    node = fused_node(
+        match,
+        "FusedResizeAndPadConv2D",
+        inputs,
+        resize_align_corners=align_corners(resize),
+        mode=attr.string("REFLECT"),
+    )
+    return [match["weights"], paddings, node]

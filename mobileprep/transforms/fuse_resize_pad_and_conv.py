@@ -1,0 +1,50 @@
+"""Fuses ResizeBilinear and MirrorPad into the convolution after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.pattern import Match, op
+from mobileprep.transforms._fused_convolution import align_corners, fuse, fused_node
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_PATTERN: Final = op(
+    "Conv2D",
+    op(
+        "MirrorPad",
+        op("ResizeBilinear", label="resize"),
+        op("*", label="paddings"),
+        label="pad",
+    ),
+    op("*", label="weights"),
+    label="conv",
+)
+
+
+@transform("fuse_resize_pad_and_conv")
+@dataclass(frozen=True)
+class FuseResizePadAndConv(Transform):
+    """ResizeBilinear, MirrorPad and Conv2D become FusedResizeAndPadConv2D.
+
+    Source: ``fuse_resize_pad_and_conv`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Fuse every triple."""
+        return fuse(graph, context, _PATTERN, _fused)
+
+
+def _fused(match: Match) -> list[Node]:
+    conv, pad, resize = match["conv"], match["pad"], match["resize"]
+    inputs = (*resize.inputs[:2], pad.inputs[1], conv.inputs[1])
+    node = fused_node(
+        match,
+        "FusedResizeAndPadConv2D",
+        inputs,
+        resize_align_corners=align_corners(resize),
+        mode=pad.attrs["mode"],
+    )
+    return [match["weights"], match["paddings"], node]
