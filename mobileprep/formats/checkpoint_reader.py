@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from mobileprep.errors import CorruptFileError, InternalError, UnsupportedError, did_you_mean
 from mobileprep.formats.checkpoint_records import StoredTensor, TensorEntry, element_type
@@ -22,8 +24,11 @@ from mobileprep.formats.slices import (
     whole,
 )
 
-_HINT = "the file is damaged; copy or save it again"
-_NEAR = 3
+_HINT: Final = "the file is damaged; copy or save it again"
+_NEAR: Final = 3
+# Comparing names takes time by their length and number, which a file may choose.
+_LONGEST: Final = 300
+_COMPARED: Final = 10_000
 
 
 class Checkpoint(ABC):
@@ -116,9 +121,10 @@ class Checkpoint(ABC):
     def _find(self, name: str) -> StoredTensor:
         stored = self._tensors.get(name)
         if stored is None:
-            near = did_you_mean(name, self._tensors, count=_NEAR)
+            compared = islice((n for n in self._tensors if len(n) <= _LONGEST), _COMPARED)
+            near = did_you_mean(name[:_LONGEST], compared, count=_NEAR)
             hint = f"the nearest: {', '.join(near)}" if near else f"it holds {len(self._tensors)}"
-            message = f"holds no tensor named {name!r}"
+            message = f"holds no tensor named {name[:_LONGEST]!r}"
             raise CorruptFileError(message, hint, str(self.prefix))
         return stored
 

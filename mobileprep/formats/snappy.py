@@ -10,6 +10,8 @@ from mobileprep.formats.cursor import Cursor
 # The densest element of the format, a copy with a two-byte offset: 64 bytes out of 3.
 _MOST_OUT: Final = 64
 _FROM: Final = 3
+# No block holds more than one message, and protobuf ends at 2 GiB.
+_LARGEST: Final = 1 << 31
 
 
 def decompress(block: memoryview, where: str) -> bytearray:
@@ -26,8 +28,8 @@ def decompress(block: memoryview, where: str) -> bytearray:
 
     cursor = Cursor(block, file=where)
     length = cursor.varint()
-    if length > (len(block) - cursor.position) * _MOST_OUT // _FROM:
-        msg = f"{len(block)} compressed bytes declare {length}, more than snappy can hold in them"
+    if length > min((len(block) - cursor.position) * _MOST_OUT // _FROM, _LARGEST):
+        msg = f"{len(block)} compressed bytes declare {length}, more than they can stand for"
         raise cursor.corrupt(msg)
     out = bytearray(length)
     try:

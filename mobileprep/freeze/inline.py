@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,7 +25,12 @@ _DEEPEST: Final = 64
 
 
 def inline_calls(
-    graph: Graph, roots: Iterable[str], where: str, *, lower_control_flow: bool = False
+    graph: Graph,
+    roots: Iterable[str],
+    where: str,
+    *,
+    lower_control_flow: bool = False,
+    ops: Collection[str] | None = None,
 ) -> Graph:
     """The graph with every call replaced by the nodes of its function, calls in those too.
 
@@ -37,12 +42,13 @@ def inline_calls(
         roots: names of nodes that are to keep their names.
         where: for messages.
         lower_control_flow: whether loops and conditionals are taken apart too.
+        ops: the ops that are taken for calls; None for all that are.
 
     Raises:
         InvalidGraphError: a function calls itself, or calls grow beyond two million nodes.
         UnsupportedError: a function's body cannot be taken apart.
     """
-    work = _Inliner(graph, frozenset(roots), where, lower_control_flow=lower_control_flow)
+    work = _Inliner(graph, frozenset(roots), where, ops, lower_control_flow=lower_control_flow)
     if not any(work.takes_apart(n) for n in graph):
         return graph
     # In a graph with loops or branches, what a call does must happen only where the call stands.
@@ -66,12 +72,19 @@ class _Site:
 
 class _Inliner:
     def __init__(
-        self, graph: Graph, roots: frozenset[str], where: str, *, lower_control_flow: bool
+        self,
+        graph: Graph,
+        roots: frozenset[str],
+        where: str,
+        ops: Collection[str] | None,
+        *,
+        lower_control_flow: bool,
     ) -> None:
         self._taken = set(graph.by_name)
         self._library = graph.library
         self._roots = roots
         self._where = where
+        self._ops = ops
         self._lowers = lower_control_flow
         self._nodes: list[Node] = []
         self._results: dict[str, tuple[Ref, ...]] = {}
@@ -125,6 +138,8 @@ class _Inliner:
 
     def _called(self, node: Node) -> tuple[str, Mapping[str, AttrValue]]:
         """The function that a call names and the attributes it binds; no name for no call."""
+        if self._ops is not None and node.op not in self._ops:
+            return "", {}
         if node.op in self._library.functions:
             return node.op, node.attrs
         if node.op in _CALLS:

@@ -16,6 +16,7 @@ from mobileprep.ir.refs import Ref, control
 from mobileprep.transforms._constant_nodes import ConstantNodes
 from mobileprep.transforms._execution import Execution, reachable
 from mobileprep.transforms._folding import Folding
+from mobileprep.transforms._hash_order import hash_order
 from mobileprep.transforms.base import refuse
 
 _NAME = "fold_constants"
@@ -62,7 +63,7 @@ def folded_faithfully(graph: Graph, folding: Folding, serials: Counter[str]) -> 
     folded, sources = _constants(folding, serials)
     nodes = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
     nodes |= {n.name: n for n in folded}
-    nodes |= {name: graph[name] for name in reversed(run.inputs) if name not in nodes}
+    nodes |= {name: graph[name] for name in hash_order(run.inputs) if name not in nodes}
     tensors = frozenset(r for r in run.fed if not r.is_control)
     needed = reachable(nodes, (r.node for r in run.fetched), tensors).union(run.inputs)
     inputs = frozenset(run.inputs)

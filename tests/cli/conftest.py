@@ -39,6 +39,27 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the digits recipe, its store and its outputs, built once for all tests."""
+    folder = tmp_path_factory.mktemp("built")
+    shutil.copytree(RECIPES / "digits", folder / "digits")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
+        patch.chdir(folder)
+        assert main(["build", str(folder / "digits" / "recipe.yaml"), "--out", "out"]) == 0
+    return folder
+
+
+@pytest.fixture
+def built(built_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the digits recipe that is built already, into ``out``."""
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(built_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "digits" / "recipe.yaml"
+
+
 @pytest.fixture
 def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the digits recipe, with an empty store of its own."""

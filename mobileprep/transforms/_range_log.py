@@ -1,0 +1,51 @@
+"""Reads the ranges that a run of a graph with logging printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mobileprep.fsio import read_bytes
+
+_LARGEST: Final = 1 << 28
+_NAME_END: Final = "__print__"
+_VALUES: Final = "__requant_min_max:"
+_NUMBER: Final = r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?inf)\s*"
+_BOTH: Final = re.compile(rf"\[{_NUMBER}\][^\[\]]*\[{_NUMBER}\][^\[\]]*\Z", re.IGNORECASE)
+
+
+class Range(NamedTuple):
+    """The least and the greatest number of a tensor."""
+
+    low: float
+    high: float
+
+
+def read_range_log(path: Path) -> dict[str, list[Range]]:
+    """The ranges of a log, by the name of the node that measured them.
+
+    Lines look like ``...;NAME__print__;__requant_min_max:[-1.5][2.5]``; others are passed over.
+    Source: ``ExtractMinMaxRecords`` of TensorFlow 1.15's graph transforms.
+
+    Raises:
+        CorruptFileError: the file is missing, unreadable or beyond all measure.
+    """
+    text = read_bytes(path, limit=_LARGEST).decode("utf-8", "replace")
+    found: dict[str, list[Range]] = {}
+    for line in text.split("\n"):
+        if f"{_NAME_END};{_VALUES}" in line:
+            _read_line(line, found)
+    return found
+
+
+def _read_line(line: str, found: dict[str, list[Range]]) -> None:
+    parts = line.split(";")
+    at = max((i for i, part in enumerate(parts) if i and part.startswith(_VALUES)), default=0)
+    if not at or not parts[at - 1].endswith(_NAME_END):
+        return
+    values = _BOTH.match(parts[at], len(_VALUES))
+    if values is None:
+        return
+    low, high = float(values[1]), float(values[2])
+    found.setdefault(parts[at - 1].removesuffix(_NAME_END), []).append(Range(low, high))

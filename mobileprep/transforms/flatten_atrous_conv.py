@@ -1,0 +1,196 @@
+"""Flattens an atrous convolution into an ordinary one with a larger filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.pattern import Match, op
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.rewrite import Rewritten, Rule, rewrite, rewrite_all
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.transforms._constants import Replacements
+from mobileprep.transforms._layers import layout
+from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+_SETTINGS: Final = ("block", "paddings", "block_after", "crops")
+_PATTERN: Final = op(
+    "BatchToSpaceND",
+    op(
+        "Conv2D|DepthwiseConv2dNative",
+        op(
+            "SpaceToBatchND",
+            op("*", label="source"),
+            op("*", label="block"),
+            op("*", label="paddings"),
+            label="to_batch",
+        ),
+        op("*", label="filter"),
+        label="layer",
+    ),
+    op("*", label="block_after"),
+    op("*", label="crops"),
+)
+# A filter of this many elements takes 256 MB; a hostile block size must not allocate more.
+_LARGEST_FILTER: Final = 1 << 26
+
+
+@transform("flatten_atrous_conv")
+@dataclass(frozen=True)
+class FlattenAtrousConv(Transform):
+    """SpaceToBatchND, a convolution and BatchToSpaceND become a convolution alone.
+
+    Its filter has zeros between the elements of the old one, and its results are the same.
+    Source: ``flatten_atrous_conv`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Flatten every atrous convolution whose shapes are constant.
+
+        Raises:
+            TransformError: in the faithful mode, what the original ends the run for.
+        """
+        protected = fed_and_fetched(context)
+        flattening = _Flattening(Replacements(graph, context), context.faithful)
+        if context.faithful:
+            rule = Rule(_PATTERN, flattening.rewrite, flattening.check)
+            return as_result(rewrite(graph, rule, protected), graph, context)
+        pattern = _PATTERN.borrowing("source", *_SETTINGS)
+        done = rewrite_all(graph, Rule(pattern, flattening.rewrite, flattening.check), protected)
+        if done.matched:
+            now = without_orphans(done.graph, graph, protected)
+            done = Rewritten(now, done.matched, done.skipped)
+        return as_result(done, graph, context)
+
+
+@dataclass(frozen=True)
+class _Flattening:
+    """How a match is checked and rewritten in either mode."""
+
+    constants: Replacements
+    faithful: bool
+
+    def check(self, match: Match) -> str:
+        """Why a place cannot be flattened.
+
+        Raises:
+            TransformError: what the original ends the run for.
+        """
+        reason = _missing_constant(match)
+        if reason and self.faithful:
+            message = f"node {match.node.name!r}: {reason}"
+            raise refuse(FlattenAtrousConv.transform_name, message, "fold constants first")
+        return reason or _use_reason(match) or self._meaning_reason(match)
+
+    def rewrite(self, match: Match) -> Sequence[Node]:
+        """The input, the larger filter, and the convolution under the last node's name."""
+        layer, old, to_batch = match["layer"], match["filter"], match["to_batch"]
+        block = _ints(match["block"])
+        large = self.constants.make(old, old.name, _spread(old.attr_tensor("value"), block))
+        parts = (layer, to_batch, match.node)
+        controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
+        kept = ("T", "strides", "data_format", "use_cudnn_on_gpu")
+        attrs = {name: layer.attrs[name] for name in kept if name in layer.attrs}
+        attrs["padding"] = attr.string(_padding(match) or "SAME")
+        inputs = (to_batch.inputs[0], Ref(large.name), *controls)
+        flat = replace(layer, name=match.node.name, inputs=inputs, attrs=attrs)
+        return [match["source"], large, flat]
+
+    def _meaning_reason(self, match: Match) -> str:
+        layer = match["layer"]
+        if layout(layer) != "NHWC" or any(s != 1 for s in layer.attr_ints("strides")):
+            return "the convolution has strides, or channels first"
+        if any(d != 1 for d in layer.attr_ints("dilations", (1,))):
+            return "the convolution has dilations of its own"
+        if not all(match[label].op == "Const" for label in _SETTINGS):
+            # The original takes it for granted that these make up for the larger filter.
+            return "" if self.faithful else "paddings and crops are not constant"
+        if not np.array_equal(_ints(match["block"]), _ints(match["block_after"])):
+            return "the blocks before and after the convolution differ"
+        return "" if _padding(match) else "paddings and crops are those of no ordinary convolution"
+
+
+def _missing_constant(match: Match) -> str:
+    block, filter_node = match["block"], match["filter"]
+    if block.op != "Const" or filter_node.op != "Const":
+        return "block shape and filter are not constant"
+    weights = filter_node.attr_tensor("value")
+    if weights.dtype is not DType.FLOAT or len(weights.shape) != 4:
+        return f"the filter is no float32 tensor of four dimensions, but {weights}"
+    sizes = _ints(block)
+    if sizes.shape != (2,) or not (sizes > 0).all():
+        return f"the block shape is no pair of positive numbers, but {sizes.tolist()}"
+    height, width, *channels = weights.shape
+    elements = _reach(height, int(sizes[0])) * _reach(width, int(sizes[1])) * channels[0]
+    if elements * channels[1] > _LARGEST_FILTER:
+        return "the larger filter would be beyond all measure"
+    return ""
+
+
+def _use_reason(match: Match) -> str:
+    """Why others would see the change, which the original makes all the same."""
+    if match["filter"].name in match.used_outside:
+        return "the filter is used elsewhere"
+    if not match.used_outside.isdisjoint((match["layer"].name, match["to_batch"].name)):
+        return "a node of the atrous convolution is used elsewhere"
+    return ""
+
+
+def _padding(match: Match) -> str:
+    """The padding of the ordinary convolution that a match comes to, or an empty text.
+
+    The zeros that are put around the image before, less what is cropped after, have to be those
+    that SAME or VALID would put around it for the larger filter.
+    """
+    layer, weights = match["layer"], match["filter"].attr_tensor("value")
+    if any(match[label].op != "Const" for label in _SETTINGS):
+        return "SAME"
+    block = _ints(match["block"])
+    before, after = _pairs(match["paddings"]), _pairs(match["crops"])
+    if before is None or after is None or after[:, 0].any():
+        return ""
+    around = before - after
+    extra = np.array([_reach(n, int(b)) - 1 for n, b in zip(weights.shape, block, strict=False)])
+    if layer.attr_str("padding") == "SAME":
+        # Inside the batch, an even filter is padded off the middle by a whole block.
+        odd = all(n % 2 for n in weights.shape[:2])
+        return "SAME" if odd and not around.any() and not before[:, 0].any() else ""
+    if layer.attr_str("padding") != "VALID":
+        return ""
+    if np.array_equal(around, np.stack([extra // 2, extra - extra // 2], axis=1)):
+        return "SAME"
+    return "" if around.any() else "VALID"
+
+
+def _pairs(node: Node) -> Array | None:
+    values = _ints(node)
+    return values if values.shape == (2, 2) else None
+
+
+def _ints(node: Node) -> Array:
+    value = node.attr_tensor("value")
+    return (
+        value.array().astype(np.int64) if value.dtype in (DType.INT32, DType.INT64) else np.empty(0)
+    )
+
+
+def _reach(size: int, block: int) -> int:
+    """How far a filter reaches with its elements a block apart."""
+    return (size - 1) * block + 1
+
+
+def _spread(weights: Tensor, block: Array) -> Tensor:
+    """A filter of shape [height, width, in, out] with zeros between its elements."""
+    down, right = (int(b) for b in block)
+    height, width, *channels = weights.shape
+    large = np.zeros((_reach(height, down), _reach(width, right), *channels), np.float32)
+    large[::down, ::right] = weights.array()
+    return Tensor.packed(large)

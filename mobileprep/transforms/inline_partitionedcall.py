@@ -1,0 +1,38 @@
+"""Replaces calls of functions by what the functions do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.freeze.inline import inline_calls
+from mobileprep.ir.graph import Graph
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_CALLS: Final = frozenset({"PartitionedCall"})
+
+
+@transform("inline_partitionedcall")
+@dataclass(frozen=True)
+class InlinePartitionedCall(Transform):
+    """The nodes of a called function stand in place of each PartitionedCall, as "call/node".
+
+    The functions stay in the library. Source: ``inline_partitionedcall`` of the graph transforms
+    of TensorFlow 2.4. What that one leaves broken is whole here: attributes that calls bind, control
+    dependencies on and of calls, ops of several outputs, results that are arguments, calls that
+    are fetched. Calls inside of functions are replaced too.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace the calls.
+
+        Raises:
+            InvalidGraphError: a called function is not there, or does not fit its call.
+            UnsupportedError: a function calls itself.
+        """
+        calls = sum(n.op in _CALLS for n in graph)
+        if not calls:
+            return Result(graph)
+        kept = fed_and_fetched(context)
+        return Result(inline_calls(graph, kept, self.transform_name, ops=_CALLS), calls)
