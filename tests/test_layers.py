@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "ops": {"ir", "formats"},
     "quant": {"ops", "ir", "formats"},
     "freeze": {"ops", "ir", "formats"},
-    "transforms": {"quant", "ops", "ir", "formats"},
+    "transforms": {"freeze", "quant", "ops", "ir", "formats"},
     "packaging": {"ops", "ir", "formats"},
     "plan": {"recipe"},
     "stages": {"plan.spec", "packaging", "transforms", "freeze", "quant", "ops", "ir", "formats"},

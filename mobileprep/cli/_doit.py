@@ -50,7 +50,7 @@ def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]
         return not changes(built, {REPORT: report_json(build_report(built))}, out)
 
     return {
-        "name": target.folder,
+        "name": f"{target.recipe}/{target.target}",
         "doc": f"the folder of {target.folder}",
         "actions": [guarded(publish, [])],
         "task_dep": [f"recipe:{task_name(task)}" for task in target.tasks],

@@ -15,19 +15,27 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.verify import execution_order
-from mobileprep.ops.dims import ShapeConflictError
+from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.oldest_values import OldestValues
+from mobileprep.ops.opdefs import NEWEST, OLDEST
 from mobileprep.ops.shape_fn import find_shape_fn
 from mobileprep.ops.signature import output_count
 from mobileprep.ops.static_values import StaticValues
 
 Shapes = tuple[TensorShape, ...]
 
+_RECORDED = "_output_shapes"
+
 # Through these a handle stays what it was.
 _PASS_HANDLES = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
 
 
 def infer_shapes(
-    graph: Graph, feeds: Mapping[str, TensorShape] | None = None
+    graph: Graph,
+    feeds: Mapping[str, TensorShape] | None = None,
+    *,
+    release: str = NEWEST,
+    recorded: bool = False,
 ) -> Mapping[str, Shapes]:
     """The shape of each output of each node.
 
@@ -37,29 +45,41 @@ def infer_shapes(
     Args:
         graph: the graph.
         feeds: shapes of tensors that are fed, by their names; they replace what the graph says.
+        release: "1.15" to find no more of the shapes that depend on values than it does.
+        recorded: whether to believe shapes that are recorded as ``_output_shapes``.
 
     Raises:
         InvalidGraphError: an input of a node is missing, or nodes feed each other in a circle.
     """
     given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
-    return _Inference(graph, given).run()
+    values = OldestValues if release == OLDEST else StaticValues
+    return _Inference(graph, given, values, recorded).run()
 
 
 class _Inference:
     """One pass over a graph, inputs before consumers."""
 
-    def __init__(self, graph: Graph, fed: Mapping[Ref, TensorShape]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        fed: Mapping[Ref, TensorShape],
+        values: type[StaticValues],
+        recorded: bool,
+    ) -> None:
         self.graph = graph
         self.fed = fed
+        self.recorded = recorded
         self.shapes: dict[str, Shapes] = {}
         self.handles: dict[str, TensorShape] = {}
         fed_nodes = frozenset(ref.node for ref in fed)
-        self.values = StaticValues(graph.by_name, self.shape_of, fed_nodes)
+        self.values = values(graph.by_name, self.shape_of, fed_nodes)
 
     def run(self) -> Mapping[str, Shapes]:
         fed_nodes = {ref.node for ref in self.fed}
         for node in execution_order(self.graph, ""):
             outputs = self._infer(node)
+            if self.recorded:
+                outputs = _with_recorded(node, outputs)
             if node.name in fed_nodes:
                 outputs = tuple(self.fed.get(Ref(node.name, i), s) for i, s in enumerate(outputs))
             self.shapes[node.name] = outputs
@@ -89,6 +109,17 @@ class _Inference:
             return (None,) * (output_count(node, self.graph.library) or 0)
         except InvalidGraphError:
             return ()
+
+
+def _with_recorded(node: Node, outputs: Shapes) -> Shapes:
+    if _RECORDED not in node.attrs:
+        return outputs
+    try:
+        told = node.attr_shapes(_RECORDED)
+        return tuple(map(merge, outputs, told)) if len(told) >= len(outputs) else outputs
+    except (InvalidGraphError, ShapeConflictError):
+        # A record may be out of date.
+        return outputs
 
 
 @dataclass(frozen=True)

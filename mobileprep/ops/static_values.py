@@ -27,9 +27,9 @@ Values = tuple[Tensor, ...] | None
 # Shapes, axes and paddings are small; weights need not be looked at.
 _MAX_ELEMENTS: Final = 1 << 16
 # The ranks that TensorFlow can hold.
-_MAX_RANK: Final = 254
+MAX_RANK: Final = 254
 # How far a partly known shape is followed back.
-_MAX_DEPTH: Final = 64
+MAX_DEPTH: Final = 64
 
 # Merge and Enter begin loops; what placeholders hold is not known before they are fed.
 _NOT_STATIC = frozenset(
@@ -78,6 +78,14 @@ def shape_values(node: Node, shapes: Sequence[TensorShape]) -> Values:
     return tuple(Tensor.of(np.array(v, dtype=dtype.numpy), dtype) for v in values)
 
 
+def is_static(node: Node) -> bool:
+    """Whether a node's outputs are the same each time, given its inputs."""
+    if node.op in _NOT_STATIC:
+        return False
+    definition = any_op_def(node.op)
+    return definition is not None and not definition.is_stateful
+
+
 class StaticValues:
     """Values of a graph's tensors, found when asked for.
 
@@ -110,7 +118,7 @@ class StaticValues:
     def as_shape(self, ref: Ref) -> TensorShape:
         """A tensor read as a shape: -1 for each size that is not known, or None."""
         sizes = self._elements(ref, 0)
-        if sizes is None or sizes.ndim != 1 or len(sizes) > _MAX_RANK:
+        if sizes is None or sizes.ndim != 1 or len(sizes) > MAX_RANK:
             return None
         return tuple(max(int(size), UNKNOWN) for size in sizes)
 
@@ -141,10 +149,7 @@ class StaticValues:
         return None
 
     def _is_computed(self, node: Node) -> bool:
-        if node.op in _NOT_STATIC or not node.data_inputs:
-            return False
-        definition = any_op_def(node.op)
-        if definition is None or definition.is_stateful:
+        if not node.data_inputs or not is_static(node):
             return False
         shape = self._shape_of(Ref(node.name))
         return shape is None or element_count(shape) <= _MAX_ELEMENTS
@@ -177,7 +182,7 @@ class StaticValues:
 
     def _unknown(self, ref: Ref) -> Array | None:
         shape = self._shape_of(ref)
-        if shape is None or len(shape) > 1 or not 0 <= element_count(shape) <= _MAX_RANK:
+        if shape is None or len(shape) > 1 or not 0 <= element_count(shape) <= MAX_RANK:
             return None
         return np.full(shape, UNKNOWN)
 
@@ -186,7 +191,7 @@ class StaticValues:
         if node.op in ("Shape", "ShapeN"):
             shape = self._shape_of(node.data_inputs[ref.index])
             return None if shape is None else np.array(shape, dtype=np.int64)
-        if node.op not in _MOVED or depth > _MAX_DEPTH:
+        if node.op not in _MOVED or depth > MAX_DEPTH:
             return None
         refs = node.data_inputs
         moved = frozenset(range(*_MOVED[node.op].indices(len(refs))))

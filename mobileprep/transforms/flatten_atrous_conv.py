@@ -88,7 +88,10 @@ class _Flattening:
         if reason and self.faithful:
             message = f"node {match.node.name!r}: {reason}"
             raise refuse(FlattenAtrousConv.transform_name, message, "fold constants first")
-        return reason or _use_reason(match) or self._meaning_reason(match)
+        if not reason and match["filter"].name in match.used_outside:
+            # The original gives its other users the larger filter as well.
+            reason = "the filter is used elsewhere"
+        return reason or self._meaning_reason(match)
 
     def rewrite(self, match: Match) -> Sequence[Node]:
         """The input, the larger filter, and the convolution under the last node's name."""
@@ -132,15 +135,6 @@ def _missing_constant(match: Match) -> str:
     elements = _reach(height, int(sizes[0])) * _reach(width, int(sizes[1])) * channels[0]
     if elements * channels[1] > _LARGEST_FILTER:
         return "the larger filter would be beyond all measure"
-    return ""
-
-
-def _use_reason(match: Match) -> str:
-    """Why others would see the change, which the original makes all the same."""
-    if match["filter"].name in match.used_outside:
-        return "the filter is used elsewhere"
-    if not match.used_outside.isdisjoint((match["layer"].name, match["to_batch"].name)):
-        return "a node of the atrous convolution is used elsewhere"
     return ""
 
 

@@ -14,6 +14,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_tensors
+from mobileprep.ops.opdefs import NEWEST, OLDEST
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._execution import execution
 from mobileprep.transforms._fold_faithfully import check_feeds, fetch_order, folded_faithfully
@@ -64,7 +65,7 @@ class FoldConstants(Transform):
         check_feeds(run)
         sinks = fetch_order(run)
         folding = find_folding(
-            run, sinks, rules, self._shapes(graph), self.max_constant_size_in_bytes
+            run, sinks, rules, self._shapes(graph, OLDEST), self.max_constant_size_in_bytes
         )
         nodes = folded_faithfully(graph, folding, context.serials)
         return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
@@ -73,15 +74,15 @@ class FoldConstants(Transform):
         run = execution(graph, context.inputs, context.outputs)
         sinks = [ref.node for ref in run.fetched]
         folding = find_folding(
-            run, sinks, rules, self._shapes(graph), self.max_constant_size_in_bytes
+            run, sinks, rules, self._shapes(graph, NEWEST), self.max_constant_size_in_bytes
         )
         folded = folded_in_place(graph, folding)
         return Result(folded, len(folding.values), folding.skipped)
 
-    def _shapes(self, graph: Graph) -> Callable[[Ref], TensorShape]:
+    def _shapes(self, graph: Graph, release: str) -> Callable[[Ref], TensorShape]:
         @cache
         def inferred() -> Mapping[str, tuple[TensorShape, ...]]:
-            return infer_shapes(graph)
+            return infer_shapes(graph, release=release, recorded=not self.clear_output_shapes)
 
         def shape_of(ref: Ref) -> TensorShape:
             return inferred()[ref.node][ref.index]
