@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.freeze.batch_norm import to_inference
 from mobileprep.freeze.convert import convert
+from mobileprep.freeze.dropout import remove_dropout
 from mobileprep.freeze.inline import inline_calls
 from mobileprep.freeze.model import LoadedSource
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.outputs import chosen_signature, output_tensors
-from mobileprep.freeze.subgraph import clear_devices, drop_unused_functions, extract
+from mobileprep.freeze.subgraph import clear_devices, drop_unused_functions, extract, reachable
 from mobileprep.freeze.tables import filling_ops, has_tables, used_assets, with_plain_paths
 from mobileprep.freeze.trace import trace, variables_of
 from mobileprep.freeze.updates import without_updates
@@ -47,28 +49,27 @@ def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
-    where = source.where
     outputs = output_tensors(source, options)
     roots = [parse_ref(name).node for name in outputs]
-    needed, init_ops = _needed(source, options, roots)
+    needed, init_ops, initial = _needed(source, options, roots)
     roots += init_ops
-    warnings: list[str] = []
+    needed, warnings = _for_inference(needed, source, options, roots)
     converted = [n for n in variables_of(needed) if options.converts(n.name)]
     uses = trace(needed, converted)
     if uses.blocked:
-        needed = without_updates(needed, roots, uses, where, warnings)
+        settled = without_updates(needed, roots, uses, initial, source.where)
+        needed = settled.graph
+        warnings += settled.warnings
         converted = [n for n in converted if n.name in needed]
         uses = trace(needed, converted)
     values = read_values(needed, converted, source, options)
-    frozen = drop_unused_functions(convert(needed, values.tensors, uses, where))
+    frozen = drop_unused_functions(convert(needed, values.tensors, uses, source.where))
     if options.clear_devices:
         frozen = clear_devices(frozen)
-    assets = used_assets(frozen, source.assets)
-    signature = chosen_signature(source, options.signature)
-    inputs = () if signature is None else tuple(s.name for s in signature.inputs.values())
+    assets = used_assets(frozen, [*source.assets, *values.assets])
     return FreezeResult(
-        with_plain_paths(frozen, assets) if assets else frozen,
-        tuple(i for i in inputs if parse_ref(i).node in frozen),
+        with_plain_paths(frozen, assets),
+        _inputs(source, options, frozen),
         outputs,
         values.keys,
         init_ops,
@@ -77,10 +78,47 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
     )
 
 
+def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:
+    """The inputs of the signature that the frozen graph still has."""
+    signature = chosen_signature(source, options.signature)
+    named = () if signature is None else [s.name for s in signature.inputs.values()]
+    return tuple(name for name in named if parse_ref(name).node in frozen)
+
+
+def _for_inference(
+    graph: Graph, source: LoadedSource, options: FreezeOptions, roots: list[str]
+) -> tuple[Graph, tuple[str, ...]]:
+    """The graph without what only training does, and what the user should know of it."""
+    warnings: list[str] = []
+    if options.remove_dropout:
+        cut = remove_dropout(graph)
+        graph = cut.graph
+        if cut.count:
+            warnings.append(f"{cut.count} dropout layers were removed")
+    if options.batch_norm == "inference":
+        normal = to_inference(graph, (graph, source.graph))
+        graph = normal.graph
+        if normal.switched:
+            warnings.append(
+                f"{len(normal.switched)} batch normalisations were left in training mode; they "
+                f"use their moving averages now: {', '.join(normal.switched[:3])}"
+            )
+        if normal.left:
+            warnings.append(
+                f"{len(normal.left)} batch normalisations stay in training mode, as no moving "
+                f"averages were found: {', '.join(normal.left[:3])}"
+            )
+    return extract(graph, roots), tuple(warnings)
+
+
 def _needed(
     source: LoadedSource, options: FreezeOptions, roots: list[str]
-) -> tuple[Graph, tuple[str, ...]]:
-    """What the outputs need, calls taken apart, and the ops that fill its lookup tables."""
+) -> tuple[Graph, tuple[str, ...], set[str]]:
+    """What the outputs need, calls taken apart.
+
+    Returns:
+        the graph, the ops in it that fill its lookup tables, and all that a loader would run.
+    """
 
     def apart(names: list[str]) -> Graph:
         return inline_calls(
@@ -93,7 +131,7 @@ def _needed(
     graph = apart(roots)
     starts = [name for name in source.init_ops if name in source.graph]
     if not starts or not has_tables(graph):
-        return extract(graph, roots), ()
+        return extract(graph, roots), (), set()
     graph = apart([*roots, *starts])
     init_ops = filling_ops(graph, roots, starts)
-    return extract(graph, [*roots, *init_ops]), init_ops
+    return extract(graph, [*roots, *init_ops]), init_ops, reachable(graph, starts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.freeze.follow import upstream
 from mobileprep.freeze.inline import inline_calls
 from mobileprep.freeze.subgraph import extract
 from mobileprep.ir.graph import Graph
@@ -58,21 +59,16 @@ def _collect(graph: Graph, found: dict[str, list[Source]]) -> None:
         if node.op not in _ASSIGNMENTS or len(node.data_inputs) < 2:
             continue
         source = _source(graph, node.inputs[1])
-        variable = _variable(graph, node.inputs[0])
+        variable = next(
+            (n for n, _ in upstream(graph, node.inputs[0]) if n.op not in _PASS_ON), None
+        )
         if source and variable and source not in found.setdefault(variable.name, []):
             found[variable.name].append(source)
 
 
-def _variable(graph: Graph, ref: Ref) -> Node | None:
-    for node, _ in _upstream(graph, ref):
-        if node.op not in _PASS_ON:
-            return node
-    return None
-
-
 def _source(graph: Graph, value: Ref) -> Source | None:
     """What a restore op gives at the end of a chain of identities."""
-    for node, index in _upstream(graph, value):
+    for node, index in upstream(graph, value):
         if node.op in _RESTORES:
             keys = _strings(graph, node, _RESTORES[node.op])
             specs = _strings(graph, node, 2) if node.op in _HAVE_SLICES else []
@@ -82,20 +78,6 @@ def _source(graph: Graph, value: Ref) -> Source | None:
         if node.op not in _PASS_ON:
             return None
     return None
-
-
-def _upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
-    """The producer of a tensor, the producer of its first input, and so on, each node once."""
-    seen: set[str] = set()
-    while ref.node not in seen and not ref.is_control:
-        seen.add(ref.node)
-        node = graph.get(ref.node)
-        if node is None:
-            return
-        yield node, ref.index
-        if not node.data_inputs:
-            return
-        ref = node.inputs[0]
 
 
 def _strings(graph: Graph, node: Node, slot: int) -> list[str]:

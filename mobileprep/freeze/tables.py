@@ -84,6 +84,8 @@ def with_plain_paths(graph: Graph, assets: Sequence[Asset]) -> Graph:
     """The graph with each asset's path, which named a place where the model was trained, cut
     down to its name."""
     names = {parse_ref(a.tensor).node: a.name for a in assets}
+    if not names:
+        return graph
     return graph.with_nodes([_renamed(n, names[n.name]) if n.name in names else n for n in graph])
 
 

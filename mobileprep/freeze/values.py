@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mobileprep.errors import ArtifactError, InvalidGraphError, did_you_mean
-from mobileprep.formats.checkpoint import Checkpoint
+from mobileprep.errors import ArtifactError, InternalError, InvalidGraphError, did_you_mean
 from mobileprep.formats.slices import region_of, shape_of_box
-from mobileprep.freeze.model import LoadedSource
+from mobileprep.freeze.initializers import initial_values
+from mobileprep.freeze.model import Asset, LoadedSource
 from mobileprep.freeze.options import FreezeOptions
 from mobileprep.freeze.restore import Source, candidates, restored_from
 from mobileprep.ir.graph import Graph
@@ -24,10 +24,18 @@ _NAMED_AT_MOST: Final = 10
 
 @dataclass(frozen=True)
 class Values:
-    """Tensors by variable node, the checkpoint keys they have, and what to tell the user."""
+    """What variables are.
+
+    Args:
+        tensors: by variable node.
+        keys: the checkpoint keys that they have; an empty text for those that were computed.
+        assets: files whose paths are among them.
+        warnings: what to tell the user.
+    """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
+    assets: tuple[Asset, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -36,49 +44,71 @@ def read_values(
 ) -> Values:
     """The value of each variable.
 
+    The ops that the user names as initializers come before the checkpoint, as the original runs
+    them after it has restored the checkpoint; the model's own init ops come after it.
+
     Args:
         graph: what is to be frozen, for its size.
         variables: nodes of it.
         source: the whole model.
-        options: which saver's names and which of raw values and averages to take.
+        options: which saver's names, which initializers, raw values or averages.
 
     Raises:
-        InvalidGraphError: a variable is not in the checkpoint, or differs in shape or type.
+        InvalidGraphError: a variable has no value, or differs from it in shape or type.
         ArtifactError: the constants together would pass protobuf's limit; nothing was read.
+        UnsupportedError: an initializer has an op that cannot be run here.
     """
     if not variables:
         return Values()
-    if source.checkpoint is None:
-        raise _no_checkpoint(variables, source.where)
-    found = _find(variables, source.checkpoint, source, options)
-    _check_all(variables, found, source.checkpoint, source.where)
-    _check_size(graph, found, source.checkpoint, source.where)
-    tensors = {v.name: _read(v, found[v.name], source.checkpoint) for v in variables}
-    keys = {v.name: found[v.name].key for v in variables}
-    return Values(tensors, keys, _about_averages(keys, options))
+    saved = _Saved(source, options)
+    found = {v.name: place for v in variables if (place := saved.place(v)) is not None}
+    _check_all(variables, found, source)
+    _check_size(graph, found, source)
+    names = [v.name for v in variables]
+    given = initial_values(source, names, options.initializer_nodes, saved.read)
+    lacking = [n for n in names if n not in found and n not in given.tensors]
+    own = initial_values(source, lacking, source.init_ops, saved.read)
+    _check_complete([n for n in lacking if n not in own.tensors], saved, source)
+    computed = {**own.tensors, **given.tensors}
+    tensors = {
+        v.name: computed[v.name] if v.name in computed else saved.known(v, found[v.name])
+        for v in variables
+    }
+    keys = {n: "" if n in computed else found[n].key for n in names}
+    assets = (*given.assets, *own.assets)
+    return Values(tensors, keys, assets, _about_averages(keys, options))
 
 
-def _find(
-    variables: Sequence[Node],
-    checkpoint: Checkpoint,
-    source: LoadedSource,
-    options: FreezeOptions,
-) -> dict[str, Source]:
-    """Where each variable lies; those that lie nowhere are all named in one error."""
-    restored = restored_from(source.graph, options.restore_op_name or source.restore_op)
-    names = frozenset(checkpoint.names())
-    found: dict[str, Source] = {}
-    missing: dict[str, str] = {}
-    for variable in variables:
-        places = _places(variable, restored, source, options)
-        place = next((p for p in places if p.key in names), None)
-        if place is None:
-            missing[variable.name] = places[0].key
-        else:
-            found[variable.name] = place
-    if missing:
-        raise _missing(missing, sorted(names), source.where)
-    return found
+class _Saved:
+    """The values of variables in the checkpoint."""
+
+    def __init__(self, source: LoadedSource, options: FreezeOptions) -> None:
+        self._source = source
+        self._options = options
+        self._names = frozenset(source.checkpoint.names() if source.checkpoint else ())
+        restore_op = options.restore_op_name or source.restore_op
+        self._restored = restored_from(source.graph, restore_op) if self._names else {}
+
+    def places(self, variable: Node) -> list[Source]:
+        """Where a variable may lie, the best first."""
+        return _places(variable, self._restored, self._source, self._options)
+
+    def place(self, variable: Node) -> Source | None:
+        """Where a variable lies, or None where the checkpoint does not hold it."""
+        return next((p for p in self.places(variable) if p.key in self._names), None)
+
+    def read(self, variable: Node) -> Tensor | None:
+        """A variable's value, or None where the checkpoint does not hold it."""
+        place = self.place(variable)
+        return None if place is None else self.known(variable, place)
+
+    def known(self, variable: Node, place: Source) -> Tensor:
+        """The value that lies at a place; the elements are a view on the file."""
+        if self._source.checkpoint is None:
+            message = f"{variable.name!r} is read from no checkpoint"
+            raise InternalError(message)
+        array = self._source.checkpoint.read(place.key, place.slice_spec)
+        return Tensor.of(array, variable.attr_dtype("dtype").base)
 
 
 def _places(
@@ -97,12 +127,14 @@ def _places(
 
 
 def _check_all(
-    variables: Sequence[Node], found: Mapping[str, Source], checkpoint: Checkpoint, where: str
+    variables: Sequence[Node], found: Mapping[str, Source], source: LoadedSource
 ) -> None:
     faults = []
     for variable in variables:
-        place = found[variable.name]
-        entry = checkpoint.entry(place.key)
+        place = found.get(variable.name)
+        if place is None or source.checkpoint is None:
+            continue
+        entry = source.checkpoint.entry(place.key)
         dtype = variable.attr_dtype("dtype").base
         shape = _shape_of(place, entry.shape)
         declared = variable.attr_shape("shape")
@@ -112,7 +144,8 @@ def _check_all(
             faults.append(f"{variable.name!r} is {list(declared)}, {place.key!r} {list(shape)}")
     if faults:
         message = "variables differ from the checkpoint: " + _listed(faults)
-        raise InvalidGraphError(message, "graph and checkpoint are of different models", where)
+        hint = "graph and checkpoint are of different models"
+        raise InvalidGraphError(message, hint, source.where)
 
 
 def _fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
@@ -127,14 +160,13 @@ def _shape_of(place: Source, full: Sequence[int]) -> tuple[int, ...]:
     return shape_of_box(region_of(place.slice_spec, full))
 
 
-def _check_size(
-    graph: Graph, found: Mapping[str, Source], checkpoint: Checkpoint, where: str
-) -> None:
+def _check_size(graph: Graph, found: Mapping[str, Source], source: LoadedSource) -> None:
     """Refuse what cannot be written, before anything is read."""
     size = 0
-    for place in found.values():
-        entry = checkpoint.entry(place.key)
-        size += math.prod(_shape_of(place, entry.shape)) * entry.dtype.itemsize
+    if source.checkpoint is not None:
+        for place in found.values():
+            entry = source.checkpoint.entry(place.key)
+            size += math.prod(_shape_of(place, entry.shape)) * entry.dtype.itemsize
     for node in graph:
         size += sum(v.value.nbytes for v in node.attrs.values() if v.kind == "tensor")
     if size > _PROTOBUF_LIMIT:
@@ -143,39 +175,40 @@ def _check_size(
             "store the weights with 8 bits first (quantize_weights), or leave large variables out "
             "with variable_names_blacklist"
         )
-        raise ArtifactError(message, hint, where)
+        raise ArtifactError(message, hint, source.where)
 
 
-def _read(variable: Node, place: Source, checkpoint: Checkpoint) -> Tensor:
-    array = checkpoint.read(place.key, place.slice_spec)
-    return Tensor.of(array, variable.attr_dtype("dtype").base)
-
-
-def _no_checkpoint(variables: Sequence[Node], where: str) -> InvalidGraphError:
-    message = (
-        f"the outputs need {len(variables)} variables, and no checkpoint is given: "
-        + _listed([repr(v.name) for v in variables])
-    )
-    return InvalidGraphError(message, "name the checkpoint that holds their values", where)
-
-
-def _missing(missing: Mapping[str, str], names: Sequence[str], where: str) -> InvalidGraphError:
+def _check_complete(missing: Sequence[str], saved: _Saved, source: LoadedSource) -> None:
+    """Every variable has a value; those that have none are all named in one error."""
+    if not missing:
+        return
+    if source.checkpoint is None:
+        message = f"{len(missing)} variables have no value, and no checkpoint is given: "
+        message += _listed([repr(name) for name in missing])
+        raise InvalidGraphError(message, "name the checkpoint that holds them", source.where)
+    names = source.checkpoint.names()
     listed: list[str] = []
-    for variable, key in missing.items():
-        near = did_you_mean(key, names) if len(listed) < _NAMED_AT_MOST else []
-        listed.append(f"{variable!r}" + (f" (the nearest is {near[0]!r})" if near else ""))
+    for name in missing:
+        key = saved.places(source.graph[name])[0].key
+        near = _near(key, names) if len(listed) < _NAMED_AT_MOST else ""
+        listed.append(f"{name!r}" + (f" (the nearest is {near!r})" if near else ""))
     message = f"{len(missing)} variables are not in the checkpoint: {_listed(listed)}"
     hint = (
         "graph and checkpoint are of different models; variables that only an initializer gives "
         "need initializer_nodes"
     )
-    return InvalidGraphError(message, hint, where)
+    raise InvalidGraphError(message, hint, source.where)
+
+
+def _near(key: str, names: Sequence[str]) -> str:
+    inside = [n for n in names if n.endswith(f"/{key}") or key.endswith(f"/{n}")]
+    return next(iter(inside or did_you_mean(key, names)), "")
 
 
 def _about_averages(keys: Mapping[str, str], options: FreezeOptions) -> tuple[str, ...]:
     if not options.moving_averages:
         return ()
-    raw = [name for name, key in keys.items() if not key.endswith(_AVERAGE_SUFFIX)]
+    raw = [k for k in keys.values() if not k.endswith(_AVERAGE_SUFFIX)]
     if len(raw) == len(keys):
         return ("the checkpoint holds no moving averages; raw values were taken",)
     if raw:

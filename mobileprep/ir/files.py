@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from google.protobuf import text_format
-
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
@@ -42,6 +40,8 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
         ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
     """
     if as_text:
+        from google.protobuf import text_format  # slow to import, and binary needs it never
+
         write_text(path, text_format.MessageToString(graph_to_proto(graph)))
         return
     chunks = list(graph_to_chunks(graph))

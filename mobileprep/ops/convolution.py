@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.parallel import for_each, threads
+from mobileprep.ops.products import FEW_ROWS, LEAST_WORK, multiply
 from mobileprep.ops.window import Window
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
@@ -51,7 +53,10 @@ def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = N
     if math.prod(window.size) == 1 and not any(map(sum, window.pads)):
         _fill_pointwise(out, x, weights, window.strides, finish)
     else:
-        _fill(out, _patches(padded(x, window), window, positions), weights, finish)
+        patches = _patches(padded(x, window), window, positions)
+        _fill(
+            out, patches, weights, finish, tiles(patches, _PATCH_BYTES, _shares(out, len(weights)))
+        )
     return out
 
 
@@ -81,23 +86,22 @@ def _fill_pointwise(
     if any(s > 1 for s in strides):
         kept = (slice(None), *(slice(None, None, s) for s in strides))
         x = x[kept]
-    if finish is None:
-        np.matmul(x.reshape(-1, len(weights)), weights, out=out.reshape(-1, out.shape[-1]))
-        return
-    for part in tiles(out, _TILE_BYTES):
-        target = out[part]
-        rows = x[part].reshape(-1, len(weights))
-        np.matmul(rows, weights, out=target.reshape(len(rows), -1))
-        finish(target, part)
+    _fill(out, x, weights, finish, tiles(out, _TILE_BYTES, _shares(out, len(weights))))
 
 
-def _fill(out: Array, patches: Array, weights: Array, finish: Finish | None) -> None:
-    for part in tiles(patches, _PATCH_BYTES):
+def _fill(
+    out: Array, patches: Array, weights: Array, finish: Finish | None, parts: list[Part]
+) -> None:
+    """Multiply patches, of which each tile is copied into a matrix, with the filters."""
+
+    def work(part: Part) -> None:
         target = out[part]
         rows = patches[part].reshape(-1, len(weights))
-        np.matmul(rows, weights, out=target.reshape(len(rows), -1))
+        multiply(rows, weights, target.reshape(len(rows), -1))
         if finish is not None:
             finish(target, part)
+
+    for_each(work, parts)
 
 
 def padded(x: Array, window: Window, value: float = 0) -> Array:
@@ -122,20 +126,34 @@ def _patches(x: Array, window: Window, positions: tuple[int, ...]) -> Array:
     return as_strided(x, shape, strides, writeable=False)
 
 
-def tiles(array: Array, limit: int) -> Iterator[Part]:
-    """Cuts along batch, or along batch and rows, so that a part takes about ``limit`` bytes."""
+def tiles(array: Array, limit: int, least: int) -> list[Part]:
+    """Cuts along batch, or along batch and rows.
+
+    Args:
+        array: what to cut, [batch, rows, ...].
+        limit: about how many bytes of it a part may take.
+        least: how many parts to make at least, if there are as many rows.
+    """
     batch, rows = array.shape[:2]
     # Of a view that repeats elements too: what it takes once it is copied.
-    image = math.prod(array.shape[1:]) * array.itemsize
-    if image <= limit:
-        step = max(limit // max(image, 1), 1)
-        yield from ((slice(i, i + step),) for i in range(0, batch, step))
-        return
-    # Equal parts: a small rest would waste a call.
-    count = -(-image // limit)
-    step = max(-(-rows // count), 1)
-    for i in range(batch):
-        yield from ((slice(i, i + 1), slice(r, r + step)) for r in range(0, rows, step))
+    size = math.prod(array.shape) * array.itemsize
+    count = max(-(-size // limit), least, 1)
+    if batch >= count:
+        return [(part,) for part in cuts(batch, count)]
+    across = cuts(rows, -(-count // batch))
+    return [(slice(i, i + 1), part) for i in range(batch) for part in across]
+
+
+def _shares(out: Array, depth: int) -> int:
+    """Into how many parts a product of ``depth`` multiplications an element is worth cutting."""
+    positions = math.prod(out.shape[:-1])
+    return min(threads(), out.size * depth // LEAST_WORK, positions // FEW_ROWS)
+
+
+def cuts(length: int, count: int) -> list[slice]:
+    """A range cut into at most ``count`` parts of nearly equal length."""
+    step = max(-(-length // count), 1)
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def convolve_depthwise(
@@ -170,13 +188,18 @@ def convolve_depthwise(
     patches = _patches(np.ascontiguousarray(source), window, positions)
     patches = _lines(patches, _columns(positions[1], channels * multiplier, window.strides[1]))
     taps = np.tile(taps, (1, 1, patches.shape[-1] // taps.shape[-1]))
-    for part in tiles(out, _DEPTHWISE_BYTES):
+
+    def work(part: Part) -> None:
         # One pass over memory a tap: einsum multiplies and adds in one, ufuncs would take two.
         target = out[part]
         lines = target.reshape(*target.shape[:2], -1, taps.shape[-1])
         np.einsum("nhlijx,ijx->nhlx", patches[part], taps, out=lines)
         if finish is not None:
             finish(target, part)
+
+    # Not through BLAS: a multiplication takes some ten times as long.
+    shares = min(threads(), 8 * out.size * math.prod(window.size) // LEAST_WORK)
+    for_each(work, tiles(out, _DEPTHWISE_BYTES, shares))
     return out
 
 

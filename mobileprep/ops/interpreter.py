@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.failures import perform
 from mobileprep.ops.feeds import checked_feed
 from mobileprep.ops.memory import keep_freed_memory
+from mobileprep.ops.parallel import all_processors
 from mobileprep.ops.plan import Plan, make_plan
 
 # Plans hold weights prepared for them: many at once would multiply a model's size.
@@ -89,7 +91,7 @@ class Interpreter:
             if slot is not None:
                 values[slot] = value
         # Infinities and NaN are results like others, as they are to TensorFlow.
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
             self._perform(plan, values)
         return [values[slot] for slot in plan.fetches]
 

@@ -19,15 +19,15 @@ _LABEL: Final = "_kernel"
 
 
 class _Constraints(TypedDict, total=False):
-    """What few rows have: by attribute the values, other than types, that it may have."""
+    """What few rows have: a label, and by attribute the values, types apart, that it may have."""
 
+    label: str
     attrs: dict[str, list[str | int | bool]]
 
 
 class _Registration(_Constraints):
     """A row of the table: a class, and by attribute the type that it is registered for."""
 
-    op: str
     types: dict[str, str]
     kernel: str
 
@@ -53,9 +53,9 @@ def kernel_class(node: Node, release: str) -> str | None:
     """
     label = node.attrs.get(_LABEL)
     text = label.value.decode("utf-8", "replace") if label and label.kind == "string" else ""
-    rows = _table(release).get((node.op, text))
+    rows = _registrations(node.op, text, release)
     definition = op_def(node.op, release)
-    if rows is None or definition is None:
+    if not rows or definition is None:
         return None
     given = _type_attrs(node, definition)
     # Of the rows that fit, the one that asks most: some ops have one for any type beside others.
@@ -96,15 +96,19 @@ def _type_attrs(node: Node, definition: OpDef) -> dict[str, tuple[str, ...]]:
     return types
 
 
+@lru_cache(maxsize=4096)
+def _registrations(op: str, label: str, release: str) -> tuple[_Registration, ...]:
+    line = _table(release).get(op)
+    rows: list[_Registration] = [] if line is None else json.loads(line)
+    return tuple(row for row in rows if row.get("label", "") == label)
+
+
 @lru_cache(maxsize=len(RELEASES))
-def _table(release: str) -> Mapping[tuple[str, str], list[_Registration]]:
-    """Registrations by op and label."""
+def _table(release: str) -> Mapping[str, str]:
+    """The rows of each op as JSON text: parsing all for the sake of a few ops takes too long."""
     if release not in RELEASES:
         message = f"there is no kernel table of TensorFlow {release}"
         hint = nearest_hint(release, RELEASES) or f"one of {', '.join(RELEASES)}"
         raise UnsupportedError(message, hint)
-    rows = json.loads(gzip.decompress((_DATA / f"kernels-{release}.json.gz").read_bytes()))
-    table: dict[tuple[str, str], list[_Registration]] = {}
-    for row in rows:
-        table.setdefault((row["op"], row.get("label", "")), []).append(row)
-    return table
+    text = gzip.decompress((_DATA / f"kernels-{release}.tsv.gz").read_bytes()).decode()
+    return dict(line.split("\t", 1) for line in text.splitlines())

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobileprep.errors import AccuracyError
-from mobileprep.fsio import write_text
 from mobileprep.formats.mapped_file import map_file
+from mobileprep.fsio import write_text
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics

@@ -15,32 +15,32 @@ from mobileprep.ir.tensor import Array, Tensor
 
 @dataclass(frozen=True)
 class LayerKind:
-    """Where an op keeps what.
+    """What the weights of an op look like; they are its second input.
 
     Args:
-        weights: the tensor input that carries the weights.
         rank: the number of dimensions of its weights and of its output.
         channels: the dimensions of the weights that make up the output channels.
     """
 
-    weights: int
     rank: int
     channels: tuple[int, ...]
 
 
 _KINDS: Final[Mapping[str, LayerKind]] = {
-    "Conv2D": LayerKind(1, 4, (3,)),
-    "DepthwiseConv2dNative": LayerKind(1, 4, (2, 3)),
-    "MatMul": LayerKind(1, 2, (1,)),
-    "Conv2DBackpropInput": LayerKind(1, 4, (2,)),
-    "Conv3D": LayerKind(1, 5, (4,)),
+    "Conv2D": LayerKind(4, (3,)),
+    "DepthwiseConv2dNative": LayerKind(4, (2, 3)),
+    "MatMul": LayerKind(2, (1,)),
+    "Conv2DBackpropInput": LayerKind(4, (2,)),
+    "Conv3D": LayerKind(5, (4,)),
 }
+
+LAYERS: Final = frozenset(_KINDS)
 
 
 def layer_kind(layer: Node) -> LayerKind:
-    """Where a layer keeps what; its op must be one of those that this module knows."""
+    """What a layer's weights look like; its op must be one of ``LAYERS``."""
     if layer.op == "MatMul" and layer.attr_bool("transpose_b", False):
-        return LayerKind(1, 2, (0,))
+        return LayerKind(2, (0,))
     return _KINDS[layer.op]
 
 

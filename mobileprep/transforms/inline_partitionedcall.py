@@ -18,10 +18,10 @@ _CALLS: Final = frozenset({"PartitionedCall"})
 class InlinePartitionedCall(Transform):
     """The nodes of a called function stand in place of each PartitionedCall, as "call/node".
 
-    The functions stay in the library. Source: ``inline_partitionedcall`` of the graph transforms
-    of TensorFlow 2.4. What that one leaves broken is whole here: attributes that calls bind, control
-    dependencies on and of calls, ops of several outputs, results that are arguments, calls that
-    are fetched. Calls inside of functions are replaced too.
+    The functions stay in the library. Calls inside of functions are replaced too. Source:
+    ``inline_partitionedcall`` of the graph transforms of TensorFlow 2.4, which loses attributes
+    that calls bind, control dependencies on and of calls, results that are arguments, and calls
+    that are fetched, and mistakes outputs of ops that have several.
     """
 
     def apply(self, graph: Graph, context: Context) -> Result:

@@ -485,7 +485,7 @@ def initialized(tf: ModuleType, folder: Path) -> Saved:
     def graph():
         built = dense(tf, resource=False)
         extra = v1.get_variable("extra", initializer=np.full([3], 2.0, np.float32))
-        more = v1.get_variable("more", initializer=extra.initialized_value() * 3.0)
+        more = v1.get_variable("more", initializer=lambda: tf.ones([3]) * 3.0)
         tf.group(extra.initializer, more.initializer, name="init_extra")
         return {"outputs": [tf.identity(built["outputs"][0] * more + extra, name="z")]}
 

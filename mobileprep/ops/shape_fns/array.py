@@ -231,18 +231,16 @@ def bitcast(args: ShapeArgs) -> Sequence[TensorShape]:
 def dynamic_stitch(args: ShapeArgs) -> Sequence[TensorShape]:
     """One more row than the largest index, each as what the data has behind the index's shape."""
     count = args.node.attr_int("N")
-    largest, rest = -1, None
-    for i in range(count):
-        index, data = args.shapes[i], args.shapes[count + i]
+    rest: TensorShape = None
+    for index, data in zip(args.shapes[:count], args.shapes[count:], strict=True):
         if index is not None and data is not None:
             rest = merge(rest, data[len(index) :])
-        values = args.integers(i)
-        largest = max(largest, *values) if values and largest is not None else None
-        if values == ():
-            largest = None
+    indices = [args.integers(i) for i in range(count)]
     if rest is None:
         return [None]
-    return [(UNKNOWN if largest is None else largest + 1, *rest)]
+    if None in indices:
+        return [(UNKNOWN, *rest)]
+    return [(max((i for listed in indices for i in listed or ()), default=-1) + 1, *rest)]
 
 
 @shape_fn("MatrixBandPart")

@@ -54,17 +54,17 @@ def nothing(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("If", "StatelessIf", "Case", "StatelessCase")
 def conditional(args: ShapeArgs) -> Sequence[TensorShape]:
     """The declared output shapes, where there are any."""
-    declared = args.node.attrs.get("output_shapes")
-    if declared is None or not declared.value:
-        return [None] * args.count()
-    return declared.value
+    return _declared(args) or [None] * args.count()
 
 
 @shape_fn("While", "StatelessWhile")
 def while_loop(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared output shapes, or those of the inputs, which no turn changes."""
-    declared = args.node.attrs.get("output_shapes")
-    return declared.value if declared is not None and declared.value else args.shapes
+    """The declared output shapes; a turn may change what is not declared."""
+    return _declared(args) or [None] * args.count()
+
+
+def _declared(args: ShapeArgs) -> Sequence[TensorShape]:
+    return args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
 
 
 @shape_fn("VarHandleOp")

@@ -12,7 +12,7 @@ from mobileprep.ops.shape_fn import ShapeArgs, shape_fn
 
 @shape_fn(
     *("Abs", "Acos", "Acosh", "Angle", "AsString", "Asin", "Asinh", "Atan", "Atanh"),
-    *("BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "Bucketize", "Cast", "Ceil"),
+    *("BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "Bucketize", "Cast", "Ceil", "ClipByValue"),
     *("CheckNumerics", "CheckNumericsV2", "ComplexAbs", "Conj", "Copy", "CopyHost", "Cos", "Cosh"),
     *("Cumprod", "Cumsum", "CumulativeLogsumexp", "DataFormatDimMap", "DeepCopy", "Digamma"),
     *("Elu", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "FFT", "Floor", "IFFT", "Imag", "Inv"),
@@ -23,6 +23,8 @@ from mobileprep.ops.shape_fn import ShapeArgs, shape_fn
     *("StaticRegexFullMatch", "StaticRegexReplace", "StringLength", "StringLower", "StringStrip"),
     *("StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"),
     *("StringToNumber", "StringUpper", "Tan", "Tanh", "UnicodeScript", "UnicodeTranscode"),
+    *("FakeQuantWithMinMaxArgsGradient", "InvGrad", "ReciprocalGrad", "RsqrtGrad"),
+    *("SigmoidGrad", "SqrtGrad", "TanhGrad"),
     *("FakeQuantWithMinMaxArgs", "RandomShuffle", "DecodeBase64", "EncodeBase64"),
     *("AdjustContrastv2", "AdjustHue", "AdjustSaturation", "Reverse", "ReverseV2", "Roll"),
     *("DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "GuaranteeConst", "Identity"),
@@ -35,7 +37,7 @@ def unchanged(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 @shape_fn(
-    *("Add", "AddV2", "ApproximateEqual", "Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
+    *("Add", "AddV2", "Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
     *("Complex", "Div", "DivNoNan", "Equal", "FloorDiv", "FloorMod", "Greater", "GreaterEqual"),
     *("Igamma", "Igammac", "LeftShift", "Less", "LessEqual", "LogicalAnd", "LogicalOr"),
     *("Maximum", "Minimum", "Mod", "Mul", "MulNoNan", "NextAfter", "NotEqual", "Polygamma", "Pow"),
@@ -53,16 +55,29 @@ def quantized_binary(args: ShapeArgs) -> Sequence[TensorShape]:
     return [broadcast(args.shapes[0], args.shapes[1]), (), ()]
 
 
-@shape_fn("Betainc", "ClipByValue", "SelectV2")
-def ternary(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("SelectV2")
+def select_v2(args: ShapeArgs) -> Sequence[TensorShape]:
     """Three inputs broadcast to each other."""
     return [reduce(broadcast, args.shapes)]
 
 
-@shape_fn("AddN", "AccumulateNV2")
+@shape_fn("Betainc")
+def betainc(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The common shape of the inputs that are no scalars."""
+    larger = [s for s in args.shapes if s != ()]
+    return [reduce(merge, larger) if larger else ()]
+
+
+@shape_fn("AddN")
 def add_n(args: ShapeArgs) -> Sequence[TensorShape]:
     """All inputs have one shape."""
     return [reduce(merge, args.shapes)]
+
+
+@shape_fn("AccumulateNV2")
+def accumulate_n(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared shape."""
+    return [args.node.attr_shape("shape")]
 
 
 @shape_fn("Select", "RefSelect")
@@ -104,10 +119,9 @@ def unchanged_all(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @shape_fn(
     *("ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad"),
-    *("LeakyReluGrad", "SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad", "ReciprocalGrad"),
-    *("InvGrad", "FakeQuantWithMinMaxArgsGradient"),
+    *("ApproximateEqual", "LeakyReluGrad"),
 )
-def elementwise_gradient(args: ShapeArgs) -> Sequence[TensorShape]:
+def both(args: ShapeArgs) -> Sequence[TensorShape]:
     """Both inputs and the output have one shape."""
     return [merge(args.shapes[0], args.shapes[1])]
 

@@ -79,7 +79,7 @@ def extract_glimpse(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("DrawBoundingBoxes", "DrawBoundingBoxesV2")
 def draw_bounding_boxes(args: ShapeArgs) -> Sequence[TensorShape]:
     """The images' shape."""
-    return [with_rank(args.shapes[0], 4)]
+    return [at_least_rank(args.shapes[0], 3)]
 
 
 @shape_fn("RGBToHSV", "HSVToRGB")
@@ -168,7 +168,14 @@ def decode_other_image(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, UNKNOWN, args.node.attr_int("channels", 0) or UNKNOWN)]
 
 
-@shape_fn("EncodeJpeg", "EncodePng", "ExtractJpegShape")
+@shape_fn("EncodeJpeg", "EncodePng")
 def encode_image(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar; of the shape of an encoded image, three numbers."""
-    return [(3,) if args.node.op == "ExtractJpegShape" else ()]
+    """A text for each image."""
+    image = at_least_rank(args.shapes[0], 3)
+    return [None if image is None else image[:-3]]
+
+
+@shape_fn("ExtractJpegShape")
+def jpeg_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Three numbers."""
+    return [(3,)]

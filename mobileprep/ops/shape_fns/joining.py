@@ -206,7 +206,7 @@ def pad(args: ShapeArgs) -> Sequence[TensorShape]:
         return [None]
     if paddings is None or paddings.shape != (len(shape), 2):
         return [unknown_dims(len(shape))]
-    added = [int(n) for n in np.sum(paddings, axis=1, dtype=np.int64)]
+    added = [int(before) + int(behind) for before, behind in paddings]
     return [tuple(map(add_dims, shape, added))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ops.dims import (
@@ -28,12 +29,6 @@ def matmul(args: ShapeArgs) -> Sequence[TensorShape]:
 def quantized_matmul(args: ShapeArgs) -> Sequence[TensorShape]:
     """Rows of the first by columns of the second matrix, and the range of the result."""
     return [_product(args, 0, 1), (), ()]
-
-
-@shape_fn("FusedMatMul", "_FusedMatMul")
-def fused_matmul(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Rows of the first by columns of the second matrix."""
-    return [_product(args, 0, 1)]
 
 
 def _product(args: ShapeArgs, left: int, right: int) -> TensorShape:
@@ -99,8 +94,13 @@ def determinant(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @shape_fn("MatrixSolve", "MatrixTriangularSolve")
 def matrix_solve(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The right-hand side's shape."""
-    return [args.shapes[1] if args.shapes[1] is not None else args.shapes[0] and None]
+    """For each matrix as many rows as it has, and the right-hand side's columns."""
+    matrix, right = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
+    if matrix is None or right is None:
+        return [None]
+    size = reduce(merge_dim, (matrix[-2], matrix[-1], right[-2]))
+    batch = broadcast(matrix[:-2], right[:-2])
+    return [concatenate(batch, (size, right[-1]))]
 
 
 @shape_fn("Cross")

@@ -9,6 +9,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ops.dims import (
     UNKNOWN,
     at_least_rank,
+    broadcast,
     dim,
     merge,
     merge_dim,
@@ -57,8 +58,9 @@ def batch_norm(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("SoftmaxCrossEntropyWithLogits")
 def softmax_cross_entropy(args: ShapeArgs) -> Sequence[TensorShape]:
     """A loss for each row, and the gradient."""
-    shape = merge(args.shapes[0], args.shapes[1])
-    shape = with_rank(shape, 2)
+    shape = with_rank(broadcast(args.shapes[0], args.shapes[1]), 2)
+    if None in args.shapes:
+        shape = with_rank(merge(args.shapes[0], args.shapes[1]), 2)
     return [shape[:1], shape]
 
 

@@ -75,7 +75,7 @@ def _slid(
     return tuple(out)
 
 
-@shape_fn("Conv2D", "Conv3D", "_FusedConv2D")
+@shape_fn("Conv2D", "Conv3D")
 def conv(args: ShapeArgs) -> Sequence[TensorShape]:
     """An image with as many channels as there are filters."""
     return [_convolved(args, 5 if args.node.op == "Conv3D" else 4)]

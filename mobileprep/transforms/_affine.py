@@ -1,0 +1,141 @@
+"""Nodes that scale and shift a layer's output, one factor and one summand for each channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.transforms._constant_expressions import ConstantExpressions
+from mobileprep.transforms._layers import channel_axis, layout, per_channel
+from mobileprep.transforms._statistics import FUSED, GLOBAL, is_inference, statistics
+
+NORMS: Final = FUSED | {GLOBAL}
+SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
+PRODUCTS: Final = frozenset({"Mul", "RealDiv", "Div"})
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``scale * x + offset``; float64 of shape [channels], or None for one and for zero."""
+
+    scale: Array | None = None
+    offset: Array | None = None
+
+    def then(self, after: Affine) -> Affine:
+        """This map followed by another one."""
+        if after.scale is None:
+            return Affine(self.scale, _sum(self.offset, after.offset))
+        scale = after.scale if self.scale is None else self.scale * after.scale
+        moved = None if self.offset is None else self.offset * after.scale
+        return Affine(scale, _sum(moved, after.offset))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every number is one."""
+        return all(a is None or bool(np.isfinite(a).all()) for a in (self.scale, self.offset))
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels of the tensor that is scaled and shifted.
+
+    Args:
+        layer: the node that computes it.
+        count: how many channels it has.
+        constants: the graph's constants.
+    """
+
+    layer: Node
+    count: int
+    constants: ConstantExpressions
+
+    def read(self, node: Node, source: Ref) -> Affine | str:
+        """What a node does to each channel, or why it is no such node.
+
+        Args:
+            node: a consumer of the tensor, or of what was made of it channel by channel.
+            source: the input through which it comes.
+        """
+        if node.op == "Identity":
+            return Affine()
+        if node.op in NORMS:
+            return self._norm(node, source)
+        if node.op == "BiasAdd" and not self._runs_along(node):
+            return "a node differs in data_format"
+        if node.op not in SUMS and node.op not in PRODUCTS or len(node.data_inputs) != 2:
+            return "it is no sum and no product"
+        return self._arithmetic(node, source)
+
+    def _arithmetic(self, node: Node, source: Ref) -> Affine | str:
+        first, second = node.data_inputs
+        if first == second:
+            return "both its inputs are the layer's"
+        other = self._vector(second if first == source else first)
+        if other is None:
+            return "its constant is not one number for each channel"
+        if node.op == "Sub":
+            minus = np.full(self.count, -1.0)
+            return Affine(None, -other) if first == source else Affine(minus, other)
+        if node.op in SUMS:
+            return Affine(None, other)
+        if node.op == "Mul":
+            return Affine(other)
+        if first != source:
+            return "the layer's output is what it divides by"
+        with np.errstate(divide="ignore"):
+            return Affine(1 / other)
+
+    def _norm(self, node: Node, source: Ref) -> Affine | str:
+        if not node.data_inputs or node.data_inputs[0] != source:
+            return "the layer's output is a statistic"
+        if not is_inference(node):
+            return "the batch normalization uses the batch's statistics (is_training)"
+        if not self._runs_along(node):
+            return "convolution and batch normalization differ in data_format"
+        values = [self.constants.value(r) for r in node.data_inputs[1:]]
+        found = [v for v in values if v is not None]
+        if len(found) != 4:
+            return "its statistics are not constant"
+        stats = statistics(node, found)
+        if stats.misshapen() or stats.mean.size != self.count or not stats.all_float:
+            return "its statistics have not as many channels as the weights"
+        mean, variance, beta, gamma = (
+            t.array().astype(np.float64)
+            for t in (stats.mean, stats.variance, stats.beta, stats.gamma)
+        )
+        fused = node.op in FUSED
+        # The op's definition gives the fused forms a default, and the old form none.
+        epsilon = (
+            node.attr_float("epsilon", 1e-4) if fused else node.attr_float("variance_epsilon")
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = 1 / np.sqrt(variance + epsilon)
+        if fused or node.attr_bool("scale_after_normalization"):
+            scale = scale * gamma
+        return Affine(scale, beta - mean * scale)
+
+    def _vector(self, ref: Ref) -> Array | None:
+        value = self.constants.value(ref)
+        if value is None or value.dtype is DType.STRING or not value.dtype.is_floating:
+            return None
+        values = per_channel(self.layer, self.count, value.array())
+        return None if values is None else values.astype(np.float64)
+
+    def _runs_along(self, node: Node) -> bool:
+        """Whether a node takes the same dimension for the channels as the layer."""
+        last = channel_axis(node) == len(layout(node)) - 1
+        if self.layer.op == "MatMul":
+            return last
+        return last == (channel_axis(self.layer) == len(layout(self.layer)) - 1)
+
+
+def _sum(first: Array | None, second: Array | None) -> Array | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
