@@ -44,7 +44,10 @@ def plan_state(
 def build_report(built: Built) -> Report:
     """The report of a built target."""
     sizes = {name: output.size for name, output in built.files.items()}
-    return collect_report(built.target.recipe, built.target.target, built.steps, built.facts, sizes)
+    target = built.target
+    return collect_report(
+        target.recipe, target.target, built.steps, built.checks, built.facts, sizes
+    )
 
 
 def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]:

@@ -1,11 +1,12 @@
-"""Batch normalisation left in training mode, made to use its moving averages."""
+"""Fused batch normalisation left in training mode, made to use its moving averages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from mobileprep.freeze.averages import MEAN_AND_VARIANCE, Switched, moved_by, read_of
 from mobileprep.freeze.follow import is_branch_input, variable_behind
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
@@ -15,35 +16,8 @@ from mobileprep.ir.refs import Ref
 FUSED: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _SCALE, _OFFSET, _MEAN, _VARIANCE = 1, 2, 3, 4  # inputs; outputs 1 and 2 are the batch's own
 
-# From a statistic of the batch to the op that moves its average.
-_UPDATES: Final = frozenset(
-    {"AssignSub", "AssignSubVariableOp", "AssignAdd", "AssignAddVariableOp"}
-    | {"Assign", "AssignVariableOp"}
-)
-_ON_THE_WAY: Final = frozenset(
-    {"Identity", "Sub", "Mul", "Add", "AddV2", "RealDiv", "Cast", "Squeeze", "Reshape"}
-    | {"Switch", "Merge", "Select", "SelectV2", "StopGradient", "Neg"}
-)
-_DEEPEST: Final = 8
-_NAMES: Final = ("moving_mean", "moving_variance")
 
-
-@dataclass(frozen=True)
-class Switched:
-    """A graph whose batch normalisation uses moving averages.
-
-    Args:
-        graph: with the variables that it lacked.
-        switched: the ops that were in training mode and are no longer.
-        left: those for which no averages were found.
-    """
-
-    graph: Graph
-    switched: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-
-
-def to_inference(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
+def switch_fused(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
     """Switch every fused batch normalisation in training mode to inference.
 
     Its averages are the variables that its statistics move, or else those beside its scale
@@ -67,7 +41,10 @@ def to_inference(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
             nodes.append(node)
             continue
         done.append(node.name)
-        reads = [_read(graph, node, v, n) for v, n in zip(found, _NAMES, strict=True)]
+        reads = [
+            read_of(graph, variable, f"{node.name}/{what}")
+            for variable, what in zip(found, MEAN_AND_VARIANCE, strict=True)
+        ]
         added.update({v.name: v for v in found if v.name not in graph})
         inputs = (*node.inputs[:_MEAN], *(Ref(r.name) for r in reads), *node.control_inputs)
         switched = replace(node, inputs=inputs).with_attrs(is_training=attr.boolean(False))
@@ -90,7 +67,7 @@ def _averages(graph: Graph, node: Node, surroundings: Sequence[Graph]) -> tuple[
         return given[0], given[1]
     for around in surroundings:
         if node.name in around:
-            moved = [_moved_by(around, Ref(node.name, output)) for output in (1, 2)]
+            moved = [moved_by(around, Ref(node.name, output)) for output in (1, 2)]
             if moved[0] is not None and moved[1] is not None and moved[0] != moved[1]:
                 return moved[0], moved[1]
     for around in surroundings:
@@ -100,51 +77,13 @@ def _averages(graph: Graph, node: Node, surroundings: Sequence[Graph]) -> tuple[
     return None
 
 
-def _moved_by(graph: Graph, statistic: Ref) -> Node | None:
-    """The one variable that an op updates with a statistic of the batch."""
-    found = {v.name: v for v in _updated(graph, statistic)}
-    named = [v for name, v in found.items() if name.rpartition("/")[2] in _NAMES]
-    if len(found) > 1 and len(named) == 1:
-        return named[0]
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _updated(graph: Graph, statistic: Ref) -> Iterator[Node]:
-    frontier = {statistic}
-    seen = set(frontier)
-    for _ in range(_DEEPEST):
-        following: set[Ref] = set()
-        for ref in sorted(frontier, key=str):
-            for consumer in graph.consumers.get(ref.node, ()):
-                if ref not in consumer.inputs:
-                    continue
-                if consumer.op in _UPDATES:
-                    variable = variable_behind(graph, consumer.inputs[0])
-                    if variable is not None:
-                        yield variable
-                elif consumer.op in _ON_THE_WAY:
-                    following.update(Ref(consumer.name, i) for i in (0, 1))
-        frontier = following - seen
-        seen |= frontier
-
-
 def _beside_scale(around: Graph, graph: Graph, node: Node) -> tuple[Node, Node] | None:
     for index in (_SCALE, _OFFSET):
         beside = variable_behind(graph, node.inputs[index]) if index < len(node.inputs) else None
         if beside is None:
             continue
         scope = beside.name.rpartition("/")[0]
-        mean, variance = (around.get(f"{scope}/{name}") for name in _NAMES)
+        mean, variance = (around.get(f"{scope}/{name}") for name in MEAN_AND_VARIANCE)
         if mean is not None and variance is not None:
             return mean, variance
     return None
-
-
-def _read(graph: Graph, node: Node, variable: Node, what: str) -> Node:
-    name = f"{node.name}/{what}"
-    while name in graph:
-        name += "_"
-    dtype = attr.dtype(variable.attr_dtype("dtype").base)
-    if variable.op == "VarHandleOp":
-        return Node(name, "ReadVariableOp", (Ref(variable.name),), node.device, {"dtype": dtype})
-    return Node(name, "Identity", (Ref(variable.name),), node.device, {"T": dtype})

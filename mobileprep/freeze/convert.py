@@ -7,15 +7,16 @@ from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freeze.bodies import Body, body_of, function_of
-from mobileprep.freeze.inline import inline_calls
-from mobileprep.freeze.trace import FUNCTIONAL, LOOPS, Functional, Trace, trace
+from mobileprep.freeze.trace import Trace, trace
 from mobileprep.freeze.users import converted_user
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.functions.bodies import Body, body_of, function_of
+from mobileprep.ops.functions.inline import inline_calls
+from mobileprep.ops.functions.kinds import FUNCTIONAL, LOOPS, Functional
 
 _ARGUMENT = "_Arg"
 

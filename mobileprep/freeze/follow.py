@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.freeze.trace import VARIABLE_OPS
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 
-_READS: Final = frozenset(
-    {"Identity", "ReadVariableOp", "Switch", "RefSwitch", "Enter", "RefEnter"}
-)
+VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
+
+_SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
+_READS: Final = frozenset({"Identity", "ReadVariableOp", "Enter", "RefEnter"}) | _SWITCHES
 _ARITHMETIC: Final[dict[str, Callable[[float, float], float]]] = {
     "Add": lambda a, b: a + b,
     "AddV2": lambda a, b: a + b,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.freeze.batch_norm import to_inference
+from mobileprep.freeze.batch_norm import switch_fused
 from mobileprep.freeze.convert import convert
 from mobileprep.freeze.dropout import remove_dropout
-from mobileprep.freeze.inline import inline_calls
 from mobileprep.freeze.model import LoadedSource
+from mobileprep.freeze.moments import switch_moments
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.outputs import chosen_signature, output_tensors
 from mobileprep.freeze.subgraph import clear_devices, drop_unused_functions, extract, reachable
@@ -18,6 +18,7 @@ from mobileprep.freeze.values import read_values
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
+from mobileprep.ops.functions.inline import inline_calls
 
 
 def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
@@ -96,17 +97,18 @@ def _for_inference(
         if cut.count:
             warnings.append(f"{cut.count} dropout layers were removed")
     if options.batch_norm == "inference":
-        normal = to_inference(graph, (graph, source.graph))
-        graph = normal.graph
-        if normal.switched:
+        fused = switch_fused(graph, (graph, source.graph))
+        written_out = switch_moments(fused.graph, (fused.graph, source.graph))
+        graph = written_out.graph
+        if switched := (*fused.switched, *written_out.switched):
             warnings.append(
-                f"{len(normal.switched)} batch normalisations were left in training mode; they "
-                f"use their moving averages now: {', '.join(normal.switched[:3])}"
+                f"{len(switched)} batch normalisations were left in training mode; they use their "
+                f"moving averages now: {', '.join(switched[:3])}"
             )
-        if normal.left:
+        if fused.left:
             warnings.append(
-                f"{len(normal.left)} batch normalisations stay in training mode, as no moving "
-                f"averages were found: {', '.join(normal.left[:3])}"
+                f"{len(fused.left)} batch normalisations stay in training mode, as no moving "
+                f"averages were found: {', '.join(fused.left[:3])}"
             )
     return extract(graph, roots), tuple(warnings)
 

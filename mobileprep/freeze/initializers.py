@@ -9,15 +9,15 @@ from typing import Final
 from mobileprep.errors import InvalidGraphError
 from mobileprep.freeze.convert import convert
 from mobileprep.freeze.follow import upstream, variable_behind
-from mobileprep.freeze.inline import inline_calls
 from mobileprep.freeze.model import Asset, LoadedSource
 from mobileprep.freeze.subgraph import extract
+from mobileprep.freeze.tables import with_plain_paths
 from mobileprep.freeze.trace import trace, variables_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.functions.inline import inline_calls
 
 _ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
 
@@ -54,6 +54,7 @@ def initial_values(
             raise InvalidGraphError(message, "name an op that assigns variables", source.where)
     graph = inline_calls(extract(source.graph, ops), ops, source.where)
     assigned = _assigned(graph, frozenset(wanted))
+    graph = with_plain_paths(graph, source.assets)
     paths = {parse_ref(a.tensor).node: a for a in source.assets}
     values: dict[str, Tensor] = {}
     assets: list[Asset] = []
@@ -95,6 +96,8 @@ def _computed(
     where: str,
 ) -> Tensor | None:
     """The value of a tensor, or None where it needs a variable that has none yet."""
+    from mobileprep.ops.interpreter import Interpreter  # costs start-up time; few models need it
+
     part = extract(graph, [ref.node])
     variables = variables_of(part)
     given: dict[str, Tensor] = {}

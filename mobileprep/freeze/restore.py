@@ -8,11 +8,11 @@ from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.follow import upstream
-from mobileprep.freeze.inline import inline_calls
 from mobileprep.freeze.subgraph import extract
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.ops.functions.inline import inline_calls
 
 # Op to the index of the input that holds the tensor names.
 _RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}

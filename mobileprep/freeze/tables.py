@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.freeze.model import Asset
 from mobileprep.freeze.subgraph import reachable
-from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
 
@@ -81,17 +81,18 @@ def used_assets(graph: Graph, assets: Sequence[Asset]) -> tuple[Asset, ...]:
 
 
 def with_plain_paths(graph: Graph, assets: Sequence[Asset]) -> Graph:
-    """The graph with each asset's path, which named a place where the model was trained, cut
-    down to its name."""
+    """The graph with the name of each asset as its path.
+
+    Before, that path is a place where the model was trained, or missing.
+    """
     names = {parse_ref(a.tensor).node: a.name for a in assets}
     if not names:
         return graph
-    return graph.with_nodes([_renamed(n, names[n.name]) if n.name in names else n for n in graph])
+    return graph.with_nodes([_named(n, names[n.name]) if n.name in names else n for n in graph])
 
 
-def _renamed(node: Node, name: str) -> Node:
-    if node.op != "Const":
-        return node
-    shape = node.attr_tensor("value").shape
-    value = Tensor.of([name.encode()]).reshaped(shape)
-    return replace(node, attrs={**node.attrs, "value": attr.tensor(value)})
+def _named(node: Node, name: str) -> Node:
+    value = Tensor.of(np.array(name.encode(), dtype=object))
+    if node.op == "Const":
+        return constant(node.name, value.reshaped(node.attr_tensor("value").shape), node.device)
+    return constant(node.name, value, node.device) if node.op == "Placeholder" else node

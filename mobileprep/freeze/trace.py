@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.freeze.follow import VARIABLE_OPS
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.ops.functions.kinds import FUNCTIONAL, LOOPS
 from mobileprep.ops.signature import input_types, output_count, signature_of
-
-VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
 # Ops that hand a variable on as it is; a converted variable makes them carry its value.
 HAND_ON: Final = frozenset(
@@ -36,35 +36,6 @@ READS: Final = frozenset(
         "VarIsInitializedOp",
     }
 )
-
-
-@dataclass(frozen=True)
-class Functional:
-    """How an op that runs functions hands its inputs to them.
-
-    Args:
-        functions: its attributes that name functions.
-        types: its attribute that lists the types of what it hands over.
-        first: the index of the first input that it hands over.
-    """
-
-    functions: tuple[str, ...]
-    types: str
-    first: int
-
-
-_IF: Final = Functional(("then_branch", "else_branch"), "Tin", 1)
-_WHILE: Final = Functional(("cond", "body"), "T", 0)
-_CASE: Final = Functional(("branches",), "Tin", 1)
-LOOPS: Final = frozenset({"While", "StatelessWhile"})
-FUNCTIONAL: Final[Mapping[str, Functional]] = {
-    "If": _IF,
-    "StatelessIf": _IF,
-    "While": _WHILE,
-    "StatelessWhile": _WHILE,
-    "Case": _CASE,
-    "StatelessCase": _CASE,
-}
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import CONTROL, Ref
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.context import Context, ContextKernel
 from mobileprep.ops.kernel import Kernel, call_kernel
 
 Edge = tuple[str, int]
-"""A tensor: its node's name, and which of the node's outputs it is."""
+"""A tensor: its node's name, and which of the node's outputs it is (``CONTROL`` for none)."""
 
-Run = Callable[[Sequence[Array]], Sequence[Array]]
+Values = Sequence[Any]
+"""Arrays, or ``DEAD`` in place of one that was not computed."""
+
+Run = Callable[[Context, Values], Values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +26,13 @@ class Action:
     """The work of one node, or of several that are done together.
 
     Args:
-        node: the node; of several, the first.
+        node: the node; of several, the one to name in messages.
         run: computes all outputs from the inputs.
         inputs: the tensors that it reads.
         outputs: the tensors that it makes, each with its place among the results of ``run``.
-        covers: the nodes that it does the work of, ``node`` included.
-        pure: whether the same inputs always give the same outputs.
+        covers: the nodes that it does the work of, ``node`` included; none where it only hands on
+            to other actions, which are observed themselves.
+        pure: whether the same inputs always give the same outputs, and no input is ever dead.
     """
 
     node: Node
@@ -42,15 +48,33 @@ def edge(ref: Ref) -> Edge:
     return ref.node, ref.index
 
 
+def data_edges(node: Node) -> tuple[Edge, ...]:
+    """The tensors that a node takes."""
+    return tuple(edge(r) for r in node.inputs if r.index != CONTROL)
+
+
+def made(node: Node, indices: Iterable[int]) -> tuple[tuple[int, Edge], ...]:
+    """The outputs of an action that makes some outputs of a node."""
+    return tuple((i, (node.name, i)) for i in indices)
+
+
 def kernel_action(node: Node, kernel: Kernel, indices: Iterable[int]) -> Action:
     """The action of a node with a kernel, of whose outputs some are read."""
 
-    def run(inputs: Sequence[Array]) -> Sequence[Array]:
+    def run(context: Context, inputs: Values) -> Values:
         return call_kernel(kernel, node, list(inputs))
 
-    inputs = tuple(edge(r) for r in node.data_inputs)
-    outputs = tuple((i, (node.name, i)) for i in indices)
-    return Action(node, run, inputs, outputs, (node,))
+    return Action(node, run, data_edges(node), made(node, indices), (node,))
+
+
+def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) -> Action:
+    """The action of a node whose kernel takes the context."""
+
+    def run(context: Context, inputs: Values) -> Values:
+        outputs = kernel(context, node, *inputs)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+    return Action(node, run, data_edges(node), made(node, indices), (node,), pure=False)
 
 
 class Uses:
@@ -66,15 +90,15 @@ class Uses:
         self.readers: dict[Edge, list[Action]] = {}
         self._wanted = frozenset(wanted)
         for action in actions:
-            for _, made in action.outputs:
-                self.makers[made] = action
+            for _, tensor in action.outputs:
+                self.makers[tensor] = action
             for read in action.inputs:
                 self.readers.setdefault(read, []).append(action)
 
-    def only_reader(self, made: Edge) -> Action | None:
+    def only_reader(self, tensor: Edge) -> Action | None:
         """The one action that reads a tensor, or None where several do or a user does."""
-        readers = self.readers.get(made, [])
-        return readers[0] if len(readers) == 1 and made not in self._wanted else None
+        readers = self.readers.get(tensor, [])
+        return readers[0] if len(readers) == 1 and tensor not in self._wanted else None
 
 
 Constants = Mapping[Edge, Array]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from mobileprep.errors import InvalidGraphError, MobileprepError
-from mobileprep.ir.tensor import Array
-from mobileprep.ops.actions import Action
+from mobileprep.ops.actions import Action, Values
+from mobileprep.ops.context import Context
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
 
 
-def perform(action: Action, inputs: Sequence[Array], where: str) -> Sequence[Array]:
+def perform(action: Action, inputs: Values, context: Context, where: str) -> Values:
     """The results of an action.
 
     Raises:
@@ -20,7 +20,7 @@ def perform(action: Action, inputs: Sequence[Array], where: str) -> Sequence[Arr
         InvalidGraphError: the inputs do not fit the op.
     """
     try:
-        results = action.run(inputs)
+        results = action.run(context, inputs)
     except MobileprepError as error:
         raise _placed(error, action, where) from error
     except _FAULTS as error:
@@ -42,7 +42,7 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
 
 
 def _failure(
-    action: Action, inputs: Sequence[Array], error: Exception, where: str
+    action: Action, inputs: Values, error: Exception, where: str
 ) -> InvalidGraphError:
     shown = ", ".join(described(x) for x in inputs) or "no inputs"
     reason = str(error) or type(error).__name__
@@ -51,7 +51,9 @@ def _failure(
     return InvalidGraphError(message, hint, where)
 
 
-def described(array: Array) -> str:
+def described(value: object) -> str:
     """Type and shape of an array, such as float32[1, 224, 224, 3]."""
-    kind = "string" if array.dtype == object else array.dtype.name
-    return f"{kind}{list(array.shape)}"
+    if not isinstance(value, np.ndarray):
+        return "nothing"
+    kind = "object" if value.dtype == object else value.dtype.name
+    return f"{kind}{list(value.shape)}"

@@ -6,8 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from mobileprep.errors import InternalError
+from mobileprep.ir.attrs import FuncRef
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.actions import Action, Constants, Edge
+from mobileprep.ops.context import Context
 from mobileprep.ops.failures import perform
 
 # Results beyond this are computed anew in each run rather than kept between runs.
@@ -23,6 +26,7 @@ def fold(
         The actions left, and the constants with their results; those that nothing reads any more
         are dropped.
     """
+    context = Context(call=_no_functions)
     known: dict[Edge, Array] = dict(constants)
     left: list[Action] = []
     with np.errstate(all="ignore"):
@@ -30,13 +34,18 @@ def fold(
             if not _is_constant(action, known):
                 left.append(action)
                 continue
-            results = perform(action, [known[e] for e in action.inputs], where)
+            results = perform(action, [known[e] for e in action.inputs], context, where)
             if sum(results[i].nbytes for i, _ in action.outputs) > _LARGEST:
                 left.append(action)
                 continue
             known.update({made: results[i] for i, made in action.outputs})
     read = {e for a in left for e in a.inputs} | set(wanted)
     return left, {e: array for e, array in known.items() if e in read}
+
+
+def _no_functions(function: FuncRef, arguments: Sequence[Array]) -> list[Array]:
+    message = f"the function {function.name!r} is no part of a constant"
+    raise InternalError(message)
 
 
 def _is_constant(action: Action, known: Constants) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.convolution import Part, convolve, convolve_depthwise
+from mobileprep.ops.actions import Values
+from mobileprep.ops.context import Context
+from mobileprep.ops.convolution import convolve
+from mobileprep.ops.depthwise import convolve_depthwise
+from mobileprep.ops.tiling import Tile
 from mobileprep.ops.window import filter_window
 
 _UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
@@ -49,7 +52,7 @@ class FusedConvolution:
             line = np.tile(shift.astype(np.float32), rows)
         return cls(node, np.ascontiguousarray(filters), line, activation)
 
-    def __call__(self, inputs: Sequence[Array]) -> Sequence[Array]:
+    def __call__(self, context: Context, inputs: Values) -> Values:
         """The output for an input, and for a second input that is added."""
         x = inputs[0]
         if x.dtype != np.float32 or x.ndim != 4:
@@ -60,13 +63,13 @@ class FusedConvolution:
         residual = inputs[1] if len(inputs) > 1 else None
         broadcast = residual is not None and residual.shape != shape
 
-        def finish(tile: Array, part: Part) -> None:
+        def finish(values: Array, tile: Tile) -> None:
             if self.shift is not None:
-                _add_line(tile, self.shift)
+                _add_line(values, self.shift)
             if residual is not None and not broadcast:
-                np.add(tile, residual[part], out=tile)
+                np.add(values, tile.of(residual), out=values)
             if not broadcast:
-                self._activate(tile)
+                self._activate(values)
 
         run = convolve_depthwise if self._depthwise else convolve
         out = run(x, self.filters, window, finish)

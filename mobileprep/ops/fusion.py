@@ -65,7 +65,7 @@ def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edg
 def _chain(action: Action, constants: Constants, uses: Uses) -> _Chain | None:
     """The longest chain that begins at an action, or None where it cannot be one."""
     node = action.node
-    if node.op not in _CONVOLUTIONS or len(action.inputs) != 2 or len(action.outputs) != 1:
+    if node.op not in _CONVOLUTIONS or not action.pure or len(action.inputs) != 2 or len(action.outputs) != 1:
         return None
     filters = constants.get(action.inputs[1])
     if filters is None or filters.dtype != np.float32 or filters.ndim != 4:
@@ -87,7 +87,7 @@ def _chain(action: Action, constants: Constants, uses: Uses) -> _Chain | None:
 def _extended(chain: _Chain, reader: Action, constants: Constants) -> _Chain | None:
     """The chain with its reader, or None where the reader is something else."""
     others = [e for e in reader.inputs if e != chain.end]
-    if len(others) != len(reader.inputs) - 1 or len(reader.outputs) != 1:
+    if not reader.pure or len(others) != len(reader.inputs) - 1 or len(reader.outputs) != 1:
         return None
     grown = replace(chain, members=(*chain.members, reader))
     op = reader.node.op

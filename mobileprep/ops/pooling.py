@@ -1,12 +1,19 @@
-"""Pooling of channels-last tensors, axis after axis."""
+"""Pooling of channels-last tensors, axis after axis, tile by tile."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.convolution import padded
+from mobileprep.ops.parallel import for_each, threads
+from mobileprep.ops.tiling import Tile, padded_rows, tiles
 from mobileprep.ops.window import Window
+
+_TILE_BYTES = 1 << 18
+# Elements of output that are worth waking a thread for.
+_LEAST_WORK = 1 << 16
 
 
 def maximum(x: Array, window: Window) -> Array:
@@ -23,21 +30,37 @@ def maximum(x: Array, window: Window) -> Array:
         lowest: float = int(np.iinfo(x.dtype).min)
     else:
         lowest = -np.inf
-    return _along_axes(padded(x, window, lowest), window, x.shape, np.maximum)
+    return _pooled(x, window, lowest, np.maximum)
 
 
 def average(x: Array, window: Window) -> Array:
     """The mean of each window's elements, padding counted out; arguments as for ``maximum``."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    total = _along_axes(padded(wide, window), window, x.shape, np.add)
+    total = _pooled(wide, window, 0, np.add)
     for axis, count in enumerate(_counts(window, x.shape[1:-1]), start=1):
-        total = np.divide(total, count.astype(wide.dtype).reshape(-1, *[1] * (x.ndim - 1 - axis)))
+        shape = (-1, *[1] * (x.ndim - 1 - axis))
+        np.divide(total, count.astype(wide.dtype).reshape(shape), out=total)
     return total.astype(x.dtype, copy=False)
 
 
-def _along_axes(x: Array, window: Window, shape: tuple[int, ...], combine: np.ufunc) -> Array:
+def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Array:
+    positions = window.positions(x.shape[1:-1])
+    out = np.empty((x.shape[0], *positions, x.shape[-1]), dtype=x.dtype)
+
+    def work(tile: Tile) -> None:
+        source = padded_rows(x, window, tile, padding)
+        rows = tile.rows.stop - tile.rows.start
+        tile.of(out)[...] = _along_axes(source, window, (rows, *positions[1:]), combine)
+
+    if out.size:
+        footprint = x.shape[-1] * x.itemsize * math.prod(window.strides)
+        shares = min(threads(), out.size // _LEAST_WORK)
+        for_each(work, tiles(out, footprint, _TILE_BYTES, shares))
+    return out
+
+
+def _along_axes(x: Array, window: Window, positions: tuple[int, ...], combine: np.ufunc) -> Array:
     """Combine the elements of each window: a box is the product of lines along its axes."""
-    positions = window.positions(shape[1:-1])
     for axis, (size, stride, count) in enumerate(
         zip(window.size, window.strides, positions, strict=True), start=1
     ):
@@ -45,10 +68,9 @@ def _along_axes(x: Array, window: Window, shape: tuple[int, ...], combine: np.uf
         if size == 1:
             x = taps[0]
             continue
-        out = combine(taps[0], taps[1])
+        x = np.asarray(combine(taps[0], taps[1]))
         for tap in taps[2:]:
-            combine(out, tap, out=out)
-        x = out
+            combine(x, tap, out=x)
     return x
 
 

@@ -24,6 +24,7 @@ class Built:
         target: the target's plan.
         files: the outputs that make up its folder, by name there.
         steps: the record of each transform, in order.
+        checks: for each transform how far it is from the source, where that was asked.
         facts: the other records, by role.
         sources: the sha256 of each file from outside, by name.
     """
@@ -31,6 +32,7 @@ class Built:
     target: TargetPlan
     files: Mapping[str, Output]
     steps: tuple[Mapping[str, Any], ...]
+    checks: tuple[Mapping[str, Any], ...]
     facts: Mapping[str, Mapping[str, Any]]
     sources: Mapping[str, str]
 
@@ -134,16 +136,17 @@ def _check(spec: StageSpec, state: State) -> Callable[..., bool]:
 
 
 def _built(target: TargetPlan, state: State) -> Built:
-    outputs = _record(state, target.package).outputs
     files = {
         name.removeprefix(PUBLISHED): output
-        for name, output in outputs.items()
+        for task in target.tasks
+        for name, output in _record(state, task).outputs.items()
         if name.startswith(PUBLISHED)
     }
     return Built(
         target,
         files,
         tuple(_json(state, up) for up in target.steps),
+        tuple(_json(state, up) for up in target.checks),
         {role: _json(state, up) for role, up in target.facts.items()},
         {f.name: state.digest(f) for f in target.sources},
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mobileprep.plan.fingerprints import canonical
-from mobileprep.plan.sources import checkpoint_files, folder_files, single_file
+from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
 from mobileprep.recipe.model import Recipe, Source, Step, Target, digestible
 
@@ -46,34 +46,63 @@ class _Builder:
     def target(self, recipe: Recipe, target: Target) -> TargetPlan:
         """Plan one target, from its source to its folder."""
         freeze = self._freeze(recipe, target)
-        steps: list[str] = []
-        graph = Upstream(freeze, GRAPH)
-        for number, step in enumerate(target.transforms, start=1):
-            label = f"{number:02d}-{step.name}"
-            inputs = {"graph": graph, "interface": Upstream(freeze, INTERFACE)}
-            steps.append(self._transform(recipe, target, label, step, inputs))
-            graph = Upstream(steps[-1], GRAPH)
-        package = self._package(recipe, target, graph)
+        steps, checks = self._chain(recipe, target, freeze)
+        package = self._package(recipe, target, Upstream([freeze, *steps][-1], GRAPH))
         facts = {
             "freeze": Upstream(freeze, "freeze.json"),
             "package": Upstream(package, "package.json"),
         }
-        checks: list[str] = []
+        validation: list[str] = []
         sources = list(_source_files(target.source))
         if target.validation is not None:
-            checks = self._validate(recipe, target, freeze, package)
-            facts["validation"] = Upstream(checks[-1], "validation.json")
+            validation = self._validate(recipe, target, freeze, package)
+            facts["validation"] = Upstream(validation[-1], "validation.json")
             sources += single_file(target.validation.data)
         return TargetPlan(
             recipe.name,
             target.folder,
-            (freeze, *steps, package, *checks),
-            package,
+            (freeze, *steps, *checks, package, *validation),
             tuple(Upstream(s, "step.json") for s in steps),
+            tuple(Upstream(c, "check.json") for c in checks),
             facts,
             tuple(sources),
             _settings(target),
         )
+
+    def _chain(self, recipe: Recipe, target: Target, freeze: str) -> tuple[list[str], list[str]]:
+        """The tasks of the transforms, and those that check each of them where that is asked."""
+        steps: list[str] = []
+        checks: list[str] = []
+        source, interface = Upstream(freeze, GRAPH), Upstream(freeze, INTERFACE)
+        graph = source
+        for number, step in enumerate(target.transforms, start=1):
+            label = f"{number:02d}-{step.name}"
+            earlier = [s.name for s in target.transforms[: number - 1]]
+            inputs = {"graph": graph, "interface": interface}
+            steps.append(self._transform(recipe, target, label, step, earlier, inputs))
+            graph = Upstream(steps[-1], GRAPH)
+            if target.check:
+                compared = {"source": source, "graph": graph, "interface": interface}
+                checks.append(self._check(recipe, target, label, step, compared))
+        return steps, checks
+
+    def _check(
+        self,
+        recipe: Recipe,
+        target: Target,
+        label: str,
+        step: Step,
+        compared: Mapping[str, Upstream],
+    ) -> str:
+        spec = StageSpec(
+            f"{label}-check",
+            "check",
+            {"step": step.name},
+            upstream=compared,
+            outputs=("check.json",),
+            places=_places(target, "transforms"),
+        )
+        return self._add(recipe, target, spec)
 
     def _freeze(self, recipe: Recipe, target: Target) -> str:
         source = target.source
@@ -109,17 +138,23 @@ class _Builder:
         target: Target,
         label: str,
         step: Step,
+        earlier: list[str],
         inputs: Mapping[str, Upstream],
     ) -> str:
         parameters = {
             "name": step.name,
             "options": digestible_options(step),
             "ignore_errors": step.ignore_errors,
+            "earlier": earlier,
         }
+        plugin = step.plugin
         spec = StageSpec(
             label,
             "transform",
             parameters,
+            # The code of a transform from outside is an input like any other.
+            {} if plugin is None else {"plugin": single_file(plugin.file)},
+            {} if plugin is None else {"plugin": plugin.file.path},
             upstream=inputs,
             outputs=(GRAPH, "step.json"),
             places=_places(target, "transforms", "inputs", "outputs"),
@@ -221,7 +256,11 @@ def digestible_options(step: Step) -> Mapping[str, Any]:
 
 
 def _graph_files(source: Source) -> tuple[InputFile, ...]:
-    return folder_files(source.file) if source.kind == "saved_model" else single_file(source.file)
+    if source.kind == "saved_model":
+        return folder_files(source.file)
+    if source.kind == "meta_graph":
+        return meta_graph_files(source.file)
+    return single_file(source.file)
 
 
 def _source_files(source: Source) -> tuple[InputFile, ...]:

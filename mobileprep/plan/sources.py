@@ -38,6 +38,19 @@ def folder_files(named: Named) -> tuple[InputFile, ...]:
     return tuple(_below(named, p.relative_to(named.path).as_posix(), p) for p in files)
 
 
+def meta_graph_files(named: Named) -> tuple[InputFile, ...]:
+    """A MetaGraph and the assets beside it, sorted.
+
+    Raises:
+        CorruptFileError: the MetaGraph is not there.
+    """
+    (file,) = single_file(named)
+    folder = named.path.parent
+    assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
+    names = [_beside(named.name, p.relative_to(folder).as_posix()) for p in assets]
+    return (file, *(InputFile(n, p) for n, p in zip(names, assets, strict=True)))
+
+
 def checkpoint_files(named: Named) -> tuple[InputFile, ...]:
     """The files of a checkpoint named by prefix, member, state file or folder, sorted.
 

@@ -13,6 +13,7 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "package": 1,
     "evaluate": 1,
     "validate": 1,
+    "check": 1,
 }
 """Raised by one whenever a stage's outputs change for the same inputs."""
 
@@ -70,9 +71,10 @@ class TargetPlan:
     Args:
         recipe: the recipe's name.
         target: the target's name.
-        tasks: the tasks that must have run, in order.
-        package: the task whose outputs below ``files/`` make up the folder.
+        tasks: the tasks that must have run, in order; their outputs below ``files/`` make up
+            the folder.
         steps: the outputs that record what each step did, in order.
+        checks: the outputs that tell how far each step's graph is from the source; may be empty.
         facts: further outputs that the report reads, by role.
         sources: the files from outside that the target depends on.
         settings: the target's settings as the manifest states them.
@@ -81,8 +83,8 @@ class TargetPlan:
     recipe: str
     target: str
     tasks: tuple[str, ...]
-    package: str
     steps: tuple[Upstream, ...]
+    checks: tuple[Upstream, ...]
     facts: Mapping[str, Upstream]
     sources: tuple[InputFile, ...]
     settings: Mapping[str, Any]

@@ -10,7 +10,7 @@ from mobileprep.recipe.checks import meaning_problems
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.problems import Problem, recipe_error
-from mobileprep.recipe.resolve import Chains, resolve_target
+from mobileprep.recipe.resolve import Chains, plugins_of, resolve_target
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import ModelSections, model_sections
 from mobileprep.recipe.tree import plain
@@ -40,7 +40,7 @@ def load_recipe(
     variables = Variables(settings or {}, os.environ if environ is None else environ)
     root = load_tree(Path(path), variables)
     models = model_sections(root)
-    chains = Chains(schemas or TransformSchemas())
+    chains = Chains(schemas or TransformSchemas(plugins=plugins_of(root)))
     problems = [
         *schema_problems(root, recipe_schema()),
         *meaning_problems(models),

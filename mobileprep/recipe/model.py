@@ -108,16 +108,33 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class Plugin:
+    """A transform from outside the package.
+
+    Args:
+        name: the transform's.
+        file: the Python file that holds it.
+        schema: the JSON Schema of its parameters.
+    """
+
+    name: str
+    file: InputFile
+    schema: InputFile
+
+
+@dataclass(frozen=True)
 class Step:
     """One transform of a chain.
 
     Args:
         name: the transform's.
         params: parameters in the order written, typed as the transform's schema says.
+        plugin: where the transform comes from, unless it is one of the package's.
     """
 
     name: str
     params: tuple[tuple[str, ParameterValue], ...] = ()
+    plugin: Plugin | None = None
 
     @property
     def options(self) -> dict[str, ParameterValue]:
@@ -183,6 +200,7 @@ class Target:
         inputs: what is fed; empty where the recipe names none.
         outputs: what is fetched; empty where the recipe names none.
         transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
+        check: whether to run the model after each transform and compare.
         validation: how to check the result, or None.
         platform: what it runs.
         abis: of an Android app.
@@ -200,6 +218,7 @@ class Target:
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
     transforms: tuple[Step, ...] = ()
+    check: bool = False
     validation: Validation | None = None
     platform: Platform = "generic"
     abis: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from mobileprep.recipe.model import (
     InputFile,
     InputSpec,
     Pin,
+    Plugin,
     Quantize,
     Source,
     SourceKind,
@@ -18,13 +19,14 @@ from mobileprep.recipe.model import (
     Target,
     Validation,
 )
+from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.schemas import TransformSchemas
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.steps import ReadSteps, read_steps
-from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, plain
+from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, plain
 from mobileprep.recipe.units import parse_bytes
 
-_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs")
+_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "check")
 
 
 class Chains:
@@ -41,6 +43,17 @@ class Chains:
         if id(node) not in self._read:  # the node is kept, so that its id stays its own
             self._read[id(node)] = node, read_steps(node, self._schemas)
         return self._read[id(node)][1]
+
+
+def plugins_of(root: MappingNode) -> tuple[Plugin, ...]:
+    """The plugins that a recipe names; values of a wrong type, told by the schema, are left out."""
+    listed = root.get("plugins")
+    items = listed.items if isinstance(listed, Sequence) else ()
+    return tuple(
+        named_plugin(_file(item))
+        for item in items
+        if isinstance(item, Scalar) and isinstance(item.value, str) and "\0" not in item.value
+    )
 
 
 def resolve_target(sections: TargetSections, chains: Chains) -> Target:

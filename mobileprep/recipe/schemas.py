@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.recipe.model import Plugin
+from mobileprep.recipe.plugins import installed_plugins
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -29,20 +34,38 @@ class TransformSchemas:
 
     Args:
         folder: by default the one of this package.
+        plugins: transforms from outside the package.
     """
 
-    def __init__(self, folder: Path = SCHEMA_FOLDER / "transforms") -> None:
-        self._folder = folder
-        self.names = tuple(sorted(path.stem for path in folder.glob("*.json")))
+    def __init__(
+        self, folder: Path = SCHEMA_FOLDER / "transforms", plugins: Iterable[Plugin] = ()
+    ) -> None:
+        self._paths = {path.stem: path for path in folder.glob("*.json")}
+        self._plugins = {p.name: p for p in plugins if p.name not in self._paths}
+        self._paths |= {p.name: p.schema.path for p in self._plugins.values()}
+        self.names = tuple(sorted(self._paths))
         self._read: dict[str, Schema] = {}
+
+    def plugin(self, name: str) -> Plugin | None:
+        """Where a transform comes from, or None for one of the package's."""
+        return self._plugins.get(name)
 
     def get(self, name: str) -> Schema | None:
         """The schema of a transform's parameters, or None where there is no such transform."""
-        if name not in self.names:
+        if name not in self._paths and not self._install(name):
             return None
         if name not in self._read:
-            self._read[name] = _with_ignore_errors(_read(self._folder / f"{name}.json"))
+            self._read[name] = _with_ignore_errors(_read(self._paths[name]))
         return self._read[name]
+
+    def _install(self, name: str) -> bool:
+        """Whether an installed package offers the transform; it is known from then on."""
+        plugin = installed_plugins().get(name)
+        if plugin is None:
+            return False
+        self._plugins[name] = plugin
+        self._paths[name] = plugin.schema.path
+        return True
 
 
 def _with_ignore_errors(schema: Schema) -> Schema:
@@ -54,5 +77,10 @@ def _with_ignore_errors(schema: Schema) -> Schema:
 
 
 def _read(path: Path) -> Schema:
-    schema: Schema = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        schema: Schema = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"is no readable JSON Schema of a transform's parameters: {error}"
+        hint = 'start with {"type": "object", "additionalProperties": false, "properties": {}}'
+        raise CorruptFileError(message, hint, str(path)) from error
     return schema

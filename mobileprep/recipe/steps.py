@@ -83,7 +83,9 @@ def _read_text(chain: Scalar, schemas: TransformSchemas) -> ReadSteps:
         found = [*repeated, *schema_problems(parameters, schema)]
         problems += found
         if not found:
-            steps.append(Step(call.name, typed_values(parameters, schema)))
+            steps.append(
+                Step(call.name, typed_values(parameters, schema), schemas.plugin(call.name))
+            )
     if parsed.fault is not None:
         fault = parsed.fault
         problems.append(Problem(places.at(fault.offset), fault.message, fault.hint))
@@ -107,7 +109,7 @@ def _read_item(item: Node, schemas: TransformSchemas) -> ReadSteps:
     problems = schema_problems(parameters, schema)
     if problems:
         return ReadSteps(problems=tuple(problems))
-    return ReadSteps((Step(name, typed_values(parameters, schema)),))
+    return ReadSteps((Step(name, typed_values(parameters, schema), schemas.plugin(name)),))
 
 
 def _name_and_parameters(item: Node) -> tuple[str, Place, Node] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -23,6 +24,8 @@ class StepLine:
     changed: int
     skipped: Mapping[str, int]
     warnings: tuple[str, ...]
+    largest_difference: float | None = None
+    """Of any output element on sample inputs, against the source; None where not checked."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def collect_report(
     recipe: str,
     target: str,
     steps: Sequence[Json],
+    checks: Sequence[Json],
     facts: Mapping[str, Json],
     files: Mapping[str, int],
 ) -> Report:
@@ -76,6 +80,7 @@ def collect_report(
         recipe: the recipe's name.
         target: the target's name.
         steps: the record of each transform.
+        checks: what running each transform's graph on sample inputs told, or nothing.
         facts: the records of the stages ``freeze``, ``package`` and ``validation``.
         files: the bytes of each published file, by name.
     """
@@ -85,7 +90,7 @@ def collect_report(
         recipe,
         target,
         facts["freeze"],
-        tuple(_step(s) for s in steps),
+        tuple(_step(s, c) for s, c in zip_longest(steps, checks)),
         package["model"],
         package["ops"],
         dict(sorted(files.items())),
@@ -93,7 +98,7 @@ def collect_report(
     )
 
 
-def _step(record: Json) -> StepLine:
+def _step(record: Json, check: Json | None) -> StepLine:
     return StepLine(
         record["name"],
         record["nodes"],
@@ -105,4 +110,5 @@ def _step(record: Json) -> StepLine:
         record["changed"],
         record["skipped"],
         tuple(record["warnings"]),
+        None if check is None else check["largest_difference"],
     )

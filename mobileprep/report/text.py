@@ -33,12 +33,16 @@ def _steps(report: Report) -> Table:
     table.add_column("step")
     for name in ("nodes", "parameters", "bytes", "matched", "added", "removed", "changed"):
         table.add_column(name, justify="right")
+    checked = any(s.largest_difference is not None for s in report.steps)
+    if checked:
+        table.add_column("difference", justify="right")
     source = report.source
     counts = (source["nodes"], source["parameters"], source["bytes"])
     table.add_row("frozen", *(f"{n:,}" for n in counts))
     for s in report.steps:
         numbers = (s.nodes, s.parameters, s.bytes, s.matched, s.added, s.removed, s.changed)
-        table.add_row(s.name, *(f"{n:,}" for n in numbers))
+        difference = [f"{s.largest_difference:.3g}"] if s.largest_difference is not None else []
+        table.add_row(s.name, *(f"{n:,}" for n in numbers), *difference)
     return table
 
 

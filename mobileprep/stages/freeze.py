@@ -10,7 +10,9 @@ from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freeze.freezing import freeze
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
+from mobileprep.freeze.outputs import output_tensors
 from mobileprep.freeze.source import LoadedSource, load_source
+from mobileprep.fsio import place
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import write_graph
@@ -24,35 +26,49 @@ from mobileprep.stages.interface import Interface, write_interface
 
 @stage("freeze")
 def run(job: Job) -> None:
-    """Leaves ``graph.pb``, ``interface.json`` and ``freeze.json``."""
+    """Leaves ``graph.pb``, ``interface.json``, ``freeze.json``, and assets below ``files/``."""
     told = job.parameters
-    options = FreezeOptions(outputs=tuple(told["outputs"]), **told["freeze"])
+    choices: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in told["freeze"].items()
+    }
+    options = FreezeOptions(tuple(told["outputs"]), told["signature"] or "", **choices)
     result = _freeze(_load(job), options, job)
     target = job.output("graph.pb")
     write_graph(target, result.graph)
     inputs = tuple(i["name"] for i in told["inputs"]) or result.inputs
-    write_interface(job, Interface(inputs, result.outputs))
+    write_interface(job, Interface(inputs, result.outputs, result.init_ops))
+    for asset in result.assets:
+        place(asset.path, job.output(f"files/assets/{asset.name}"))
     statistics = graph_statistics(result.graph, target.stat().st_size)
     facts = {
         **dataclasses.asdict(statistics),
         "variables": len(result.variables),
         "warnings": list(result.warnings),
+        "init_ops": list(result.init_ops),
+        "assets": {asset.tensor: f"assets/{asset.name}" for asset in result.assets},
     }
     job.write_json("freeze.json", facts)
 
 
 def _load(job: Job) -> LoadedSource:
-    graph = job.files["graph"][0].path
-    return load_source(graph=graph, checkpoint=job.roots.get("checkpoint"))
+    path, checkpoint = job.roots["graph"], job.roots.get("checkpoint")
+    kind = job.parameters["kind"]
+    if kind == "meta_graph":
+        return load_source(meta_graph=path, checkpoint=checkpoint)
+    if kind == "saved_model":
+        return load_source(saved_model=path, checkpoint=checkpoint, tags=job.parameters["tags"])
+    return load_source(graph=path, checkpoint=checkpoint)
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job) -> FreezeResult:
     """Freeze, with faults of what the recipe says put at their place in the recipe."""
-    check_tensors(source.graph, options.outputs, "output", job.place("outputs"))
     try:
-        result = freeze(source, options)
+        output_tensors(source, options)
     except UsageError as error:
         raise RecipeError(error.message, error.hint, job.place("outputs")) from error
+    except InvalidGraphError as error:
+        raise InvalidGraphError(error.message, error.hint, job.place("outputs")) from error
+    result = freeze(source, options)
     inputs = job.parameters["inputs"]
     check_tensors(result.graph, [i["name"] for i in inputs], "input", job.place("inputs"))
     nodes = {n.name: n for n in result.graph}

@@ -10,6 +10,7 @@ from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
+from mobileprep.transforms._cautions import cautions
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chain import Step, run_chain
 
@@ -19,9 +20,10 @@ def run(job: Job) -> None:
     """Leaves ``graph.pb`` and ``step.json``."""
     told = job.parameters
     interface = read_interface(job)
-    step = Step(told["name"], told["options"], told["ignore_errors"])
-    context = Context(interface.inputs, interface.outputs)
+    step = Step(told["name"], told["options"], told["ignore_errors"], job.roots.get("plugin"))
+    context = Context(interface.inputs, interface.kept)
     graph = read_graph(job.inputs["graph"])
+    told_before = cautions(graph, told["earlier"], step.name, step.options)
     try:
         graph, records = run_chain(graph, [step], context)
     except MobileprepError as error:
@@ -30,6 +32,7 @@ def run(job: Job) -> None:
     write_graph(target, graph)
     statistics = graph_statistics(graph, _size(target))
     data = {**dataclasses.asdict(records[0]), **dataclasses.asdict(statistics)}
+    data["warnings"] = [*told_before, *data["warnings"]]
     job.write_json("step.json", data)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
+from mobileprep.ops.differences import largest_difference
 from mobileprep.stages.base import Job, stage
 
 
@@ -44,14 +45,9 @@ def _largest_difference(job: Job) -> float:
     after = read_arrays(job.inputs["after_outputs"])
     largest = 0.0
     for name, expected in before.items():
-        found = after[name]
-        if found.shape != expected.shape:
-            message = f"output {name} has the shape {found.shape}; the source's is {expected.shape}"
+        gap = largest_difference(expected, after[name], name, job.place("outputs"))
+        if not math.isfinite(gap):
+            message = f"the output {name!r} is not a number where the source's is"
             raise AccuracyError(message, "a transform has broken the model", job.place("outputs"))
-        gaps = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-        gaps = gaps[~(np.isnan(found) & np.isnan(expected))]
-        if np.isnan(gaps).any():
-            message = f"output {name} is NaN where the source's is not"
-            raise AccuracyError(message, "a transform has broken the model", job.place("outputs"))
-        largest = max(largest, float(gaps.max(initial=0.0)))
+        largest = max(largest, gap)
     return largest

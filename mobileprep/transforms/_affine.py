@@ -7,13 +7,19 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
+from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._constant_expressions import ConstantExpressions
 from mobileprep.transforms._layers import channel_axis, layout, per_channel
-from mobileprep.transforms._statistics import FUSED, GLOBAL, is_inference, statistics
+from mobileprep.transforms._statistics import (
+    FUSED,
+    GLOBAL,
+    epsilon,
+    is_inference,
+    statistics,
+    uses_gamma,
+)
 
 NORMS: Final = FUSED | {GLOBAL}
 SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
@@ -56,7 +62,7 @@ class Channels:
     constants: ConstantExpressions
 
     def read(self, node: Node, source: Ref) -> Affine | str:
-        """What a node does to each channel, or why it is no such node.
+        """What a node does to each channel, or why it does not; empty where it never would.
 
         Args:
             node: a consumer of the tensor, or of what was made of it channel by channel.
@@ -68,15 +74,16 @@ class Channels:
             return self._norm(node, source)
         if node.op == "BiasAdd" and not self._runs_along(node):
             return "a node differs in data_format"
-        if node.op not in SUMS and node.op not in PRODUCTS or len(node.data_inputs) != 2:
-            return "it is no sum and no product"
+        if (node.op not in SUMS and node.op not in PRODUCTS) or len(node.data_inputs) != 2:
+            return ""
         return self._arithmetic(node, source)
 
     def _arithmetic(self, node: Node, source: Ref) -> Affine | str:
         first, second = node.data_inputs
-        if first == second:
-            return "both its inputs are the layer's"
-        other = self._vector(second if first == source else first)
+        constant = self.constants.value(second if first == source else first)
+        if constant is None or first == second:
+            return ""
+        other = self._vector(constant)
         if other is None:
             return "its constant is not one number for each channel"
         if node.op == "Sub":
@@ -87,13 +94,13 @@ class Channels:
         if node.op == "Mul":
             return Affine(other)
         if first != source:
-            return "the layer's output is what it divides by"
+            return ""
         with np.errstate(divide="ignore"):
             return Affine(1 / other)
 
     def _norm(self, node: Node, source: Ref) -> Affine | str:
-        if not node.data_inputs or node.data_inputs[0] != source:
-            return "the layer's output is a statistic"
+        if node.data_inputs[0] != source:
+            return "what the layer puts out is a statistic"
         if not is_inference(node):
             return "the batch normalization uses the batch's statistics (is_training)"
         if not self._runs_along(node):
@@ -109,20 +116,14 @@ class Channels:
             t.array().astype(np.float64)
             for t in (stats.mean, stats.variance, stats.beta, stats.gamma)
         )
-        fused = node.op in FUSED
-        # The op's definition gives the fused forms a default, and the old form none.
-        epsilon = (
-            node.attr_float("epsilon", 1e-4) if fused else node.attr_float("variance_epsilon")
-        )
         with np.errstate(divide="ignore", invalid="ignore"):
-            scale = 1 / np.sqrt(variance + epsilon)
-        if fused or node.attr_bool("scale_after_normalization"):
+            scale = 1 / np.sqrt(variance + epsilon(node))
+        if uses_gamma(node):
             scale = scale * gamma
         return Affine(scale, beta - mean * scale)
 
-    def _vector(self, ref: Ref) -> Array | None:
-        value = self.constants.value(ref)
-        if value is None or value.dtype is DType.STRING or not value.dtype.is_floating:
+    def _vector(self, value: Tensor) -> Array | None:
+        if not value.dtype.is_floating:
             return None
         values = per_channel(self.layer, self.count, value.array())
         return None if values is None else values.astype(np.float64)

@@ -13,6 +13,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._control_flow import SWITCHES, conditional_nodes
+from mobileprep.transforms._unused import without_newly_unused
 from mobileprep.transforms.base import Result
 
 FED_OR_FETCHED: Final = "an input or output of the graph"
@@ -109,12 +110,11 @@ class Bypass:
         if not self._sources:
             return Result(graph, skipped=self._skipped)
         left = graph.with_nodes(self._reconnected(n) for n in graph if n.name not in self._sources)
-        nodes: Sequence[Node] = left.nodes
-        if not with_unused:
-            unused = _newly_unused(graph, left, self._protected)
-            nodes = [n for n in nodes if n.name not in unused]
-        nodes = without_dangling(nodes, {n.name for n in nodes})
-        return Result(graph.with_nodes(nodes), len(self._sources), self._skipped)
+        if with_unused:
+            left = left.with_nodes(without_dangling(left.nodes, left.by_name))
+        else:
+            left = without_newly_unused(graph, left, self._protected)
+        return Result(left, len(self._sources), self._skipped)
 
     def _reason(self, node: Node, sources: Sequence[Ref]) -> str:
         if node.name in self._protected:
@@ -127,20 +127,3 @@ class Bypass:
         tensors = [self.source(r) for r in node.data_inputs]
         controls = dict.fromkeys(self.source(r) for r in node.control_inputs)
         return replace(node, inputs=(*tensors, *controls))
-
-
-def _newly_unused(before: Graph, after: Graph, protected: Collection[str]) -> set[str]:
-    """The nodes that were used, and by now are not, nor by anything that is used."""
-    uses = Counter(r.node for n in after for r in n.inputs)
-    waiting = [n for n in after if not uses[n.name] and n.name in before.consumers]
-    unused: set[str] = set()
-    while waiting:
-        node = waiting.pop()
-        if node.name in protected:
-            continue
-        unused.add(node.name)
-        for ref in node.inputs:
-            uses[ref.node] -= 1
-            if not uses[ref.node]:
-                waiting.append(after[ref.node])
-    return unused

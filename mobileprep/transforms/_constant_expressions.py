@@ -68,7 +68,7 @@ class ConstantExpressions:
             return None
         if node.op == "Const":
             return node.attr_tensor("value")
-        if node.op not in _ELEMENTWISE and node.op not in _RESHAPING or depth == _DEEPEST:
+        if (node.op not in _ELEMENTWISE and node.op not in _RESHAPING) or depth == _DEEPEST:
             return None
         inputs: list[Tensor] = []
         for ref in node.data_inputs:

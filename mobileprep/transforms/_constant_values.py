@@ -12,6 +12,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.constants import evaluate_node
 from mobileprep.transforms._constant_nodes import ConstantNodes
+from mobileprep.transforms._execution import PLACEHOLDERS
 from mobileprep.transforms.base import refuse
 
 _NAME = "fold_constants"
@@ -41,7 +42,8 @@ def constant_values(
         wanted: the tensors to compute, of constant nodes.
 
     Raises:
-        TransformError: a node cannot be computed, as its inputs do not fit each other.
+        TransformError: a node cannot be computed, as its inputs do not fit each other or it is a
+            placeholder.
     """
     kept = frozenset(wanted)
     inputs = _needed_inputs(nodes, constant, kept)
@@ -83,6 +85,9 @@ def _needed_inputs(
 
 
 def _compute(node: Node, refs: Iterable[Ref], values: Mapping[Ref, Tensor]) -> tuple[Tensor, ...]:
+    if node.op in PLACEHOLDERS:
+        message = f"the outputs need the placeholder {node.name!r}, which is no input"
+        raise refuse(_NAME, message, "name it in the inputs")
     try:
         return evaluate_node(node, [values[ref] for ref in refs])
     except InvalidGraphError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control, parse_ref
 
-_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def execution(nodes: Iterable[Node], inputs: Iterable[str], outputs: Iterable[st
     """
     by_name = {node.name: node for node in nodes}
     tensors = [parse_ref(name) for name in inputs]
-    placeholders = (r.node for r in tensors if by_name[r.node].op in _PLACEHOLDERS)
+    placeholders = (r.node for r in tensors if by_name[r.node].op in PLACEHOLDERS)
     fed = frozenset(tensors).union(control(name) for name in placeholders)
     fetched = tuple(parse_ref(name) for name in outputs)
     needed = reachable(by_name, (r.node for r in fetched), fed)

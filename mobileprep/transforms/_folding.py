@@ -69,8 +69,9 @@ def find_folding(
 
 def _used_outside(run: Execution, constant: ConstantNodes) -> set[Ref]:
     """The tensors of constant nodes, Const ones apart, that nodes or users from outside take."""
-    used = set(run.fetched)
+    inner = {n for n in constant.order if run.nodes[n].op != "Const"}
+    used = {r for r in run.fetched if r.node in inner}
     for node in run.nodes.values():
-        if node.name not in constant:
-            used.update(r for r in node.inputs if not r.is_control and r not in run.fed)
-    return {r for r in used if r.node in constant and run.nodes[r.node].op != "Const"}
+        if inner and node.name not in constant:
+            used.update(r for r in node.inputs if r.node in inner and not r.is_control)
+    return used - run.fed

@@ -12,6 +12,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.ops.kernel_classes import kernel_class
 from mobileprep.ops.opdefs import NEWEST, OLDEST, op_def
+from mobileprep.transforms._execution import PLACEHOLDERS
 
 _CONTROL_FLOW = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
 _LEFT_ALONE = frozenset(
@@ -23,8 +24,6 @@ _LEFT_ALONE = frozenset(
         "GetSessionHandle",
         "GetSessionHandleV2",
         "GetSessionTensor",
-        "Placeholder",
-        "PlaceholderV2",
     }
 )
 
@@ -36,12 +35,20 @@ class FoldingRules:
         library: the graph's functions; calls are not folded.
         excluded_ops: ops that the user wants left.
         excluded_nodes: names of nodes that the user wants left.
+        need_feeds: whether a placeholder that is not fed counts as constant, which fails as soon
+            as its value is needed; otherwise it is left.
     """
 
     def __init__(
-        self, library: Library, excluded_ops: Collection[str], excluded_nodes: Collection[str]
+        self,
+        library: Library,
+        excluded_ops: Collection[str],
+        excluded_nodes: Collection[str],
+        *,
+        need_feeds: bool,
     ) -> None:
         self._library = library
+        self._need_feeds = need_feeds
         self._ops = frozenset(excluded_ops)
         self._nodes = frozenset(excluded_nodes)
         self._unsupported: dict[str, str] = {}
@@ -56,6 +63,8 @@ class FoldingRules:
             return "excluded"
         if node.op in self._library.functions:
             return "function call"
+        if node.op in PLACEHOLDERS:
+            return "" if self._need_feeds else "placeholder"
         if node.op in _LEFT_ALONE:
             return f"{node.op} is never folded"
         release = OLDEST if op_def(node.op, OLDEST) is not None else NEWEST

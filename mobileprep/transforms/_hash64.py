@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from struct import iter_unpack
 from typing import Final
 
 import numpy as np
@@ -13,6 +15,8 @@ _SEED: Final = 0xDECAFCAFFE
 _GOLDEN: Final = 0x9E3779B97F4A7800
 _WORD: Final = 8
 _BLOCK: Final = 1 << 18
+# Below this, calling numpy takes longer than counting in Python.
+_SHORT: Final = 1 << 6
 
 
 def hash64(data: bytes) -> int:
@@ -33,14 +37,28 @@ def hash64(data: bytes) -> int:
     return state ^ state >> _SHIFT
 
 
+@lru_cache(maxsize=1 << 17)
+def hash_text(text: str) -> int:
+    """The hash of a name, an op or a device, which graphs repeat."""
+    return hash64(text.encode())
+
+
 def combine(first: int, second: int) -> int:
     """One hash of two. Source: ``Hash64Combine`` of TensorFlow."""
     return first ^ (second + _GOLDEN + (first << 10 & _MASK) + (first >> 4) & _MASK)
 
 
 def _mixed(data: bytes) -> list[int]:
+    """The words of the data, which the hash has stirred one by one before it takes them."""
+    if len(data) < _SHORT:
+        return [_stirred(*word) for word in iter_unpack("<Q", data)]
     words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
     words ^= words >> np.uint64(_SHIFT)
     words *= np.uint64(_MULTIPLIER)
-    mixed: list[int] = words.tolist()
-    return mixed
+    stirred: list[int] = words.tolist()
+    return stirred
+
+
+def _stirred(word: int) -> int:
+    word = word * _MULTIPLIER & _MASK
+    return (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK

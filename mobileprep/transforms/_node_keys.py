@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.serde_attrs import attr_to_proto
 from mobileprep.ir.tensor import Tensor
-from mobileprep.transforms._hash64 import combine, hash64
+from mobileprep.transforms._hash64 import combine, hash64, hash_text
 
 _DIGEST_SIZE: Final = 16
 
@@ -48,10 +48,10 @@ def node_hash(node: Node, name: str, attrs: tuple[int, ...]) -> int:
 
     Source: ``HashNodeDef`` of TensorFlow 1.15's graph transforms.
     """
-    state = combine(hash64(node.op.encode()), hash64(name.encode()))
+    state = combine(hash_text(node.op), hash_text(name))
     for ref in node.inputs:
-        state = combine(state, hash64(_canonical(ref).encode()))
-    state = combine(state, hash64(node.device.encode()))
+        state = combine(state, hash_text(_canonical(ref)))
+    state = combine(state, hash_text(node.device))
     for attr in attrs:
         state = combine(state, attr)
     return state

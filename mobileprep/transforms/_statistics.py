@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,18 +44,27 @@ class Statistics:
         return all(t.dtype is DType.FLOAT for t in found)
 
 
-def statistics(norm: Node, constants: Sequence[Node]) -> Statistics:
+def statistics(norm: Node, values: Sequence[Tensor]) -> Statistics:
     """The statistics of a batch normalization op.
 
     Args:
         norm: FusedBatchNorm of any version, or BatchNormWithGlobalNormalization.
-        constants: the Const nodes of its inputs after the first, in order.
+        values: its inputs after the first, in order.
     """
     order = _FUSED_ORDER if norm.op in FUSED else _GLOBAL_ORDER
-    values: Mapping[str, Tensor] = {
-        name: node.attr_tensor("value") for name, node in zip(order, constants, strict=True)
-    }
-    return Statistics(**values)
+    return Statistics(**dict(zip(order, values, strict=True)))
+
+
+def epsilon(norm: Node) -> float:
+    """What the op adds to the variance; its definition gives only the fused forms a default."""
+    if norm.op in FUSED:
+        return norm.attr_float("epsilon", 1e-4)
+    return norm.attr_float("variance_epsilon")
+
+
+def uses_gamma(norm: Node) -> bool:
+    """Whether the op scales what it has normalized."""
+    return norm.op in FUSED or norm.attr_bool("scale_after_normalization")
 
 
 def is_inference(norm: Node) -> bool:
@@ -69,12 +78,9 @@ def scale_and_offset(norm: Node, stats: Statistics) -> tuple[Array, Array]:
     The order of operations is the original's, in single precision, so that results are equal
     to the last bit: ``(1 / sqrt(variance + epsilon)) * gamma`` and ``-mean * scale + beta``.
     """
-    fused = norm.op in FUSED
-    # The op's definition gives the fused forms a default, and the old form none.
-    epsilon = norm.attr_float("epsilon", 1e-4) if fused else norm.attr_float("variance_epsilon")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        scale = np.float32(1) / np.sqrt(stats.variance.array() + np.float32(epsilon))
-        if fused or norm.attr_bool("scale_after_normalization"):
+        scale = np.float32(1) / np.sqrt(stats.variance.array() + np.float32(epsilon(norm)))
+        if uses_gamma(norm):
             scale = scale * stats.gamma.array()
         offset = -stats.mean.array() * scale + stats.beta.array()
     return scale, offset

@@ -8,6 +8,7 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.transforms._identities import node_behind
 
 # Where an op takes its variance.
 _VARIANCE_INPUT: Final = {
@@ -19,7 +20,6 @@ _VARIANCE_INPUT: Final = {
     "Sqrt": 0,
 }
 _SUMS: Final = frozenset({"Add", "AddV2"})
-_SAME: Final = frozenset({"Identity"})
 
 
 def variances(graph: Graph) -> frozenset[str]:
@@ -31,25 +31,16 @@ def variances(graph: Graph) -> frozenset[str]:
     found: set[str] = set()
     for node in graph:
         index = _VARIANCE_INPUT.get(node.op)
-        tensors = node.data_inputs
-        if index is not None and index < len(tensors):
-            found.update(n.name for n in _sources(graph, tensors[index]) if n.op == "Const")
+        if index is not None and index < len(node.data_inputs):
+            sources = _sources(graph, node.data_inputs[index])
+            found.update(n.name for n in sources if n.op == "Const")
     return frozenset(found)
 
 
 def _sources(graph: Graph, ref: Ref) -> Iterator[Node]:
-    node = _behind(graph, ref)
+    node = node_behind(graph, ref)
     if node.op not in _SUMS:
         yield node
         return
     for summand in node.data_inputs:
-        yield _behind(graph, summand)
-
-
-def _behind(graph: Graph, ref: Ref) -> Node:
-    seen: set[str] = set()
-    node = graph[ref.node]
-    while node.op in _SAME and node.data_inputs and node.name not in seen:
-        seen.add(node.name)
-        node = graph[node.data_inputs[0].node]
-    return node
+        yield node_behind(graph, summand)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -70,7 +71,10 @@ class Transform(ABC):
 TransformType = TypeVar("TransformType", bound=type[Transform])
 
 _transforms: Registry[type[Transform]] = Registry("transform")
-_NOT_TRANSFORMS = frozenset({"base", "chain"})
+_NOT_TRANSFORMS = frozenset({"base", "chain", "plugins"})
+
+
+_collecting: list[dict[str, type[Transform]]] = []
 
 
 def transform(name: str) -> Callable[[TransformType], TransformType]:
@@ -78,10 +82,24 @@ def transform(name: str) -> Callable[[TransformType], TransformType]:
 
     def file_under(kind: TransformType) -> TransformType:
         kind.transform_name = name
-        _transforms.register(name)(kind)
+        if _collecting:
+            _collecting[-1][name] = kind
+        else:
+            _transforms.register(name)(kind)
         return kind
 
     return file_under
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[dict[str, type[Transform]]]:
+    """Transforms declared inside the block go into the mapping, not among the package's own."""
+    found: dict[str, type[Transform]] = {}
+    _collecting.append(found)
+    try:
+        yield found
+    finally:
+        _collecting.pop()
 
 
 def transform_names() -> list[str]:
@@ -108,13 +126,21 @@ def transform_class(name: str) -> type[Transform]:
     return found
 
 
-def make_transform(name: str, options: Mapping[str, Any]) -> Transform:
+def make_transform(
+    name: str, options: Mapping[str, Any], kind: type[Transform] | None = None
+) -> Transform:
     """A transform with options of the types that its schema names; lists become tuples.
+
+    Args:
+        name: the transform's name.
+        options: its parameters.
+        kind: its class, where it is none of the package's own.
 
     Raises:
         UsageError: no such transform, or no such option.
     """
-    kind = transform_class(name)
+    if kind is None:
+        kind = transform_class(name)
     fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for option in options:
         if option not in fields:

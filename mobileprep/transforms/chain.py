@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, make_transform
+from mobileprep.transforms.plugins import apply_plugin, load_plugin
 
 
 @dataclass(frozen=True)
 class Step:
-    """One transform of a chain, with its options typed as its schema says."""
+    """One transform of a chain, with its options typed as its schema says.
+
+    ``plugin`` is the Python file of a transform that is none of the package's own.
+    """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     ignore_errors: bool = False
+    plugin: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -71,15 +77,24 @@ def run_chain(
 
 def run_step(graph: Graph, step: Step, context: Context) -> Result:
     """Apply one step; an ignored error leaves the graph as it was, with a warning."""
-    transform = make_transform(step.name, step.options)
     try:
-        result = transform.apply(graph, context)
+        result = _apply(graph, step, context)
+    except UsageError:
+        raise
     except MobileprepError as error:
         if not step.ignore_errors:
             raise
         return Result(graph, warnings=(f"{step.name}: ignored: {error}",))
     check_inputs(result.graph, f"after {step.name}")
     return result
+
+
+def _apply(graph: Graph, step: Step, context: Context) -> Result:
+    if step.plugin is None:
+        return make_transform(step.name, step.options).apply(graph, context)
+    kind = load_plugin(step.name, step.plugin)
+    transform = make_transform(step.name, step.options, kind)
+    return apply_plugin(transform, step.plugin, graph, context)
 
 
 def _record(name: str, before: Graph, result: Result) -> StepRecord:

@@ -56,7 +56,9 @@ class FoldConstants(Transform):
             raise refuse(self.transform_name, message, "name what the graph is run for")
         check_tensors(graph, context.inputs, "input", "")
         check_tensors(graph, context.outputs, "output", "")
-        rules = FoldingRules(graph.library, self.exclude_op, self.exclude_node)
+        rules = FoldingRules(
+            graph.library, self.exclude_op, self.exclude_node, need_feeds=context.faithful
+        )
         fold = self._faithfully if context.faithful else self._in_place
         return fold(graph, context, rules)
 

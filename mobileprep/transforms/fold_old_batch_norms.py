@@ -243,7 +243,8 @@ def _weights(match: Match, number: int) -> Tensor:
 
 
 def _stats(match: Match) -> Statistics:
-    return statistics(match.node, [match[f"statistic{i}"] for i in range(4)])
+    constants = (match[f"statistic{i}"] for i in range(4))
+    return statistics(match.node, [n.attr_tensor("value") for n in constants])
 
 
 def _scalar(node: Node) -> int | None:

@@ -91,7 +91,7 @@ class _Merging:
         nodes = [colocated(n, lambda name: moved.get(name, name)) for n in self._node.values()]
         if not self._faithful:
             return nodes
-        return sorted(nodes, key=lambda n: (self._hash(self._node[n.name]), self._rank(n.name)))
+        return sorted(nodes, key=lambda n: (self._hash(self._node[n.name]), self._place[n.name]))
 
     def _rekeyed(self, name: str) -> Hashable:
         node = self._node[name]

@@ -61,7 +61,7 @@ def chain(source: Path, *, first: dict | None = None, second: dict | None = None
     up = {"text": Upstream("r/a", "files/text")}
     b = StageSpec("r/b", "join", second or {"say": "!"}, upstream=up, outputs=OUTPUTS)
     target = TargetPlan(
-        "r", "t", ("r/a", "r/b"), "r/b", (), {"facts": Upstream("r/b", "facts.json")},
+        "r", "t", ("r/a", "r/b"), (), (), {"facts": Upstream("r/b", "facts.json")},
         (InputFile("source.txt", source),), {},
     )  # fmt: skip
     return Plan((a, b), (target,))

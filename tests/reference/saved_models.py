@@ -428,6 +428,48 @@ def functions_in_tf2(tf: ModuleType, folder: Path) -> Saved:
     return exported(tf, folder, module, {"x": image(3, 4)}, ("a", "b"))
 
 
+def keras_network(tf: ModuleType, folder: Path) -> Saved:
+    """Keras layers: an embedding, a bidirectional LSTM, a GRU, batch normalisation, dropout."""
+    tf.keras.utils.set_random_seed(SEED)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [
+            layers.Input([None], dtype="int32", name="ids"),
+            layers.Embedding(20, 6, mask_zero=True),
+            layers.Bidirectional(layers.LSTM(5, return_sequences=True)),
+            layers.GRU(4),
+            layers.BatchNormalization(),
+            layers.Dropout(0.5),
+            layers.Dense(3, activation="softmax", name="out"),
+        ]
+    )
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 7], tf.int32, name="ids")])
+    def serve(ids):
+        return {"y": model(ids, training=False)}
+
+    module = module_with(tf, serve, model=model)
+    ids = np.random.default_rng(SEED).integers(1, 20, [2, 7]).astype(np.int32)
+    ids[1, 4:] = 0
+    return exported(tf, folder, module, {"ids": ids}, ("y",))
+
+
+def training_call(tf: ModuleType, folder: Path) -> Saved:
+    """A TensorFlow 2 function whose batch normalisation was exported in training mode."""
+    tf.keras.utils.set_random_seed(SEED)
+    norm = tf.keras.layers.BatchNormalization()
+    x = image(4, 2, 2, 3)
+    norm(x, training=True)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2, 2, 3], tf.float32, name="x")])
+    def serve(x):
+        return {"y": norm(x, training=True)}
+
+    expected = norm(x, training=False).numpy()
+    saved = exported(tf, folder, module_with(tf, serve, norm=norm), {"x": x}, ("y",))
+    return Saved(saved.source, saved.feeds, saved.outputs, [expected])
+
+
 def batch_norm(*, fused: bool = True, resource: bool) -> Build:
     """Batch normalisation left in training mode, its averages moved by control dependencies."""
 
@@ -520,6 +562,8 @@ ZOO: dict[str, Build] = {
     "TF1 tables": tables_in_tf1,
     "TF2 tables": tables_in_tf2,
     "TF2 functions": functions_in_tf2,
+    "Keras network": keras_network,
+    "TF2 call in training mode": training_call,
     "batch norm, ref": batch_norm(resource=False),
     "batch norm, resource": batch_norm(resource=True),
     "dropout": dropout,

@@ -12,7 +12,8 @@ import pytest
 from mobileprep.freeze.freezing import freeze
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.source import load_source
-from mobileprep.freeze.trace import FUNCTIONAL, VARIABLE_OPS
+from mobileprep.freeze.follow import VARIABLE_OPS
+from mobileprep.ops.functions.kinds import FUNCTIONAL
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
 from tests.reference.saved_models import ZOO, Saved

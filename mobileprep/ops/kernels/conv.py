@@ -8,7 +8,8 @@ import numpy as np
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.convolution import convolve, convolve_depthwise
+from mobileprep.ops.convolution import convolve
+from mobileprep.ops.depthwise import convolve_depthwise
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import same_type
 from mobileprep.ops.window import NHWC, Window, filter_window, layout_of

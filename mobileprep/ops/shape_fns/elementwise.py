@@ -26,7 +26,7 @@ from mobileprep.ops.shape_fn import ShapeArgs, shape_fn
     *("FakeQuantWithMinMaxArgsGradient", "InvGrad", "ReciprocalGrad", "RsqrtGrad"),
     *("SigmoidGrad", "SqrtGrad", "TanhGrad"),
     *("FakeQuantWithMinMaxArgs", "RandomShuffle", "DecodeBase64", "EncodeBase64"),
-    *("AdjustContrastv2", "AdjustHue", "AdjustSaturation", "Reverse", "ReverseV2", "Roll"),
+    *("AdjustContrastv2", "AdjustHue", "AdjustSaturation", "ReverseV2", "Roll"),
     *("DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "GuaranteeConst", "Identity"),
     *("PreventGradient", "Print", "RefIdentity", "Snapshot", "StopGradient", "ZerosLike"),
     *("InplaceAdd", "InplaceSub", "InplaceUpdate"),
@@ -131,4 +131,4 @@ def bias_add_grad(args: ShapeArgs) -> Sequence[TensorShape]:
     """A vector of as many elements as there are channels."""
     shape = at_least_rank(args.shapes[0], 2)
     channel_first = args.node.attr_str("data_format", "NHWC") == "NCHW"
-    return [(dim(shape, -3 if channel_first else -1),)]
+    return [(dim(shape, 1 if channel_first else -1),)]

@@ -161,21 +161,21 @@ def decode_image(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("DecodeBmp", "DecodeImage", "DecodeGif")
 def decode_other_image(args: ShapeArgs) -> Sequence[TensorShape]:
     """An image of unknown size."""
-    if args.node.op == "DecodeImage":
+    if args.node.op == "DecodeImage" and args.node.attr_bool("expand_animations", True):
         return [None]
     if args.node.op == "DecodeGif":
         return [(UNKNOWN, UNKNOWN, UNKNOWN, 3)]
     return [(UNKNOWN, UNKNOWN, args.node.attr_int("channels", 0) or UNKNOWN)]
 
 
-@shape_fn("EncodeJpeg", "EncodePng")
-def encode_image(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("EncodePng")
+def encode_png(args: ShapeArgs) -> Sequence[TensorShape]:
     """A text for each image."""
     image = at_least_rank(args.shapes[0], 3)
     return [None if image is None else image[:-3]]
 
 
-@shape_fn("ExtractJpegShape")
-def jpeg_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Three numbers."""
-    return [(3,)]
+@shape_fn("EncodeJpeg", "ExtractJpegShape")
+def jpeg(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A text; of the shape of an encoded image, three numbers."""
+    return [(3,) if args.node.op == "ExtractJpegShape" else ()]

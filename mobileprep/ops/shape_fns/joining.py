@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.tensor import Array
 from mobileprep.ops.dims import (
     UNKNOWN,
     ShapeConflictError,
@@ -200,14 +201,23 @@ def tile(args: ShapeArgs) -> Sequence[TensorShape]:
 def pad(args: ShapeArgs) -> Sequence[TensorShape]:
     """Each size and what is put before and behind it."""
     pairs = with_rank(args.shapes[1], 2)
-    paddings = args.value(1)
     shape = args.shapes[0] if pairs[0] < 0 else with_rank(args.shapes[0], pairs[0])
-    if shape is None:
-        return [None]
+    return [None if shape is None else padded(shape, args.value(1))]
+
+
+def padded(shape: tuple[int, ...], paddings: Array | None) -> tuple[int, ...]:
+    """A shape with what is put before and behind each dimension, as far as that is known."""
     if paddings is None or paddings.shape != (len(shape), 2):
-        return [unknown_dims(len(shape))]
+        return unknown_dims(len(shape))
     added = [int(before) + int(behind) for before, behind in paddings]
-    return [tuple(map(add_dims, shape, added))]
+    return tuple(map(add_dims, shape, added))
+
+
+@shape_fn("Reverse")
+def reverse(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, of as many dimensions as there are flags."""
+    flags = with_rank(args.shapes[1], 1)[0]
+    return [args.shapes[0] if flags < 0 else with_rank(args.shapes[0], flags)]
 
 
 @shape_fn("ReverseSequence")
@@ -256,8 +266,11 @@ def dynamic_partition(args: ShapeArgs) -> Sequence[TensorShape]:
 def space_to_depth(args: ShapeArgs) -> Sequence[TensorShape]:
     """Blocks of an image moved into its channels, or back."""
     block = args.node.attr_int("block_size")
+    layout = args.node.attr_str("data_format", "NHWC")
+    if layout not in ("NHWC", "NCHW"):
+        return [None]
     shape = with_rank(args.shapes[0], 4)
-    channel_first = args.node.attr_str("data_format", "NHWC") == "NCHW"
+    channel_first = layout == "NCHW"
     channel, height, width = (1, 2, 3) if channel_first else (3, 1, 2)
     out = list(shape)
     for axis in (height, width):

@@ -9,6 +9,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, merge_dim, multiply_dims, with_rank
 from mobileprep.ops.shape_fn import ShapeArgs, shape_fn
+from mobileprep.ops.shape_fns.joining import padded
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,14 @@ def _slid(
 @shape_fn("Conv2D", "Conv3D")
 def conv(args: ShapeArgs) -> Sequence[TensorShape]:
     """An image with as many channels as there are filters."""
-    return [_convolved(args, 5 if args.node.op == "Conv3D" else 4)]
-
-
-def _convolved(args: ShapeArgs, rank: int) -> TensorShape:
+    rank = 5 if args.node.op == "Conv3D" else 4
     layout = _layout(args.node, rank)
     shape, filters = with_rank(args.shapes[0], rank), with_rank(args.shapes[1], rank)
     depth, inputs = shape[layout.channel], filters[-2]
     if depth > 0 and inputs > 0 and depth % inputs:
         message = f"filters for {inputs} channels do not fit an image with {depth}"
         raise ShapeConflictError(message)
-    return _slid(args.node, shape, layout, filters[:-2], filters[-1])
+    return [_slid(args.node, shape, layout, filters[:-2], filters[-1])]
 
 
 @shape_fn("DepthwiseConv2dNative")
@@ -100,24 +98,40 @@ def depthwise_conv(args: ShapeArgs) -> Sequence[TensorShape]:
     return [_slid(args.node, shape, layout, filters[:2], channels)]
 
 
-@shape_fn(
-    *("QuantizedConv2D", "QuantizedConv2DAndRelu", "QuantizedConv2DAndReluAndRequantize"),
-    *("QuantizedConv2DAndRequantize", "QuantizedConv2DPerChannel", "QuantizedConv2DWithBias"),
-    *("QuantizedConv2DWithBiasAndRelu", "QuantizedConv2DWithBiasAndReluAndRequantize"),
-    *("QuantizedConv2DWithBiasAndRequantize", "QuantizedDepthwiseConv2D"),
-)
+@shape_fn("QuantizedConv2D", "QuantizedDepthwiseConv2D")
 def quantized_conv(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As Conv2D or DepthwiseConv2dNative, and the range of the result."""
+    image = depthwise_conv(args) if "Depthwise" in args.node.op else conv(args)
+    return [*image, (), ()]
+
+
+@shape_fn(
+    *("QuantizedConv2DAndRelu", "QuantizedConv2DPerChannel", "QuantizedConv2DWithBias"),
+    "QuantizedConv2DWithBiasAndRelu",
+)
+def quantized_conv_by_channel(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As Conv2D, and ranges as the filters have them: one, or one for each channel."""
+    return [*conv(args), args.shapes[-1], args.shapes[-1]]
+
+
+@shape_fn(
+    *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DAndRequantize"),
+    *("QuantizedConv2DWithBiasAndReluAndRequantize", "QuantizedConv2DWithBiasAndRequantize"),
+)
+def quantized_conv_requantized(args: ShapeArgs) -> Sequence[TensorShape]:
     """As Conv2D, and the range of the result."""
-    if "Depthwise" in args.node.op:
-        return [*depthwise_conv(args), (), ()]
-    return [_convolved(args, 4), (), ()]
+    return [*conv(args), (), ()]
 
 
 @shape_fn("FusedPadConv2D", "FusedResizeAndPadConv2D")
 def fused_conv(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image of a size that is known only while it runs."""
-    channels = with_rank(args.shapes[-1], 4)[3]
-    return [(with_rank(args.shapes[0], 4)[0], UNKNOWN, UNKNOWN, channels)]
+    """As Conv2D of the padded image, whose height and width a size may replace before."""
+    shape, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[-1], 4)
+    if args.node.op == "FusedResizeAndPadConv2D":
+        height, width = args.integers(1) or (UNKNOWN, UNKNOWN)
+        shape = (shape[0], height, width, shape[3])
+    shape = padded(shape, args.value(len(args.shapes) - 2))
+    return [_slid(args.node, shape, _layout(args.node), filters[:2], filters[3])]
 
 
 @shape_fn("Conv2DBackpropInput", "Conv3DBackpropInputV2")

@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.freeze.bodies import Body
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
+from mobileprep.ops.functions.bodies import Body
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.freeze.bodies import body_of
-from mobileprep.freeze.lower import lower
-from mobileprep.freeze.splice import free_prefix, in_order, splice
-from mobileprep.freeze.trace import FUNCTIONAL
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
+from mobileprep.ops.functions.bodies import body_of
+from mobileprep.ops.functions.kinds import CALLS, FUNCTIONAL
+from mobileprep.ops.functions.lower import lower
+from mobileprep.ops.functions.splice import free_prefix, in_order, splice
 from mobileprep.ops.signature import output_types, signature_of
 
-_CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _SWITCHING: Final = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter", "_SwitchN"})
 _MAX_NODES: Final = 2_000_000
 _DEEPEST: Final = 64
@@ -29,8 +28,8 @@ def inline_calls(
     roots: Iterable[str],
     where: str,
     *,
-    lower_control_flow: bool = False,
     ops: Collection[str] | None = None,
+    lower_control_flow: bool = False,
 ) -> Graph:
     """The graph with every call replaced by the nodes of its function, calls in those too.
 
@@ -41,14 +40,17 @@ def inline_calls(
         graph: the graph.
         roots: names of nodes that are to keep their names.
         where: for messages.
+        ops: the only ops that count as calls; without it those of ``kinds.CALLS``, and every op
+            that is a function's name.
         lower_control_flow: whether loops and conditionals are taken apart too.
-        ops: the ops that are taken for calls; None for all that are.
 
     Raises:
         InvalidGraphError: a function calls itself, or calls grow beyond two million nodes.
         UnsupportedError: a function's body cannot be taken apart.
     """
-    work = _Inliner(graph, frozenset(roots), where, ops, lower_control_flow=lower_control_flow)
+    calls = {*CALLS, *graph.library.functions} if ops is None else ops
+    lowered: Collection[str] = FUNCTIONAL if lower_control_flow else ()
+    work = _Inliner(graph, frozenset(roots), where, calls, lowered)
     if not any(work.takes_apart(n) for n in graph):
         return graph
     # In a graph with loops or branches, what a call does must happen only where the call stands.
@@ -76,27 +78,26 @@ class _Inliner:
         graph: Graph,
         roots: frozenset[str],
         where: str,
-        ops: Collection[str] | None,
-        *,
-        lower_control_flow: bool,
+        calls: Collection[str],
+        lowered: Collection[str],
     ) -> None:
         self._taken = set(graph.by_name)
         self._library = graph.library
         self._roots = roots
         self._where = where
-        self._ops = ops
-        self._lowers = lower_control_flow
+        self._calls = calls
+        self._lowered = lowered
         self._nodes: list[Node] = []
         self._results: dict[str, tuple[Ref, ...]] = {}
         self._ends: dict[str, tuple[str, ...]] = {}
 
     def takes_apart(self, node: Node) -> bool:
         """Whether a node calls a function that is to be put in its place."""
-        return self._is_lowered(node) or bool(self._called(node)[0])
+        return node.op in self._lowered or bool(self._called(node)[0])
 
     def add(self, node: Node, site: _Site) -> None:
         """Take over a node, or what the function does that it calls."""
-        if self._is_lowered(node):
+        if node.op in self._lowered:
             self._lower(node, site)
             return
         name, bindings = self._called(node)
@@ -138,17 +139,12 @@ class _Inliner:
 
     def _called(self, node: Node) -> tuple[str, Mapping[str, AttrValue]]:
         """The function that a call names and the attributes it binds; no name for no call."""
-        if self._ops is not None and node.op not in self._ops:
+        if node.op not in self._calls:
             return "", {}
         if node.op in self._library.functions:
             return node.op, node.attrs
-        if node.op in _CALLS:
-            func = node.attr_func("f")
-            return func.name, func.attrs
-        return "", {}
-
-    def _is_lowered(self, node: Node) -> bool:
-        return self._lowers and node.op in FUNCTIONAL
+        func = node.attr_func("f")
+        return func.name, func.attrs
 
     def _append(self, node: Node) -> None:
         self._nodes.append(node)

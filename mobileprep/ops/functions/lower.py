@@ -15,15 +15,15 @@ import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freeze.bodies import Body, body_of
-from mobileprep.freeze.splice import free_prefix, splice
-from mobileprep.freeze.trace import LOOPS
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Library
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.functions.bodies import Body, body_of
+from mobileprep.ops.functions.kinds import LOOPS
+from mobileprep.ops.functions.splice import free_prefix, splice
 
 _CASES: Final = frozenset({"Case", "StatelessCase"})
 _PARALLEL: Final = 10

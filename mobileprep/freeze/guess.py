@@ -1,0 +1,183 @@
+"""Guesses which tensors of a model are its inputs and outputs.
+
+``summarize_graph`` takes placeholders for inputs, and nodes that nothing consumes for outputs.
+In a training graph that finds the savers' file names, the labels, losses, summaries and updates;
+here they are told apart from what an app feeds and fetches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.freeze.follow import upstream
+from mobileprep.freeze.model import LoadedSource, Signature, TensorSpec
+from mobileprep.freeze.subgraph import extract, reachable
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ops.shapes import infer_shapes
+from mobileprep.ops.signature import output_types, signature_of
+
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_QUEUES: Final = re.compile(
+    r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"
+    r"(Queue)Dequeue(Many|UpTo)?(V2)?|Reader(Read|ReadUpTo)(V2)?)\Z"
+)
+_LABEL_NAME: Final = re.compile(
+    r"(.*[/_])?(labels?|targets?|truths?|y_|y_true|ground_?truth|weights?_placeholder)(_\d+)?\Z",
+    re.IGNORECASE,
+)
+_LOSSES: Final = frozenset(
+    {"SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "CTCLoss", "CTCLossV2"}
+)
+_LABEL_SLOT: Final = 1
+_FILES: Final = frozenset(
+    {"SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice", "MergeV2Checkpoints"}
+)
+# What watches, measures or changes a model without being a result of it.
+_ASIDE: Final = re.compile(
+    r"(Shape|ShapeN|Size|Rank|BroadcastGradientArgs|ConcatOffset|"
+    r".*Summary(V2)?|Assert|Print(V2)?|NoOp|Assign.*|.*Scatter.*Update|(Resource|Sparse)*Apply.*|"
+    r"Save.*|Restore.*|.*Dataset.*|Log.*Tensor.*)\Z"
+)
+_RANDOM: Final = re.compile(r"(Stateless)?(Random|TruncatedNormal|Multinomial).*\Z")
+_BATCH_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_SHOWN: Final = 6
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a model seems to take and to give, likeliest first."""
+
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+def guess(source: LoadedSource, signature: Signature | None = None) -> Interface:
+    """The likely inputs and outputs of a model.
+
+    Args:
+        source: the model.
+        signature: the signature that says so, if there is one.
+    """
+    if signature is not None:
+        return Interface(
+            _distinct(signature.inputs.values()), _distinct(signature.outputs.values())
+        )
+    graph = source.graph
+    try:
+        fed, labels = _fed(graph)
+        outputs = _outputs(graph, fed, labels)
+        return Interface(_specs(graph, fed), _specs(graph, outputs))
+    except InvalidGraphError:
+        # The graph is broken; whoever asked has its own error to tell.
+        return Interface()
+
+
+def described(tensors: Sequence[TensorSpec]) -> str:
+    """A few tensors in one line: ``image (float32 [-1, 8, 8, 1]), ...``."""
+    shown = [
+        f"{t.name} ({t.dtype.short} {'of any shape' if t.shape is None else list(t.shape)})"
+        for t in tensors[:_SHOWN]
+    ]
+    more = len(tensors) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _distinct(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
+    return tuple({spec.name: spec for spec in specs}.values())
+
+
+def _fed(graph: Graph) -> tuple[list[Ref], list[Ref]]:
+    """The tensors that an app would feed, and those that only training feeds."""
+    entries = [r for node in graph for r in _entries(graph, node)]
+    labels = _label_refs(graph, entries)
+    fed: list[Ref] = []
+    for ref in entries:
+        names_file = any(graph[n].op in _FILES for n in _downstream(graph, [ref]))
+        if not names_file and ref not in labels:
+            fed.append(ref)
+    return fed, labels
+
+
+def _entries(graph: Graph, node: Node) -> list[Ref]:
+    if node.op in _PLACEHOLDERS:
+        return [Ref(node.name)] if node.name in graph.consumers else []
+    if not _QUEUES.match(node.op):
+        return []
+    taken = {r for c in graph.consumers.get(node.name, ()) for r in c.data_inputs}
+    return sorted((r for r in taken if r.node == node.name), key=lambda r: r.index)
+
+
+def _label_refs(graph: Graph, entries: Sequence[Ref]) -> list[Ref]:
+    """Entries that are compared with what the model gives."""
+    labels = {r for r in entries if _LABEL_NAME.match(r.node)}
+    for node in graph:
+        if node.op in _LOSSES and len(node.data_inputs) > _LABEL_SLOT:
+            last = [Ref(n.name, i) for n, i in upstream(graph, node.inputs[_LABEL_SLOT])]
+            labels.update(r for r in last if r in entries)
+    return [r for r in entries if r in labels]
+
+
+def _outputs(graph: Graph, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:
+    computed = _downstream(graph, fed)
+    scored = _downstream(graph, labels)
+    ends = [
+        node
+        for node in graph
+        if node.name in computed
+        and node.name not in scored
+        and not _ASIDE.match(node.op)
+        and all(c.name in scored for c in _takers(graph, node))
+    ]
+    plain = [node for node in ends if not _is_of_training(graph, node)]
+    return [Ref(node.name) for node in plain or ends]
+
+
+def _takers(graph: Graph, node: Node) -> list[Node]:
+    found = graph.consumers.get(node.name, ())
+    return [c for c in found if any(r.node == node.name and not r.is_control for r in c.inputs)]
+
+
+def _downstream(graph: Graph, refs: Iterable[Ref]) -> set[str]:
+    """The nodes that tensors flow into, directly or not."""
+    found: set[str] = set()
+    waiting: list[str] = []
+    for ref in refs:
+        waiting += [c.name for c in graph.consumers.get(ref.node, ()) if ref in c.inputs]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [c.name for c in _takers(graph, graph[name])]
+    return found
+
+
+def _is_of_training(graph: Graph, node: Node) -> bool:
+    for name in reachable(graph, [node.name], through_control=False):
+        before = graph[name]
+        if _RANDOM.match(before.op):
+            return True
+        if before.op in _BATCH_NORMS and before.attr_bool("is_training", True):
+            return True
+    return False
+
+
+def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:
+    part = extract(graph, sorted({r.node for r in refs}))
+    shapes = infer_shapes(part, recorded=True)
+    specs = []
+    for ref in refs:
+        node = graph[ref.node]
+        definition = signature_of(node, graph.library)
+        types = output_types(node, definition) if definition else []
+        dtype = types[ref.index].base if ref.index < len(types) else DType.INVALID
+        known = shapes.get(ref.node, ())
+        shape = known[ref.index] if ref.index < len(known) else None
+        specs.append(TensorSpec(str(ref), dtype, shape))
+    return tuple(specs)

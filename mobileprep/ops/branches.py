@@ -1,0 +1,126 @@
+"""Branches: under which conditions each node of a graph with Switch nodes runs.
+
+A node behind an output of a Switch runs where its predicate has that value; where it does not,
+its outputs are dead, and so is everything that needs them, up to a Merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ops.actions import Edge, edge
+
+SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
+MERGES: Final = frozenset({"Merge", "RefMerge"})
+_PASSING: Final = frozenset({"Identity", "LoopCond", "StopGradient"})
+
+
+class Dead:
+    """In place of a tensor: it was not computed, since its branch was not taken."""
+
+    def __repr__(self) -> str:
+        return "DEAD"
+
+
+DEAD: Final = Dead()
+
+Literal = tuple[Edge, bool]
+"""A predicate and the value that it must have."""
+
+Conditions = frozenset[Literal]
+
+_NEVER: Final[Literal] = (("", 0), False)
+
+
+class Branches:
+    """The conditions under which the nodes of one region run.
+
+    Args:
+        nodes: the nodes, each after its inputs.
+        heads: merges at the head of a loop, which always run.
+        pred: the value of a predicate where it is constant, else None.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        heads: Collection[str],
+        pred: Callable[[Edge], bool | None],
+    ) -> None:
+        self._pred = pred
+        self._sources: dict[Edge, Edge] = {}
+        self.of_node: dict[str, Conditions] = {}
+        self._switches: dict[str, tuple[Literal, Literal]] = {}
+        for node in nodes:
+            self.of_node[node.name] = self._conditions(node, node.name in heads)
+
+    def never(self, name: str) -> bool:
+        """Whether a node cannot run, whatever is fed."""
+        return _NEVER in self.of_node.get(name, frozenset())
+
+    def of(self, ref: Ref) -> Conditions:
+        """The conditions under which a tensor is computed, or a control input has run."""
+        own = self.of_node.get(ref.node, frozenset())
+        literals = self._switches.get(ref.node)
+        if literals is None or ref.is_control:
+            return own
+        literal = literals[ref.index & 1]
+        known = self._pred(literal[0])
+        if known is not None:
+            return own if known == literal[1] else own | {_NEVER}
+        return own | {literal}
+
+    def of_inputs(self, refs: Sequence[Ref]) -> Conditions:
+        """The conditions under which all of some inputs are there."""
+        return frozenset().union(*(self.of(r) for r in refs)) if refs else frozenset()
+
+    def _conditions(self, node: Node, is_head: bool) -> Conditions:
+        if is_head:
+            return frozenset()
+        if node.op in MERGES:
+            return self._merged(node)
+        conditions = self.of_inputs(node.inputs)
+        if node.op in SWITCHES and len(node.data_inputs) == 2:
+            source = self._source(edge(node.data_inputs[1]))
+            self._switches[node.name] = ((source, False), (source, True))
+        elif node.op in _PASSING and node.data_inputs:
+            self._sources[(node.name, 0)] = self._source(edge(node.data_inputs[0]))
+        # What asks for both values of a predicate never runs.
+        if any((pred, not value) in conditions for pred, value in conditions):
+            return conditions | {_NEVER}
+        return conditions
+
+    def _source(self, tensor: Edge) -> Edge:
+        return self._sources.get(tensor, tensor)
+
+    def _merged(self, node: Node) -> Conditions:
+        """Any one input suffices: of two opposite branches one is always there."""
+        inputs = [c for r in node.data_inputs if _NEVER not in (c := self.of(r))]
+        if not inputs:
+            return frozenset({_NEVER})
+        if frozenset() in inputs:
+            return frozenset()
+        if len(inputs) == 1:
+            return inputs[0]
+        if len(inputs) == 2:
+            first, second = inputs
+            for pred, value in sorted(first - second):
+                opposite = (pred, not value)
+                if opposite in second and first - {(pred, value)} == second - {opposite}:
+                    return first - {(pred, value)}
+        return frozenset({((node.name, -2), True)})
+
+
+def constant_pred(constants: Mapping[Edge, Any]) -> Callable[[Edge], bool | None]:
+    """A look-up of predicates among constants."""
+
+    def pred(tensor: Edge) -> bool | None:
+        value = constants.get(tensor)
+        return bool(value) if isinstance(value, np.ndarray) and value.size == 1 else None
+
+    return pred

@@ -1,0 +1,77 @@
+"""What kernels that are more than functions of their inputs may ask of the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from mobileprep.ir.attrs import FuncRef
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import Outputs
+from mobileprep.registry import Registry, import_all
+
+
+class Observer(Protocol):
+    """What is told of every step of a run."""
+
+    def __call__(
+        self, nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
+    ) -> None:
+        """Take note of a step.
+
+        Args:
+            nodes: the nodes whose work was done; several where they were done together.
+            start: when the step began, in seconds of ``time.perf_counter``.
+            seconds: how long the step took.
+            outputs: what it computed, not to be written to nor kept.
+        """
+
+
+@dataclass(slots=True)
+class Context:
+    """The interpreter's side of a run.
+
+    Args:
+        call: runs a function of the graph's library.
+        resources: what nodes keep between runs, such as tables, by a name of their choice.
+        random: the source of random numbers, or None where the user gave no seed.
+        observer: told of every step.
+    """
+
+    call: Callable[[FuncRef, Sequence[Array]], list[Array]]
+    resources: dict[str, Any] = field(default_factory=dict)
+    random: np.random.Generator | None = None
+    observer: Observer | None = None
+
+
+ContextKernel = Callable[..., Outputs]
+"""``kernel(context, node, *inputs) -> output or tuple of outputs``, run anew in every run."""
+
+_kernels: Registry[ContextKernel] = Registry("op kernel with context")
+
+
+def context_kernel(*ops: str) -> Callable[[ContextKernel], ContextKernel]:
+    """A decorator that makes a function the kernel of ops with side effects, state or functions."""
+    return _kernels.register(*ops)
+
+
+def find_context_kernel(op: str) -> ContextKernel | None:
+    """The kernel with context of an op, or None."""
+    _load()
+    return _kernels.get(op)
+
+
+def context_kernel_names() -> list[str]:
+    """The ops that have a kernel with context, sorted."""
+    _load()
+    return list(_kernels)
+
+
+@lru_cache(maxsize=1)
+def _load() -> None:
+    import_all("mobileprep.ops.kernels")

@@ -1,0 +1,49 @@
+"""Fuses batch normalizations of every form into the layers before them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.transforms._affine import NORMS, PRODUCTS, SUMS
+from mobileprep.transforms._affine_chain import Step
+from mobileprep.transforms._affine_merge import merge_chains
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_NO_LAYER: Final = "no layer with constant weights comes before it"
+
+
+@transform("fuse_batch_norms")
+@dataclass(frozen=True)
+class FuseBatchNorms(Transform):
+    """A layer and its batch normalization become the layer with other weights and a BiasAdd.
+
+    Layers are Conv2D, DepthwiseConv2dNative, MatMul, Conv2DBackpropInput and Conv3D, the channels
+    first or last. Normalizations are FusedBatchNorm, V2 and V3, BatchNormWithGlobalNormalization,
+    and the multiplication and addition that ``tf.nn.batch_normalization`` and Keras leave, their
+    factors still computed or folded already. A bias or a padding may lie between.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Fuse every batch normalization that uses constant statistics.
+
+        Scales and offsets are found in double precision and rounded once.
+        """
+        done = merge_chains(graph, _up_to_last_norm, fed_and_fetched(context))
+        left = (n.name for n in done.graph if n.op in NORMS)
+        skipped = Counter(done.reasons.get(name, _NO_LAYER) for name in left)
+        return Result(done.graph, done.layers, skipped)
+
+
+def _up_to_last_norm(steps: Sequence[Step]) -> int:
+    """How many steps there are up to the end of the last normalization."""
+    found, scaled = 0, False
+    for count, step in enumerate(steps, start=1):
+        scaled = scaled or step.node.op in PRODUCTS
+        if step.node.op in NORMS or (scaled and step.node.op in SUMS):
+            found, scaled = count, False
+    return found

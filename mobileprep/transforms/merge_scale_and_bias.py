@@ -1,0 +1,41 @@
+"""Merges chains of multiplications and additions into the weights and the bias before them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobileprep.ir.graph import Graph
+from mobileprep.transforms._affine import NORMS, PRODUCTS, SUMS
+from mobileprep.transforms._affine_chain import Step
+from mobileprep.transforms._affine_merge import merge_chains
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+
+@transform("merge_scale_and_bias")
+@dataclass(frozen=True)
+class MergeScaleAndBias(Transform):
+    """A layer and the constants that scale and shift its output become a layer and a BiasAdd.
+
+    What is merged: Mul, RealDiv, Add, AddV2, Sub and BiasAdd with one constant a channel, in any
+    number and order, after Conv2D, DepthwiseConv2dNative, MatMul, Conv2DBackpropInput or Conv3D.
+    A single addition stays as it is.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Merge every chain. Numbers are combined in double precision and rounded once."""
+        done = merge_chains(graph, _up_to_last_number, fed_and_fetched(context))
+        arithmetic = (n.name for n in done.graph if n.op in PRODUCTS | SUMS)
+        skipped = Counter(done.reasons[name] for name in arithmetic if name in done.reasons)
+        return Result(done.graph, done.layers, skipped)
+
+
+def _up_to_last_number(steps: Sequence[Step]) -> int:
+    """How many steps make up the chain, or none where there is nothing to gain."""
+    end = next((i for i, s in enumerate(steps) if s.node.op in NORMS), len(steps))
+    counts = [i for i, s in enumerate(steps[:end], start=1) if s.node.op in PRODUCTS | SUMS]
+    if not any(steps[i - 1].node.op in PRODUCTS for i in counts) and len(counts) < 2:
+        return 0
+    return counts[-1]

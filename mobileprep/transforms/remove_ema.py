@@ -1,0 +1,62 @@
+"""Makes fake quantization take its range from where training left it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.transforms._identities import source_behind
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms._unused import without_newly_unused
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_RANGE_INPUTS: Final = {
+    "FakeQuantWithMinMaxVars": (1, 2),
+    "FakeQuantWithMinMaxVarsPerChannel": (1, 2),
+}
+_ASSIGNING: Final = frozenset({"Assign", "AssignAdd", "AssignSub"})
+
+
+@transform("remove_ema")
+@dataclass(frozen=True)
+class RemoveEma(Transform):
+    """The ranges that training averages over batches are read, and averaged no more.
+
+    In a training graph FakeQuantWithMinMaxVars takes its range from the op that updates the moving
+    average. It takes it from the average itself here, a variable or, once frozen, a constant.
+    What only served the updates is removed.
+
+    Source: ``remove_ema`` of the graph transforms of TensorFlow 1.4, without its assumption of
+    how the update is worked out.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Connect the ranges."""
+        moved = {n.name: m for n in graph if (m := _with_read_range(graph, n)) is not n}
+        if not moved:
+            return Result(graph)
+        after = graph.with_nodes(moved.get(n.name, n) for n in graph)
+        return Result(without_newly_unused(graph, after, fed_and_fetched(context)), len(moved))
+
+
+def _with_read_range(graph: Graph, node: Node) -> Node:
+    inputs = list(node.inputs)
+    for index in _RANGE_INPUTS.get(node.op, ()):
+        if index < len(node.data_inputs):
+            inputs[index] = _averaged(graph, inputs[index])
+    return node if tuple(inputs) == node.inputs else replace(node, inputs=tuple(inputs))
+
+
+def _averaged(graph: Graph, ref: Ref) -> Ref:
+    """What an assignment that a reference leads to assigns to, or the reference itself."""
+    source = source_behind(graph, ref)
+    node = graph[source.node]
+    seen: set[str] = set()
+    while node.op in _ASSIGNING and node.data_inputs and node.name not in seen:
+        seen.add(node.name)
+        source = node.data_inputs[0]
+        node = graph[source.node]
+    return source if seen else ref

@@ -1,0 +1,140 @@
+"""Removes nodes that give back what they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.order import tool_order
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ops.shapes import infer_shapes
+from mobileprep.transforms._bypass import Bypass
+from mobileprep.transforms._identities import IDENTITIES, constant_behind
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+# Ops that give the elements of their first input in the same order under another shape.
+_RESHAPING: Final = frozenset({"Reshape", "Squeeze", "ExpandDims"})
+
+
+@transform("remove_no_ops")
+@dataclass(frozen=True)
+class RemoveNoOps(Transform):
+    """What changes nothing goes, with what only served it.
+
+    These are Identity and its like; Cast to the type that a tensor has, or back from one that
+    held every value; Transpose that leaves each dimension where it is, alone or after another
+    one; Reshape, Squeeze and ExpandDims that come back to the shape before the first of them.
+    Nodes that branches or loops hang on stay, and those that wait for others by control inputs.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Remove the nodes.
+
+        Raises:
+            InvalidGraphError: nodes feed each other in a circle that is no loop.
+        """
+        work = _NoOps(graph, context)
+        for node in tool_order(graph):
+            sources = work.sources(node)
+            if sources:
+                work.bypass.take_out(node, *sources)
+        return work.bypass.result(with_unused=False)
+
+
+class _NoOps:
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self._graph = graph
+        self._context = context
+        self.bypass = Bypass(graph, fed_and_fetched(context))
+        self._before_reshaping: dict[str, Ref] = {}
+        self._finders: Mapping[str, Callable[[Node], Ref | None]] = {
+            "Cast": self._cast,
+            "Transpose": self._transpose,
+            **dict.fromkeys(_RESHAPING, self._reshaping),
+        }
+
+    def sources(self, node: Node) -> tuple[Ref, ...]:
+        """What each output of a node is equal to; nothing where they are tensors of their own."""
+        tensors = node.data_inputs
+        if node.op == "IdentityN" or (node.op in IDENTITIES and tensors):
+            return tensors
+        find = self._finders.get(node.op)
+        found = find(node) if find is not None and tensors else None
+        return () if found is None else (found,)
+
+    def _cast(self, node: Node) -> Ref | None:
+        source = self.bypass.source(node.data_inputs[0])
+        given, wanted = node.attr_dtype("SrcT"), node.attr_dtype("DstT")
+        if given == wanted:
+            return source
+        inner = self._graph[source.node]
+        if inner.op != "Cast" or inner.attr_dtype("SrcT") != wanted:
+            return None
+        return inner.data_inputs[0] if _holds_all(given, wanted) else None
+
+    def _transpose(self, node: Node) -> Ref | None:
+        source = self.bypass.source(node.data_inputs[0])
+        order = self._order(node)
+        if order is None:
+            return None
+        if order == list(range(len(order))):
+            return source
+        inner = self._graph[source.node]
+        first = self._order(inner) if inner.op == "Transpose" else None
+        if first is None or len(first) != len(order):
+            return None
+        back = [first[axis] for axis in order] == list(range(len(order)))
+        return inner.data_inputs[0] if back else None
+
+    def _order(self, node: Node) -> list[int] | None:
+        """Which dimension each dimension of a Transpose comes from, where it is constant."""
+        value = constant_behind(self._graph, node.data_inputs[1]) if node.data_inputs[1:] else None
+        if value is None or len(value.shape) != 1:
+            return None
+        order = [int(axis) for axis in value.array()]
+        return order if sorted(order) == list(range(len(order))) else None
+
+    def _reshaping(self, node: Node) -> Ref | None:
+        """What a chain of reshaping nodes began with, where the last comes back to its shape."""
+        source = self.bypass.source(node.data_inputs[0])
+        first = self._before_reshaping.get(source.node, source)
+        self._before_reshaping[node.name] = first
+        before, after = self._shape(first), self._shape(Ref(node.name))
+        # One unknown size follows from the others; two could be divided in another way.
+        if before is None or before != after or sum(size < 1 for size in before) > 1:
+            return None
+        return first
+
+    def _shape(self, ref: Ref) -> TensorShape:
+        outputs = self._shapes.get(ref.node, ())
+        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, tuple[TensorShape, ...]]:
+        # A fed tensor has the shape that it is fed with, whatever the node would give.
+        fed = {
+            name: None
+            for name in self._context.inputs
+            if (node := self._graph.get(parse_ref(name).node)) and node.op != "Placeholder"
+        }
+        return infer_shapes(self._graph, fed)
+
+
+def _holds_all(wide: DType, narrow: DType) -> bool:
+    """Whether every value of one type survives in another."""
+    into, of = wide.numpy, narrow.numpy
+    if into is None or of is None or wide.is_quantized or narrow.is_quantized:
+        return False
+    # numpy takes eight-byte integers to fit into doubles, which have 53 bits for them.
+    if of.kind in "iu" and of.itemsize == 8 and into.kind not in "iu":
+        return False
+    return np.can_cast(of, into, "safe")

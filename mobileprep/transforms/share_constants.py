@@ -1,0 +1,98 @@
+"""Keeps one of constants that hold the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms._colocation import colocated
+from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.transforms.base import Context, Result, Transform, transform
+
+_DIGEST_SIZE: Final = 16
+
+
+@transform("share_constants")
+@dataclass(frozen=True)
+class ShareConstants(Transform):
+    """Of constants with equal type, shape and elements one stays and feeds what all fed.
+
+    How the elements are written does not matter, nor do attributes besides type and value.
+    Constants on other devices, or with other control inputs, are others.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Merge the constants; those that are inputs or outputs of the graph all stay."""
+        protected = fed_and_fetched(context)
+        shared = {
+            other: kept
+            for equal in _equal_constants(graph)
+            for other, kept in _pairs(equal, protected)
+        }
+        if not shared:
+            return Result(graph)
+        nodes = [_moved(n, shared) for n in graph if n.name not in shared]
+        return Result(graph.with_nodes(nodes), len(shared))
+
+
+def _equal_constants(graph: Graph) -> Iterator[list[str]]:
+    """The names of constants that are equal, where there are several."""
+    alike: dict[Hashable, list[Node]] = defaultdict(list)
+    for node in graph:
+        if node.op == "Const" and "value" in node.attrs:
+            value = node.attr_tensor("value")
+            if value.dtype is DType.STRING or value.dtype.numpy is not None:
+                key = (value.dtype, value.shape, node.device, frozenset(node.inputs))
+                alike[key].append(node)
+    for nodes in alike.values():
+        equal: dict[bytes, list[str]] = defaultdict(list)
+        for node in nodes if len(nodes) > 1 else ():
+            equal[_digest(node.attr_tensor("value"))].append(node.name)
+        yield from (names for names in equal.values() if len(names) > 1)
+
+
+def _pairs(equal: list[str], protected: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Each constant that goes, and the one that takes its place: a protected one if there is."""
+    kept = next((name for name in equal if name in protected), equal[0])
+    yield from ((name, kept) for name in equal if name != kept and name not in protected)
+
+
+def _moved(node: Node, shared: dict[str, str]) -> Node:
+    if any(r.node in shared for r in node.inputs):
+        inputs = tuple(r.renamed(shared.get(r.node, r.node)) for r in node.inputs)
+        node = replace(node, inputs=inputs)
+    return colocated(node, lambda name: shared.get(name, name))
+
+
+def _digest(tensor: Tensor) -> bytes:
+    """A digest that is equal for equal elements, whichever way they are written."""
+    if tensor.dtype is DType.STRING:
+        lengths = b"".join(len(x).to_bytes(8, "little") for x in tensor.array().ravel())
+        elements = b"".join(tensor.array().ravel())
+        return hashlib.blake2b(lengths + elements, digest_size=_DIGEST_SIZE).digest()
+    return hashlib.blake2b(_leading(tensor), digest_size=_DIGEST_SIZE).digest()
+
+
+def _leading(tensor: Tensor) -> bytes | memoryview:
+    """The bytes of the elements up to where one repeats to the end, that one once.
+
+    A tensor filled with one number is not spread out for this.
+    """
+    width = tensor.dtype.itemsize
+    data = tensor.raw() if tensor.values is None else tensor.values[: tensor.size].tobytes()
+    if not data:
+        return bytes(width if tensor.size else 0)
+    elements = np.frombuffer(data, dtype=np.uint8).reshape(-1, width)
+    if len(elements) == 1 or (elements[-1] != elements[-2]).any():
+        return data
+    others = np.flatnonzero((elements != elements[-1]).any(axis=1))
+    return elements[: others[-1] + 2 if len(others) else 1].tobytes()

@@ -1,0 +1,129 @@
+"""freeze_requantization_ranges: ranges of a log take the place of ranges measured at run time."""
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from tests.transforms.graphs import apply, node, placeholder, shown
+
+NAME = "freeze_requantization_ranges"
+RANGE = {"T": None, "Tinput": DType.QINT32}
+
+
+def _graph(*more):
+    return Graph(
+        [
+            placeholder(kind=DType.QINT32),
+            node("range", "RequantizationRange", "x x:1 x:2", **RANGE),
+            node("out", "Requantize", "x x:1 x:2 range:0 range:1", **RANGE),
+            *more,
+        ]
+    )
+
+
+def _log(tmp_path, *lines):
+    path = tmp_path / "run.log"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def _line(low, high, name="range"):
+    return f"2017-01-01 logging_ops.cc:79] ;{name}__print__;__requant_min_max:[{low}][{high}]"
+
+
+def _frozen(graph, log, **options):
+    result = apply(NAME, graph, min_max_log_file=log, **options)
+    values = [result.graph[f"range/frozen_{end}"].attr_tensor("value") for end in ("min", "max")]
+    return [float(v.array()) for v in values]
+
+
+def test_golden(tmp_path):
+    log = _log(tmp_path, "starting", _line(-1.5, 2.5), "done")
+    result = apply(NAME, _graph(), min_max_log_file=log)
+    assert result.matched == 1
+    assert shown(result.graph) == (
+        "x = Placeholder()\n"
+        "range/frozen_min = Const() value=float32[]:-1.5\n"
+        "range/frozen_max = Const() value=float32[]:2.5\n"
+        "out = Requantize(x, x:1, x:2, range/frozen_min:0, range/frozen_max:0) Tinput=qint32"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 19]),
+        ({"min_percentile": 0.0, "max_percentile": 0.0}, [0, 19]),
+        ({"min_percentile": 10.0, "max_percentile": 20.0}, [2, 16]),
+        ({"min_percentile": 100.0, "max_percentile": 100.0}, [19, 0]),
+    ],
+)
+def test_percentiles_pass_over_the_outermost_ends(tmp_path, options, expected):
+    log = _log(tmp_path, *(_line(i, i) for i in np.random.default_rng(0).permutation(20)))
+    assert _frozen(_graph(), log, **options) == expected
+
+
+def test_a_position_between_two_values_is_rounded_up(tmp_path):
+    log = _log(tmp_path, *(_line(i, i) for i in range(10)))
+    assert _frozen(_graph(), log) == [1, 9]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "range__print__;__requant_min_max:[1][2][3]",
+        "range__print__;__requant_min_max:[1]",
+        "range__print__;__requant_min_max:[a][2]",
+        "range__print__;__requant_min_max:[][2]",
+        "range;__requant_min_max:[1][2]",
+        "range__print__;other;__requant_min_max:[1][2]",
+        "range__print__:[1][2]",
+    ],
+)
+def test_lines_of_another_form_are_passed_over(tmp_path, line):
+    log = _log(tmp_path, line, _line(-1, 1))
+    assert _frozen(_graph(), log) == [-1, 1]
+    with pytest.raises(TransformError, match="holds no range"):
+        apply(NAME, _graph(), min_max_log_file=_log(tmp_path, line))
+
+
+def test_numbers_may_be_written_as_programs_write_them(tmp_path):
+    log = _log(tmp_path, _line(" -1.5e-3 ", "inf"))
+    assert _frozen(_graph(), log) == [np.float32(-1.5e-3), np.inf]
+
+
+def test_a_node_that_is_not_there_is_named(tmp_path):
+    log = _log(tmp_path, _line(-1, 1, "ranges"))
+    with pytest.raises(TransformError, match="'ranges'") as error:
+        apply(NAME, _graph(), min_max_log_file=log)
+    assert "'range'" in error.value.hint
+
+
+def test_a_node_that_measures_no_range_is_named(tmp_path):
+    with pytest.raises(TransformError, match="'out', which is a Requantize"):
+        apply(NAME, _graph(), min_max_log_file=_log(tmp_path, _line(-1, 1, "out")))
+
+
+def test_a_log_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(CorruptFileError, match=r"no\.log"):
+        apply(NAME, _graph(), min_max_log_file=str(tmp_path / "no.log"))
+
+
+def test_no_name_of_a_log_is_an_error():
+    with pytest.raises(TransformError, match="min_max_log_file"):
+        apply(NAME, _graph(), min_max_log_file="")
+
+
+def test_nodes_without_a_range_in_the_log_are_counted(tmp_path):
+    other = node("other", "RequantizationRange", "x x:1 x:2", **RANGE)
+    result = apply(NAME, _graph(other), min_max_log_file=_log(tmp_path, _line(-1, 1)))
+    assert result.skipped == {"the log has no range of it": 1}
+    assert "other" in result.graph
+
+
+def test_control_inputs_on_the_node_move_to_its_constant(tmp_path):
+    after = node("after", "NoOp", "^range", T=None)
+    graph = apply(NAME, _graph(after), min_max_log_file=_log(tmp_path, _line(-1, 1))).graph
+    assert [str(r) for r in graph["after"].inputs] == ["^range/frozen_min"]

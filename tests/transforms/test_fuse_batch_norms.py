@@ -1,0 +1,290 @@
+"""fuse_batch_norms: normalizations of every form go into the layers before them."""
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
+
+OUT = node("out", "Identity", "norm")
+IMAGE = (2, 6, 6, 4)
+
+
+def _stats(channels=5, **given):
+    values = {
+        "gamma": normal(channels, seed=1),
+        "beta": normal(channels, seed=2),
+        "mean": normal(channels, seed=3),
+        "variance": np.abs(normal(channels, seed=4)) + 0.1,
+        **given,
+    }
+    return [const(name, value) for name, value in values.items()]
+
+
+def _fused(source="layer", op="FusedBatchNormV3", **attrs):
+    given = {"epsilon": 0.001, "is_training": False, "data_format": "NHWC", **attrs}
+    if op != "FusedBatchNorm":
+        given = {"U": DType.FLOAT, **given}
+    return [node("norm", op, f"{source} gamma beta mean variance", **given)]
+
+
+def _global(after):
+    attrs = {"variance_epsilon": 0.001, "scale_after_normalization": after}
+    op = "BatchNormWithGlobalNormalization"
+    return [node("norm", op, "layer mean variance beta gamma", **attrs)]
+
+
+def _arithmetic(source="layer", add="AddV2", scale="scale"):
+    """What ``tf.nn.batch_normalization`` leaves."""
+    return [
+        const("epsilon", 0.001),
+        node("shifted", add, "variance epsilon"),
+        node("rsqrt", "Rsqrt", "shifted"),
+        node("scale", "Mul", "rsqrt gamma"),
+        node("scaled", "Mul", f"{source} {scale}"),
+        node("mean_scaled", "Mul", "mean scale"),
+        node("offset", "Sub", "beta mean_scaled"),
+        node("norm", add, "scaled offset"),
+    ]
+
+
+def _reshaped():
+    """What Keras leaves where the channels come last."""
+    nodes = _arithmetic()
+    shape = const("shape", [1, 1, 1, 5], np.int32)
+    reshaped = [
+        node(f"{n}_4d", "Reshape", f"{n} shape", Tshape=DType.INT32)
+        for n in ("gamma", "beta", "mean", "variance")
+    ]
+    names = {n: f"{n}_4d" for n in ("gamma", "beta", "mean", "variance")}
+    renamed = [
+        node(n.name, n.op, " ".join(names.get(str(r), str(r)) for r in n.inputs))
+        if n.op != "Const"
+        else n
+        for n in nodes
+    ]
+    return [shape, *reshaped, *renamed]
+
+
+def _graph(*norm, layer=None, weights=None, stats=None, between=(), more=(OUT,), image=DType.FLOAT):
+    return Graph(
+        [
+            placeholder(kind=image),
+            const("w", normal(3, 3, 4, 5)) if weights is None else weights,
+            layer or conv("layer", "x w"),
+            *between,
+            *(stats or _stats()),
+            *(norm or _fused()),
+            *more,
+        ]
+    )
+
+
+def _nchw(op="Conv2D"):
+    return conv("layer", "x w", op, data_format="NCHW")
+
+
+BIAS = [const("b", normal(5, seed=7)), node("biased", "BiasAdd", "layer b", data_format="NHWC")]
+PADDINGS = const("paddings", [[0, 0], [1, 2], [2, 1], [0, 0]], np.int32)
+MIRROR = node("pad", "MirrorPad", "layer paddings", Tpaddings=DType.INT32, mode="REFLECT")
+ZEROS = node("pad", "Pad", "layer paddings", Tpaddings=DType.INT32)
+ONES = [const("one", 1.5), node("pad", "PadV2", "layer paddings one", Tpaddings=DType.INT32)]
+ALIKE = {"gamma": np.full(5, 2.0), "beta": np.full(5, 3.0), "mean": np.full(5, 1.0)}
+
+MATCHES = {
+    "FusedBatchNorm": (_graph(*_fused(op="FusedBatchNorm")), IMAGE),
+    "FusedBatchNormV2": (_graph(*_fused(op="FusedBatchNormV2")), IMAGE),
+    "FusedBatchNormV3": (_graph(), IMAGE),
+    "scale after": (_graph(*_global(True)), IMAGE),
+    "no scale": (_graph(*_global(False)), IMAGE),
+    "arithmetic, Add": (_graph(*_arithmetic(add="Add")), IMAGE),
+    "arithmetic, AddV2": (_graph(*_arithmetic()), IMAGE),
+    "arithmetic, reshaped": (_graph(*_reshaped()), IMAGE),
+    "depthwise": (
+        _graph(
+            layer=conv("layer", "x w", "DepthwiseConv2dNative"),
+            weights=const("w", normal(3, 3, 4, 2)),
+            stats=_stats(8),
+        ),
+        IMAGE,
+    ),
+    "MatMul": (
+        _graph(
+            *_arithmetic(), layer=node("layer", "MatMul", "x w"), weights=const("w", normal(4, 5))
+        ),
+        (3, 4),
+    ),
+    "MatMul, transposed weights": (
+        _graph(
+            *_arithmetic(),
+            layer=node("layer", "MatMul", "x w", transpose_b=True),
+            weights=const("w", normal(5, 4)),
+        ),
+        (3, 4),
+    ),
+    "Conv3D": (
+        _graph(
+            *_arithmetic(),
+            layer=node(
+                "layer", "Conv3D", "x w", strides=(1,) * 5, padding="SAME", data_format="NDHWC"
+            ),
+            weights=const("w", normal(2, 3, 3, 4, 5)),
+        ),
+        (1, 4, 5, 5, 4),
+    ),
+    "behind BiasAdd": (_graph(*_fused("biased"), between=BIAS), IMAGE),
+    "behind Identity": (_graph(*_fused("same"), between=[node("same", "Identity", "layer")]), IMAGE),
+    "behind MirrorPad": (_graph(*_fused("pad"), between=[PADDINGS, MIRROR]), IMAGE),
+    "behind Pad, channels alike": (
+        _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=_stats(**ALIKE, variance=[1.0] * 5)),
+        IMAGE,
+    ),
+    "behind Pad, no offset": (
+        _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=_stats(mean=[0.0] * 5, beta=[0.0] * 5)),
+        IMAGE,
+    ),
+    "behind PadV2, channels alike": (
+        _graph(*_fused("pad"), between=[PADDINGS, *ONES], stats=_stats(**ALIKE, variance=[1.0] * 5)),
+        IMAGE,
+    ),
+    "weights read through Identity": (
+        _graph(layer=conv("layer", "x read"), between=[node("read", "Identity", "w")]),
+        IMAGE,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MATCHES)
+def test_the_fused_layer_gives_the_same_numbers(case):
+    graph, shape = MATCHES[case]
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    assert not {n.op for n in result.graph} & {"Mul", "Rsqrt", "Sub"}
+    assert not any("BatchNorm" in n.op for n in result.graph)
+    x = normal(*shape, seed=5)
+    # Scale and offset are rounded once, where before every result was rounded twice.
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["Conv2D", "DepthwiseConv2dNative"])
+def test_channels_may_come_first(op):
+    weights = const("w", normal(3, 3, 4, 5 if op == "Conv2D" else 1))
+    stats = _stats(5 if op == "Conv2D" else 4)
+    graph = _graph(*_fused(data_format="NCHW"), layer=_nchw(op), weights=weights, stats=stats)
+    fused = apply("fuse_batch_norms", graph).graph
+    assert fused["norm"].op == "BiasAdd"
+    assert fused["norm"].attr_str("data_format") == "NCHW"
+    plain = apply("fuse_batch_norms", _as_nhwc(graph)).graph
+    for name in ("w", "layer/bias"):
+        assert fused[name].attr_tensor("value") == plain[name].attr_tensor("value")
+
+
+def _as_nhwc(graph):
+    last = attr.string("NHWC")
+    return Graph(n.with_attrs(data_format=last) if "data_format" in n.attrs else n for n in graph)
+
+
+def test_a_transposed_convolution_has_its_channels_in_the_third_dimension():
+    layer = conv("layer", "sizes w x", "Conv2DBackpropInput")
+    weights = const("w", normal(3, 3, 5, 4))
+    sizes = [const("sizes", [2, 6, 6, 5], np.int32)]
+    graph = _graph(layer=layer, weights=weights, between=sizes)
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    value = {n.name: n.attr_tensor("value").array() for n in graph if n.op == "Const"}
+    scale = value["gamma"] / np.sqrt(value["variance"] + 0.001)
+    folded = result.graph["w"].attr_tensor("value").array()
+    np.testing.assert_allclose(folded, value["w"] * scale[:, None], rtol=1e-6)
+
+
+def _use(name):
+    return [node("relu", "Relu", name), node("out", "Add", "norm relu")]
+
+
+NEAR_MISSES = {
+    "is_training": _graph(*_fused(is_training=True)),
+    "data_format": _graph(*_fused(data_format="NCHW")),
+    "used elsewhere": _graph(more=_use("layer")),
+    "weights are used elsewhere": _graph(more=[conv("y", "x w"), node("out", "Add", "norm y")]),
+    "statistics that it puts out": _graph(more=[node("out", "Add", "norm norm:1")]),
+    "not constant": _graph(stats=[*_stats()[1:], placeholder("gamma")]),
+    "channels": _graph(stats=_stats(4)),
+    "do not come to numbers": _graph(stats=_stats(variance=[-1.0] * 5)),
+    "differ between channels": _graph(*_fused("pad"), between=[PADDINGS, ZEROS]),
+    "no layer": _graph(*_fused("relu"), between=[node("relu", "Relu", "layer")]),
+    "a statistic": _graph(
+        node("norm", "FusedBatchNorm", "gamma layer beta mean variance", is_training=False)
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", NEAR_MISSES)
+def test_a_normalization_that_cannot_be_fused_is_left_with_a_reason(reason):
+    graph = NEAR_MISSES[reason]
+    result = apply("fuse_batch_norms", graph)
+    assert result.graph is graph
+    assert [reason in r for r in result.skipped] == [True]
+
+
+def test_a_layer_that_the_user_fetches_is_left():
+    assert apply("fuse_batch_norms", _graph(), outputs=("layer", "out")).matched == 0
+
+
+def test_a_bias_alone_is_no_normalization():
+    graph = Graph([*_graph(between=BIAS).nodes[:5], node("out", "Identity", "biased")])
+    assert apply("fuse_batch_norms", graph).graph is graph
+
+
+def test_constants_that_something_else_uses_stay():
+    graph = _graph(*_arithmetic(), more=[node("out", "Mul", "norm scale")])
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    assert {"scale", "rsqrt", "gamma"} <= set(result.graph.by_name)
+    assert not {"offset", "mean", "beta"} & set(result.graph.by_name)
+
+
+def test_control_inputs_survive():
+    norm = _arithmetic()
+    norm[-1] = node("norm", "AddV2", "scaled offset ^x")
+    fused = apply("fuse_batch_norms", _graph(*norm)).graph
+    assert [str(r) for r in fused["norm"].inputs] == ["layer", "layer/bias", "^x"]
+
+
+def test_weights_that_a_control_input_waits_for_may_change():
+    graph = _graph(more=[OUT, node("wait", "NoOp", "^w", T=None)])
+    assert apply("fuse_batch_norms", graph).matched == 1
+
+
+def test_a_long_expression_of_constants_is_not_followed_for_ever():
+    chain = [node(f"c{i}", "Neg", f"c{i - 1}" if i else "beta") for i in range(5000)]
+    graph = _graph(node("norm", "FusedBatchNorm", "layer gamma c4999 mean variance",
+                        is_training=False), between=chain)  # fmt: skip
+    result = apply("fuse_batch_norms", graph)
+    assert result.skipped == {"its statistics are not constant": 1}
+
+
+def test_two_constants_that_broadcast_to_a_huge_one_are_not_computed():
+    huge = [
+        const("row", np.ones((1, 1 << 15))),
+        const("column", np.ones((1 << 15, 1))),
+        node("grid", "Mul", "row column"),
+        node("norm", "Mul", "layer grid"),
+    ]
+    assert apply("fuse_batch_norms", _graph(*huge)).matched == 0
+
+
+def test_golden():
+    graph = _graph(*_fused("pad"), between=[*BIAS, PADDINGS, node("pad", "MirrorPad",
+                   "biased paddings", Tpaddings=DType.INT32, mode="REFLECT")])  # fmt: skip
+    assert shown(apply("fuse_batch_norms", graph).graph) == (
+        "x = Placeholder()\n"
+        "w = Const() value=float32[3, 3, 4, 5]\n"
+        "layer = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1\n"
+        "paddings = Const() value=int32[4, 2]\n"
+        "layer/bias = Const() value=float32[5]\n"
+        "layer/bias_add = BiasAdd(layer, layer/bias) T=float32 data_format=NHWC\n"
+        "norm = MirrorPad(layer/bias_add, paddings) T=float32 Tpaddings=int32 mode=REFLECT\n"
+        "out = Identity(norm) T=float32"
+    )

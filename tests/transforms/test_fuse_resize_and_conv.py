@@ -1,0 +1,70 @@
+"""fuse_resize_and_conv: ResizeBilinear and Conv2D become one op."""
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
+
+OUT = node("out", "Identity", "layer")
+
+
+def _graph(*more, resize=None, **attrs):
+    return Graph(
+        [
+            placeholder(),
+            const("size", [9, 9], np.int32),
+            resize or node("resize", "ResizeBilinear", "x size", align_corners=True),
+            const("w", normal(3, 3, 4, 5)),
+            conv("layer", "resize w", **attrs),
+            *(more or [OUT]),
+        ]
+    )
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_the_pair_becomes_one_op_with_a_padding_of_nothing(faithful):
+    result = apply("fuse_resize_and_conv", _graph(), faithful=faithful)
+    assert result.matched == 1
+    assert shown(result.graph) == (
+        "x = Placeholder()\n"
+        "size = Const() value=int32[2]\n"
+        "w = Const() value=float32[3, 3, 4, 5]\n"
+        "layer_dummy_paddings = Const() value=int32[4, 2]\n"
+        "layer = FusedResizeAndPadConv2D(x, size, layer_dummy_paddings, w) T=float32"
+        " mode=REFLECT padding=SAME resize_align_corners=True strides=1,1,1,1\n"
+        "out = Identity(layer) T=float32"
+    )
+    assert not result.graph["layer_dummy_paddings"].attr_tensor("value").array().any()
+
+
+NEAR_MISSES = {
+    "channels first": _graph(data_format="NCHW"),
+    "half_pixel_centers": _graph(
+        resize=node("resize", "ResizeBilinear", "x size", half_pixel_centers=True)
+    ),
+    "image's type": _graph(resize=node("resize", "ResizeBilinear", "x size", T=DType.UINT8)),
+    "needs would be lost": _graph(node("relu", "Relu", "resize"), OUT),
+}
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("reason", NEAR_MISSES)
+def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, faithful):
+    graph = NEAR_MISSES[reason]
+    result = apply("fuse_resize_and_conv", graph, faithful=faithful)
+    assert result.matched == 0
+    assert [reason in r for r in result.skipped] == [True]
+    assert result.graph.by_name == graph.by_name
+
+
+def test_another_resizing_is_no_match():
+    graph = _graph(resize=node("resize", "ResizeNearestNeighbor", "x size"))
+    assert apply("fuse_resize_and_conv", graph).graph is graph
+
+
+def test_a_taken_name_is_not_taken_twice():
+    graph = _graph(placeholder("layer_dummy_paddings"), OUT)
+    fused = apply("fuse_resize_and_conv", graph, faithful=True).graph["layer"]
+    assert str(fused.inputs[2]) == "layer_dummy_paddings_1"
