@@ -84,6 +84,15 @@ def read_saved_model(folder: Path, tags: Sequence[str] = ()) -> MetaGraph:
     return MetaGraph(proto.meta_graphs[chosen], payloads, str(path))
 
 
+def read_saver(path: Path) -> pb.SaverDef:
+    """Read a SaverDef file, binary or text.
+
+    Raises:
+        CorruptFileError: missing, or none.
+    """
+    return _read(path, pb.SaverDef, Layout(), None)[0]
+
+
 def saved_model_file(folder: Path) -> Path:
     """The file that describes a SavedModel.
 
@@ -104,7 +113,8 @@ def _read(path: Path, message: type[M], layout: Layout, kind: Kind) -> tuple[M, 
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the model again", str(path))
-    expect_kind(data, kind, str(path))
+    if kind is not None:
+        expect_kind(data, kind, str(path))
     if looks_like_text(data):
         data = text_to_wire(data, message, str(path))
     skeleton, payloads = split_payloads(data, layout, str(path))
@@ -112,6 +122,6 @@ def _read(path: Path, message: type[M], layout: Layout, kind: Kind) -> tuple[M, 
     try:
         proto.ParseFromString(skeleton)
     except DecodeError as error:
-        text = f"is no {kind}"
+        text = f"is no {message.DESCRIPTOR.name}"
         raise CorruptFileError(text, "the file is damaged or of another kind", str(path)) from error
     return proto, payloads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.freeze.batch_norm import switch_fused
 from mobileprep.freeze.convert import convert
 from mobileprep.freeze.dropout import remove_dropout
@@ -75,8 +75,18 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
         values.keys,
         init_ops,
         assets,
-        (*warnings, *values.warnings),
+        (*_about_lists(source, options), *warnings, *values.warnings),
     )
+
+
+def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
+    """A sentence for each name of a list of variables that is none."""
+    known = {n.name for n in variables_of(source.graph)}
+    return [
+        f"{name!r} is no variable of the graph; {nearest_hint(name, known)}".rstrip("; ")
+        for name in (*options.variable_names_whitelist, *options.variable_names_blacklist)
+        if name not in known
+    ]
 
 
 def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:

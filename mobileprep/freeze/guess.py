@@ -16,10 +16,11 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.follow import upstream
 from mobileprep.freeze.model import LoadedSource, Signature, TensorSpec
-from mobileprep.freeze.subgraph import extract, reachable
+from mobileprep.freeze.subgraph import extract
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.ir.verify import execution_order
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.ops.signature import output_types, signature_of
 
@@ -36,6 +37,13 @@ _LOSSES: Final = frozenset(
     {"SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "CTCLoss", "CTCLossV2"}
 )
 _LABEL_SLOT: Final = 1
+# Ops with weights, which a model's inputs flow into and labels and learning rates do not.
+_WEIGHTED: Final = re.compile(
+    r"(Conv[23]D|DepthwiseConv2dNative|(Batch)?MatMul(V2|V3)?|(Resource)?Gather(V2|Nd)?|"
+    r"FusedBatchNorm(V2|V3)?|LookupTableFind(V2)?|.*LSTM.*|.*RNN.*)\Z"
+)
+_GRADIENTS: Final = re.compile(r"(.*/)?gradient(s|_tape)(_\d+)?/")
+_SAVER_FILE: Final = "saver_filename"
 _FILES: Final = frozenset(
     {"SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice", "MergeV2Checkpoints"}
 )
@@ -73,7 +81,9 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> Interface
     try:
         fed, labels = _fed(graph)
         outputs = _outputs(graph, fed, labels)
-        return Interface(_specs(graph, fed), _specs(graph, outputs))
+        specs = _specs(graph, outputs)
+        # Sorting keeps the deepest first among those of numbers.
+        return Interface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
     except InvalidGraphError:
         # The graph is broken; whoever asked has its own error to tell.
         return Interface()
@@ -96,13 +106,13 @@ def _distinct(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
 def _fed(graph: Graph) -> tuple[list[Ref], list[Ref]]:
     """The tensors that an app would feed, and those that only training feeds."""
     entries = [r for node in graph for r in _entries(graph, node)]
-    labels = _label_refs(graph, entries)
-    fed: list[Ref] = []
-    for ref in entries:
-        names_file = any(graph[n].op in _FILES for n in _downstream(graph, [ref]))
-        if not names_file and ref not in labels:
-            fed.append(ref)
-    return fed, labels
+    flows = {ref: _downstream(graph, [ref]) for ref in entries}
+    entries = [r for r in entries if not _names_file(graph, r, flows[r])]
+    labels = _compared(graph, entries)
+    weighted = {r for r in entries if any(_is_weighted(graph[n]) for n in flows[r])}
+    if weighted - labels:
+        labels.update(r for r in entries if r not in weighted)
+    return [r for r in entries if r not in labels], [r for r in entries if r in labels]
 
 
 def _entries(graph: Graph, node: Node) -> list[Ref]:
@@ -114,19 +124,28 @@ def _entries(graph: Graph, node: Node) -> list[Ref]:
     return sorted((r for r in taken if r.node == node.name), key=lambda r: r.index)
 
 
-def _label_refs(graph: Graph, entries: Sequence[Ref]) -> list[Ref]:
-    """Entries that are compared with what the model gives."""
+def _names_file(graph: Graph, ref: Ref, flow: set[str]) -> bool:
+    return ref.node == _SAVER_FILE or any(graph[name].op in _FILES for name in flow)
+
+
+def _is_weighted(node: Node) -> bool:
+    return bool(_WEIGHTED.match(node.op)) and not _GRADIENTS.match(node.name)
+
+
+def _compared(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
+    """Entries that are named as labels, or that a loss compares with what the model gives."""
     labels = {r for r in entries if _LABEL_NAME.match(r.node)}
     for node in graph:
         if node.op in _LOSSES and len(node.data_inputs) > _LABEL_SLOT:
             last = [Ref(n.name, i) for n, i in upstream(graph, node.inputs[_LABEL_SLOT])]
             labels.update(r for r in last if r in entries)
-    return [r for r in entries if r in labels]
+    return labels
 
 
 def _outputs(graph: Graph, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:
     computed = _downstream(graph, fed)
     scored = _downstream(graph, labels)
+    scored.update(n.name for n in graph if _GRADIENTS.match(n.name))
     ends = [
         node
         for node in graph
@@ -135,8 +154,21 @@ def _outputs(graph: Graph, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Re
         and not _ASIDE.match(node.op)
         and all(c.name in scored for c in _takers(graph, node))
     ]
-    plain = [node for node in ends if not _is_of_training(graph, node)]
-    return [Ref(node.name) for node in plain or ends]
+    plain = [n for n in ends if not _is_of_training(graph, n)] or ends
+    depths = _depths(graph, fed)
+    # What only losses and scores take is rather a step towards a result than the result.
+    plain.sort(key=lambda n: (bool(_takers(graph, n)), -depths.get(n.name, 0)))
+    return [Ref(n.name) for n in plain]
+
+
+def _depths(graph: Graph, fed: Sequence[Ref]) -> dict[str, int]:
+    """How many ops at most stand between the inputs and each node; a loop counts once."""
+    depths = {ref.node: 0 for ref in fed}
+    for node in execution_order(graph, ""):
+        before = [depths[r.node] for r in node.data_inputs if r.node in depths]
+        if before:
+            depths[node.name] = max(before) + 1
+    return depths
 
 
 def _takers(graph: Graph, node: Node) -> list[Node]:
@@ -159,13 +191,27 @@ def _downstream(graph: Graph, refs: Iterable[Ref]) -> set[str]:
 
 
 def _is_of_training(graph: Graph, node: Node) -> bool:
-    for name in reachable(graph, [node.name], through_control=False):
-        before = graph[name]
+    """Whether a tensor depends on chance, or on the statistics of its batch."""
+    seen = {node.name}
+    waiting = [node]
+    while waiting:
+        before = waiting.pop()
         if _RANDOM.match(before.op):
             return True
         if before.op in _BATCH_NORMS and before.attr_bool("is_training", True):
             return True
+        if before.op == "Merge":
+            continue  # what lies in branches is chosen when the model runs
+        for ref in before.data_inputs:
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(graph[ref.node])
     return False
+
+
+def _is_of_control(spec: TensorSpec) -> bool:
+    """Whether a tensor rather steers a branch, or is a message, than being a result."""
+    return spec.dtype in (DType.BOOL, DType.STRING, DType.RESOURCE, DType.INVALID)
 
 
 def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:

@@ -42,10 +42,7 @@ def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, .
     if not options.outputs:
         if signature is None:
             message = "no outputs are named"
-            hint = "name the tensors that the app fetches"
-            if source.signatures:
-                hint += f", or a signature: {_there_are(source.signatures)}"
-            raise UsageError(message, hint, source.where)
+            raise UsageError(message, _likely(source, signature), source.where)
         return _tensors(signature, source)
     found: list[str] = []
     for name in options.outputs:
@@ -77,8 +74,19 @@ def _check(names: Iterable[str], source: LoadedSource) -> None:
 def _unknown(name: str, signature: Signature | None, source: LoadedSource) -> InvalidGraphError:
     message = f"the output {name!r} is not in the graph"
     known = [*source.graph.by_name, *source.signatures, *(signature.outputs if signature else ())]
-    hint = nearest_hint(parse_ref(name).node, known) or "see 'mobileprep summarize'"
-    return InvalidGraphError(message, hint, source.where)
+    near = nearest_hint(parse_ref(name).node, known)
+    likely = _likely(source, signature)
+    return InvalidGraphError(message, f"{near} {likely}" if near else likely, source.where)
+
+
+def _likely(source: LoadedSource, signature: Signature | None) -> str:
+    from mobileprep.freeze.guess import described, guess  # only failures need it
+
+    found = guess(source, signature).outputs
+    hint = f"likely outputs: {described(found)}" if found else "name what the app fetches"
+    if source.signatures and signature is None:
+        hint += f"; signatures: {_there_are(source.signatures)}"
+    return hint
 
 
 def _there_are(signatures: Iterable[str]) -> str:

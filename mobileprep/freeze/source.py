@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.errors import UsageError
@@ -14,6 +15,7 @@ from mobileprep.formats.saved_model import (
     MetaGraph,
     read_meta_graph,
     read_saved_model,
+    read_saver,
     saved_model_file,
 )
 from mobileprep.freeze.meta_graph import assets_of, init_ops_of, signatures_of, slices_of
@@ -31,6 +33,7 @@ def load_source(
     meta_graph: Path | None = None,
     saved_model: Path | None = None,
     checkpoint: Path | None = None,
+    saver: Path | None = None,
     tags: Sequence[str] = (),
 ) -> LoadedSource:
     """Load a model; exactly one of ``graph``, ``meta_graph`` and ``saved_model`` is given.
@@ -41,6 +44,7 @@ def load_source(
         saved_model: the folder of a SavedModel.
         checkpoint: the values of the variables: a prefix, any file of the set, or a folder.
             Without it a MetaGraph's own is looked for beside it, and a SavedModel's inside.
+        saver: a SaverDef, binary or text, that names the op by which the graph restores.
         tags: which MetaGraph of a SavedModel; without them the one for serving.
 
     Raises:
@@ -54,10 +58,14 @@ def load_source(
         message = f"{len(given)} of a graph, a meta graph and a saved model are named"
         raise UsageError(message, "name exactly one")
     if graph is not None:
-        return _from_graph(graph, checkpoint)
-    if meta_graph is not None:
-        return _from_meta_graph(meta_graph, checkpoint)
-    return _from_saved_model(given[0], tags, checkpoint)
+        loaded = _from_graph(graph, checkpoint)
+    elif meta_graph is not None:
+        loaded = _from_meta_graph(meta_graph, checkpoint)
+    else:
+        loaded = _from_saved_model(given[0], tags, checkpoint)
+    if saver is None:
+        return loaded
+    return replace(loaded, restore_op=read_saver(saver).restore_op_name)
 
 
 def _from_graph(path: Path, checkpoint: Path | None) -> LoadedSource:

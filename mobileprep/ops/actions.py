@@ -8,7 +8,6 @@ from typing import Any
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import CONTROL, Ref
-from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Context, ContextKernel
 from mobileprep.ops.kernel import Kernel, call_kernel
 
@@ -101,4 +100,5 @@ class Uses:
         return readers[0] if len(readers) == 1 and tensor not in self._wanted else None
 
 
-Constants = Mapping[Edge, Array]
+Constants = Mapping[Edge, Any]
+"""Arrays by the tensor that they are."""

@@ -6,7 +6,7 @@ its outputs are dead, and so is everything that needs them, up to a Merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -38,34 +38,55 @@ _NEVER: Final[Literal] = (("", 0), False)
 
 
 class Branches:
-    """The conditions under which the nodes of one region run.
+    """The conditions under which the nodes of one region run; nodes are added in order.
 
     Args:
-        nodes: the nodes, each after its inputs.
-        heads: merges at the head of a loop, which always run.
         pred: the value of a predicate where it is constant, else None.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        heads: Collection[str],
-        pred: Callable[[Edge], bool | None],
-    ) -> None:
+    def __init__(self, pred: Callable[[Edge], bool | None]) -> None:
         self._pred = pred
         self._sources: dict[Edge, Edge] = {}
-        self.of_node: dict[str, Conditions] = {}
+        self._of_node: dict[str, Conditions] = {}
         self._switches: dict[str, tuple[Literal, Literal]] = {}
-        for node in nodes:
-            self.of_node[node.name] = self._conditions(node, node.name in heads)
 
-    def never(self, name: str) -> bool:
-        """Whether a node cannot run, whatever is fed."""
-        return _NEVER in self.of_node.get(name, frozenset())
+    def add(self, node: Node) -> None:
+        """Work out a node's conditions from those of its inputs, which were added before."""
+        if node.op in MERGES:
+            self._of_node[node.name] = self._merged(node)
+            return
+        self.add_unit([node.name], node.inputs)
+        if node.op in SWITCHES and len(node.data_inputs) == 2:
+            source = self._source(edge(node.data_inputs[1]))
+            self._switches[node.name] = ((source, False), (source, True))
+        elif node.op in _PASSING and node.data_inputs:
+            self._sources[(node.name, 0)] = self._source(edge(node.data_inputs[0]))
+
+    def add_unit(self, names: Iterable[str], inputs: Iterable[Ref]) -> None:
+        """Add nodes that all run where all of some inputs are there."""
+        conditions = frozenset().union(*(self.of(r) for r in inputs))
+        # What asks for both values of a predicate never runs.
+        if any((pred, not value) in conditions for pred, value in conditions):
+            conditions |= {_NEVER}
+        self._of_node.update(dict.fromkeys(names, conditions))
+
+    def of_node(self, name: str) -> Conditions:
+        """The conditions under which a node runs."""
+        return self._of_node.get(name, frozenset())
+
+    def taken(self, node: Node) -> int | None:
+        """The output that a Switch always gives, or None where it depends on what is fed."""
+        literals = self._switches.get(node.name)
+        known = None if literals is None else self._pred(literals[0][0])
+        return None if known is None else int(known)
+
+    def never(self, ref: Ref) -> bool:
+        """Whether a tensor cannot be computed, or a node cannot run, whatever is fed."""
+        return _NEVER in self.of(ref)
 
     def of(self, ref: Ref) -> Conditions:
         """The conditions under which a tensor is computed, or a control input has run."""
-        own = self.of_node.get(ref.node, frozenset())
+        own = self.of_node(ref.node)
         literals = self._switches.get(ref.node)
         if literals is None or ref.is_control:
             return own
@@ -74,26 +95,6 @@ class Branches:
         if known is not None:
             return own if known == literal[1] else own | {_NEVER}
         return own | {literal}
-
-    def of_inputs(self, refs: Sequence[Ref]) -> Conditions:
-        """The conditions under which all of some inputs are there."""
-        return frozenset().union(*(self.of(r) for r in refs)) if refs else frozenset()
-
-    def _conditions(self, node: Node, is_head: bool) -> Conditions:
-        if is_head:
-            return frozenset()
-        if node.op in MERGES:
-            return self._merged(node)
-        conditions = self.of_inputs(node.inputs)
-        if node.op in SWITCHES and len(node.data_inputs) == 2:
-            source = self._source(edge(node.data_inputs[1]))
-            self._switches[node.name] = ((source, False), (source, True))
-        elif node.op in _PASSING and node.data_inputs:
-            self._sources[(node.name, 0)] = self._source(edge(node.data_inputs[0]))
-        # What asks for both values of a predicate never runs.
-        if any((pred, not value) in conditions for pred, value in conditions):
-            return conditions | {_NEVER}
-        return conditions
 
     def _source(self, tensor: Edge) -> Edge:
         return self._sources.get(tensor, tensor)

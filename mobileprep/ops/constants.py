@@ -12,6 +12,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ops.kernel import call_kernel, find_kernel
 from mobileprep.ops.opdefs import any_op_def
+from mobileprep.ops.original_arithmetic import original_kernel
 from mobileprep.ops.signature import output_types
 
 # What numpy raises where sizes, indices or numbers do not go together.
@@ -29,10 +30,17 @@ _ARITHMETIC = frozenset(
 )
 
 
-def evaluate_node(node: Node, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def evaluate_node(
+    node: Node, inputs: Sequence[Tensor], *, original: bool = False
+) -> tuple[Tensor, ...]:
     """The outputs of a node; an output that is an input unchanged is the same object.
 
     Arithmetic takes denormal numbers for zeros and makes none, as TensorFlow sets the processor.
+
+    Args:
+        node: the node.
+        inputs: its inputs.
+        original: whether to round as the original tool's library does.
 
     Raises:
         UnsupportedError: there is no kernel for the op, or none for what the node asks.
@@ -41,6 +49,8 @@ def evaluate_node(node: Node, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if node.op == "Const":
         return (node.attr_tensor("value"),)
     run, definition = find_kernel(node.op), any_op_def(node.op)
+    if original:
+        run = original_kernel(node.op) or run
     if run is None or definition is None:
         message = f"node {node.name!r}: there is no kernel for {node.op}"
         raise UnsupportedError(message)

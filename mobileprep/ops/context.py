@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mobileprep.ir.attrs import FuncRef
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import Outputs
@@ -37,13 +36,11 @@ class Context:
     """The interpreter's side of a run.
 
     Args:
-        call: runs a function of the graph's library.
         resources: what nodes keep between runs, such as tables, by a name of their choice.
         random: the source of random numbers, or None where the user gave no seed.
         observer: told of every step.
     """
 
-    call: Callable[[FuncRef, Sequence[Array]], list[Array]]
     resources: dict[str, Any] = field(default_factory=dict)
     random: np.random.Generator | None = None
     observer: Observer | None = None
@@ -56,7 +53,7 @@ _kernels: Registry[ContextKernel] = Registry("op kernel with context")
 
 
 def context_kernel(*ops: str) -> Callable[[ContextKernel], ContextKernel]:
-    """A decorator that makes a function the kernel of ops with side effects, state or functions."""
+    """A decorator that makes a function the kernel of ops with side effects or state."""
     return _kernels.register(*ops)
 
 

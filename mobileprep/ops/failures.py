@@ -41,9 +41,7 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
     return type(error)(message, error.hint, error.where or where)
 
 
-def _failure(
-    action: Action, inputs: Values, error: Exception, where: str
-) -> InvalidGraphError:
+def _failure(action: Action, inputs: Values, error: Exception, where: str) -> InvalidGraphError:
     shown = ", ".join(described(x) for x in inputs) or "no inputs"
     reason = str(error) or type(error).__name__
     message = f"node {action.node.name!r} ({action.node.op}) cannot run on {shown}: {reason}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
-from mobileprep.errors import InternalError
-from mobileprep.ir.attrs import FuncRef
-from mobileprep.ir.tensor import Array
 from mobileprep.ops.actions import Action, Constants, Edge
 from mobileprep.ops.context import Context
 from mobileprep.ops.failures import perform
@@ -19,15 +17,15 @@ _LARGEST = 64 << 20
 
 def fold(
     actions: Sequence[Action], constants: Constants, wanted: Collection[Edge], where: str
-) -> tuple[list[Action], Constants]:
+) -> tuple[list[Action], dict[Edge, Any]]:
     """Run the actions whose inputs are all constant.
 
     Returns:
         The actions left, and the constants with their results; those that nothing reads any more
         are dropped.
     """
-    context = Context(call=_no_functions)
-    known: dict[Edge, Array] = dict(constants)
+    context = Context()
+    known: dict[Edge, Any] = dict(constants)
     left: list[Action] = []
     with np.errstate(all="ignore"):
         for action in actions:
@@ -41,11 +39,6 @@ def fold(
             known.update({made: results[i] for i, made in action.outputs})
     read = {e for a in left for e in a.inputs} | set(wanted)
     return left, {e: array for e, array in known.items() if e in read}
-
-
-def _no_functions(function: FuncRef, arguments: Sequence[Array]) -> list[Array]:
-    message = f"the function {function.name!r} is no part of a constant"
-    raise InternalError(message)
 
 
 def _is_constant(action: Action, known: Constants) -> bool:

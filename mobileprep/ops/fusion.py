@@ -65,7 +65,12 @@ def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edg
 def _chain(action: Action, constants: Constants, uses: Uses) -> _Chain | None:
     """The longest chain that begins at an action, or None where it cannot be one."""
     node = action.node
-    if node.op not in _CONVOLUTIONS or not action.pure or len(action.inputs) != 2 or len(action.outputs) != 1:
+    if (
+        node.op not in _CONVOLUTIONS
+        or not action.pure
+        or len(action.inputs) != 2
+        or len(action.outputs) != 1
+    ):
         return None
     filters = constants.get(action.inputs[1])
     if filters is None or filters.dtype != np.float32 or filters.ndim != 4:

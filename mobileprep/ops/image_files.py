@@ -16,7 +16,12 @@ from mobileprep.ir.tensor import Array
 _MOST_PIXELS = 1 << 29
 _MOST_FRAMES_BYTES = 1 << 32
 
-_MAGIC = ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"GIF8", "GIF"), (b"BM", "BMP"))
+_MAGIC = (
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"GIF8", "GIF"),
+    (b"BM", "BMP"),
+)
 
 # Luminance as libpng computes it from red, green and blue.
 _LUMA = np.array([9798, 19235, 3735], np.uint32)
@@ -162,4 +167,5 @@ def _with_channels(pixels: Array, channels: int) -> Array:
 
 def _luminance(colours: Array) -> Array:
     total = (colours * _LUMA).sum(axis=-1, keepdims=True, dtype=np.uint32)
-    return (total >> _LUMA_SHIFT).astype(colours.dtype)
+    luma: Array = (total >> _LUMA_SHIFT).astype(colours.dtype)
+    return luma

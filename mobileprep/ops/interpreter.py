@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.failures import perform
+from mobileprep.ops.branches import DEAD
+from mobileprep.ops.context import Context, Observer
+from mobileprep.ops.execution import run_plan
 from mobileprep.ops.feeds import checked_feed
 from mobileprep.ops.memory import keep_freed_memory
 from mobileprep.ops.parallel import all_processors
-from mobileprep.ops.plan import Plan, make_plan
+from mobileprep.ops.plan import Plan
+from mobileprep.ops.planning import make_plan
 
 # Plans hold weights prepared for them: many at once would multiply a model's size.
 _KEPT_PLANS = 4
-
-
-class Observer(Protocol):
-    """What is told of every step of a run."""
-
-    def __call__(
-        self, nodes: Sequence[Node], start: float, seconds: float, outputs: Sequence[Array]
-    ) -> None:
-        """Take note of a step.
-
-        Args:
-            nodes: the nodes whose work was done; several where they were done together.
-            start: seconds since the run began.
-            seconds: how long the step took.
-            outputs: what it computed, not to be written to nor kept.
-        """
 
 
 class Interpreter:
@@ -50,6 +35,8 @@ class Interpreter:
             with its bias and activation together. That may change results by rounding, and
             observers see fewer steps.
         observer: told of every step.
+        seed: for random numbers, the same in every run; without it nodes that draw them are refused
+            unless they have a seed of their own. They are not the numbers that TensorFlow draws.
     """
 
     def __init__(
@@ -59,11 +46,14 @@ class Interpreter:
         where: str = "graph",
         combine: bool = True,
         observer: Observer | None = None,
+        seed: int | None = None,
     ) -> None:
         self._graph = graph
         self._where = where
         self._combine = combine
         self._observer = observer
+        self._seed = seed
+        self._resources: dict[str, Any] = {}
         self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
@@ -85,29 +75,20 @@ class Interpreter:
         """
         keep_freed_memory()
         plan = self._plan(tuple(fetches), tuple(feeds))
-        values: list[Any] = list(plan.constants)
-        for (name, array), slot in zip(feeds.items(), plan.feeds, strict=True):
-            value = checked_feed(self._graph, parse_ref(name), array, self._where)
-            if slot is not None:
-                values[slot] = value
+        given = [
+            checked_feed(self._graph, parse_ref(name), array, self._where)
+            for name, array in feeds.items()
+        ]
+        random = None if self._seed is None else np.random.default_rng(self._seed)
+        context = Context(self._resources, random, self._observer)
         # Infinities and NaN are results like others, as they are to TensorFlow.
         with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
-            self._perform(plan, values)
-        return [values[slot] for slot in plan.fetches]
-
-    def _perform(self, plan: Plan, values: list[Any]) -> None:
-        began = time.perf_counter()
-        for step in plan.steps:
-            inputs = [values[slot] for slot in step.inputs]
-            start = time.perf_counter() if self._observer is not None else 0.0
-            results = perform(step.action, inputs, self._where)
-            if self._observer is not None:
-                seconds = time.perf_counter() - start
-                self._observer(step.action.covers, start - began, seconds, results)
-            for index, slot in step.outputs:
-                values[slot] = results[index]
-            for slot in step.frees:
-                values[slot] = None
+            results = run_plan(plan, given, context, self._where)
+        for name, value in zip(fetches, results, strict=True):
+            if value is DEAD:
+                message = f"{name!r} was not computed: its branch was not taken"
+                raise UsageError(message, "fetch what comes after the branches join", self._where)
+        return results
 
     def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> Plan:
         key = (fetches, feeds)

@@ -21,14 +21,14 @@ class Head:
     """A Merge at the head of a loop.
 
     Args:
-        node: the Merge.
-        first: which of its inputs holds in the first iteration: the place among the entered.
-        later: which holds from then on: the place among what is carried on.
+        first: which tensor it takes in the first iteration, of those that enter.
+        later: which it takes from then on, of those carried on.
+        places: which of its inputs these two are.
     """
 
-    node: Node
     first: int
     later: int
+    places: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Loop:
         entered = list(inputs[: len(self.constant)])
         outside = inputs[len(self.constant) :]
         merged = [entered[h.first] for h in self.heads]
-        places = [np.zeros((), np.int32)] * len(self.heads)
+        places = [np.asarray(h.places[0], np.int32) for h in self.heads]
         left: list[Any] = [DEAD] * self.exits
         while any(x is not DEAD for x in merged):
             pairs = [x for pair in zip(merged, places, strict=True) for x in pair]
@@ -65,13 +65,11 @@ class Loop:
             carried, leaving = results[: -self.exits or None], results[len(results) - self.exits :]
             left = [new if new is not DEAD else old for old, new in zip(left, leaving, strict=True)]
             merged = [carried[h.later] for h in self.heads]
-            places = [np.ones((), np.int32)] * len(self.heads)
+            places = [np.asarray(h.places[1], np.int32) for h in self.heads]
             entered = [x if c else DEAD for x, c in zip(entered, self.constant, strict=True)]
         return left
 
 
-def loop_action(
-    node: Node, loop: Loop, inputs: tuple[Edge, ...], exits: Sequence[Edge]
-) -> Action:
+def loop_action(node: Node, loop: Loop, inputs: tuple[Edge, ...], exits: Sequence[Edge]) -> Action:
     """The action that runs a loop, named after one of its nodes."""
     return Action(node, loop, inputs, tuple(enumerate(exits)), (), pure=False)

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array
-from mobileprep.ops.actions import Action, Constants, Edge, edge, kernel_action
-from mobileprep.ops.folding import fold
-from mobileprep.ops.fusion import fuse
-from mobileprep.ops.kernel import find_kernel
-from mobileprep.ops.selection import check_kernels, needed_nodes
+from mobileprep.ops.actions import Action, Constants, Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,64 +37,23 @@ class Plan:
         fetches: the slot of each fetched tensor.
     """
 
-    constants: tuple[Array | None, ...]
+    constants: tuple[Any, ...]
     feeds: tuple[int | None, ...]
     steps: tuple[Step, ...]
     fetches: tuple[int, ...]
 
 
-def make_plan(
-    graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str, *, combine: bool
-) -> Plan:
-    """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
-
-    Args:
-        graph: the graph.
-        fetches: the tensors wanted.
-        feeds: the tensors given.
-        where: what the graph is called, for messages.
-        combine: compute what depends on constants alone ahead, and chains of nodes together,
-            which may change results by rounding.
-
-    Raises:
-        InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
-        UnsupportedError: a node that has to run has an op without kernel.
-        UsageError: a placeholder that is needed is not fed.
-    """
-    fed = {edge(r) for r in feeds}
-    wanted = [edge(r) for r in fetches]
-    nodes = needed_nodes(graph, fetches, fed, where)
-    check_kernels(nodes, where)
-    constants: Constants = {
-        (n.name, 0): n.attr_tensor("value").array()
-        for n in nodes
-        if n.op == "Const" and (n.name, 0) not in fed
-    }
-    actions = _actions(nodes, fed, wanted)
-    # Without feeds everything is constant: there is nothing to be ahead of.
-    if combine and feeds:
-        actions, constants = fold(actions, constants, wanted, where)
-        actions = fuse(actions, constants, wanted)
-    return _placed(actions, constants, [edge(r) for r in feeds], wanted)
-
-
-def _actions(nodes: Sequence[Node], fed: set[Edge], wanted: Sequence[Edge]) -> list[Action]:
-    """An action for each node but constants."""
-    read = {edge(r) for n in nodes for r in n.data_inputs} | set(wanted)
-    indices: dict[str, list[int]] = {}
-    for name, index in sorted(read - fed):
-        indices.setdefault(name, []).append(index)
-    return [
-        kernel_action(node, kernel, indices.get(node.name, ()))
-        for node in nodes
-        if node.op != "Const" and (kernel := find_kernel(node.op)) is not None
-    ]
-
-
-def _placed(
+def placed(
     actions: Sequence[Action], constants: Constants, feeds: Sequence[Edge], wanted: Sequence[Edge]
 ) -> Plan:
-    """The plan, with a slot for every tensor that anything reads."""
+    """The plan of some actions in the order given, a slot for every tensor that anything reads.
+
+    Args:
+        actions: the actions, each after those that make what it reads.
+        constants: tensors that are there from the start.
+        feeds: tensors that each run is given, in the order in which it is given them.
+        wanted: tensors that each run is to give.
+    """
     read = {e for a in actions for e in a.inputs} | set(wanted)
     slots: dict[Edge, int] = {}
 

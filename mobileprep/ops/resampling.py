@@ -110,8 +110,7 @@ def _between(x: Array, first: Array, last: Array, share: Array, axis: int) -> Ar
 def resize_nearest(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
     """Images of the nearest pixels, of the same type; arguments as of ``resize_bilinear``."""
     rows, columns = (
-        _nearest(extent, count, sampling)
-        for extent, count in zip(x.shape[1:3], size, strict=True)
+        _nearest(extent, count, sampling) for extent, count in zip(x.shape[1:3], size, strict=True)
     )
     return x.take(rows, 1).take(columns, 2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
@@ -32,7 +32,7 @@ class ConstantValues:
 
 
 def constant_values(
-    nodes: Mapping[str, Node], constant: ConstantNodes, wanted: Iterable[Ref]
+    nodes: Mapping[str, Node], constant: ConstantNodes, wanted: Iterable[Ref], *, original: bool
 ) -> ConstantValues:
     """Compute tensors of constant nodes, keeping no others for longer than they are used.
 
@@ -40,6 +40,7 @@ def constant_values(
         nodes: the graph's nodes by name.
         constant: which of them are constant.
         wanted: the tensors to compute, of constant nodes.
+        original: whether to round as the original tool's library does.
 
     Raises:
         TransformError: a node cannot be computed, as its inputs do not fit each other or it is a
@@ -55,7 +56,9 @@ def constant_values(
         if refs is None or any(r not in values for r in refs):
             continue
         try:
-            outputs = constant.shapes.get(name) or _compute(nodes[name], refs, values)
+            outputs = constant.shapes.get(name)
+            if outputs is None:
+                outputs = _compute(nodes[name], [values[r] for r in refs], original)
         except UnsupportedError:
             unsupported.add(name)
             continue
@@ -84,11 +87,11 @@ def _needed_inputs(
     return inputs
 
 
-def _compute(node: Node, refs: Iterable[Ref], values: Mapping[Ref, Tensor]) -> tuple[Tensor, ...]:
+def _compute(node: Node, inputs: Sequence[Tensor], original: bool) -> tuple[Tensor, ...]:
     if node.op in PLACEHOLDERS:
         message = f"the outputs need the placeholder {node.name!r}, which is no input"
         raise refuse(_NAME, message, "name it in the inputs")
     try:
-        return evaluate_node(node, [values[ref] for ref in refs])
+        return evaluate_node(node, inputs, original=original)
     except InvalidGraphError as error:
         raise refuse(_NAME, error.message, error.hint) from error

@@ -13,6 +13,7 @@ from dataclasses import replace
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
+from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._constant_nodes import ConstantNodes
 from mobileprep.transforms._execution import Execution, reachable
 from mobileprep.transforms._folding import Folding
@@ -57,14 +58,16 @@ def folded_faithfully(graph: Graph, folding: Folding, serials: Counter[str]) -> 
     """
     run = folding.run
     folded, sources = _constants(folding, serials)
-    nodes = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
-    nodes |= {n.name: n for n in folded}
-    nodes |= {name: graph[name] for name in hash_order(run.inputs) if name not in nodes}
+    by_name = {n.name: _rewired(n, run.fed, sources) for n in run.nodes.values()}
+    by_name |= {n.name: n for n in folded}
+    by_name |= {name: graph[name] for name in hash_order(run.inputs) if name not in by_name}
     tensors = frozenset(r for r in run.fed if not r.is_control)
-    needed = reachable(nodes, (r.node for r in run.fetched), tensors).union(run.inputs)
+    needed = reachable(by_name, (r.node for r in run.fetched), tensors).union(run.inputs)
     inputs = frozenset(run.inputs)
-    kept = (n for n in nodes.values() if n.name in needed)
-    return [_placeholder(n) if n.name in inputs else n for n in kept]
+    kept = (n for n in by_name.values() if n.name in needed)
+    nodes = [_placeholder(n) if n.name in inputs else n for n in kept]
+    # The original keeps constraints on nodes that are gone, and TensorFlow refuses its graph.
+    return without_dangling(nodes, needed)
 
 
 def _constants(folding: Folding, serials: Counter[str]) -> tuple[list[Node], Mapping[Ref, Ref]]:

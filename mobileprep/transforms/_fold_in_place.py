@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.signature import output_count
+from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._execution import reachable
 from mobileprep.transforms._folding import Folding
-
-_COLOCATION = "_class"
-_GROUP = b"loc:@"
 
 
 def folded_in_place(graph: Graph, folding: Folding) -> Graph:
@@ -31,7 +28,7 @@ def folded_in_place(graph: Graph, folding: Folding) -> Graph:
     by_name = {n.name: n for n in nodes}
     roots = [*(r.node for r in folding.run.fetched), *folding.run.inputs]
     kept = reachable(by_name, roots, frozenset())
-    nodes = [_colocated(n, kept) for n in nodes if n.name in kept]
+    nodes = without_dangling((n for n in nodes if n.name in kept), kept)
     if len(nodes) == len(graph) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
         return graph
     return graph.with_nodes(nodes)
@@ -96,20 +93,3 @@ class _Places:
             return node
         inputs = (r if r in fed else self._sources.get(r, r) for r in node.inputs)
         return replace(node, inputs=tuple(inputs))
-
-
-def _colocated(node: Node, kept: Iterable[str]) -> Node:
-    """The node without wishes to share a device with nodes that are gone."""
-    wish = node.attrs.get(_COLOCATION)
-    if wish is None or wish.kind != "list(string)":
-        return node
-    groups = tuple(g for g in wish.value if _group(g) in kept)
-    if len(groups) == len(wish.value):
-        return node
-    if not groups:
-        return node.without_attrs(_COLOCATION)
-    return node.with_attrs(**{_COLOCATION: AttrValue(wish.kind, groups)})
-
-
-def _group(text: bytes) -> str:
-    return text.removeprefix(_GROUP).decode("utf-8", "backslashreplace")

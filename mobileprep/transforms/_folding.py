@@ -38,32 +38,31 @@ def find_folding(
     sinks: Sequence[str],
     rules: FoldingRules,
     shape_of: Callable[[Ref], TensorShape],
-    max_bytes: int,
 ) -> Folding:
     """Find and compute what can be folded.
 
     Args:
         run: the nodes that the outputs need.
         sinks: names to start the search from, in order.
-        rules: says which nodes to leave.
+        rules: what to leave, and how to compute.
         shape_of: the statically known shape of a tensor.
-        max_bytes: larger values are left out.
 
     Raises:
         TransformError: a node cannot be computed.
     """
     while True:
         constant = constant_nodes(run, sinks, rules.refusal, shape_of)
-        found = constant_values(run.nodes, constant, _used_outside(run, constant))
+        wanted = _used_outside(run, constant)
+        found = constant_values(run.nodes, constant, wanted, original=rules.original)
         if not found.unsupported:
             break
         # What such a node feeds is not constant either: search again without it.
         for name in found.unsupported:
             rules.leave(run.nodes[name])
-    values = {r: t for r, t in found.tensors.items() if t.nbytes <= max_bytes}
+    values = {r: t for r, t in found.tensors.items() if t.nbytes <= rules.max_bytes}
     skipped = Counter(constant.skipped)
     if len(values) < len(found.tensors):
-        skipped[f"larger than {max_bytes} bytes"] = len(found.tensors) - len(values)
+        skipped[f"larger than {rules.max_bytes} bytes"] = len(found.tensors) - len(values)
     return Folding(run, constant, values, skipped)
 
 

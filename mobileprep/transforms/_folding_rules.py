@@ -6,6 +6,7 @@ Source: ``IsConstantFoldable`` of TensorFlow 1.15's constant folding.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from mobileprep.ir.graph import Library
 from mobileprep.ir.node import Node
@@ -28,6 +29,7 @@ _LEFT_ALONE = frozenset(
 )
 
 
+@dataclass
 class FoldingRules:
     """Says of nodes with constant inputs whether they may be folded.
 
@@ -35,23 +37,17 @@ class FoldingRules:
         library: the graph's functions; calls are not folded.
         excluded_ops: ops that the user wants left.
         excluded_nodes: names of nodes that the user wants left.
-        need_feeds: whether a placeholder that is not fed counts as constant, which fails as soon
-            as its value is needed; otherwise it is left.
+        max_bytes: larger results are left.
+        original: do as the original tool: round as its library does, and take a placeholder that
+            is not fed for a constant, which fails as soon as its value is needed.
     """
 
-    def __init__(
-        self,
-        library: Library,
-        excluded_ops: Collection[str],
-        excluded_nodes: Collection[str],
-        *,
-        need_feeds: bool,
-    ) -> None:
-        self._library = library
-        self._need_feeds = need_feeds
-        self._ops = frozenset(excluded_ops)
-        self._nodes = frozenset(excluded_nodes)
-        self._unsupported: dict[str, str] = {}
+    library: Library
+    excluded_ops: Collection[str]
+    excluded_nodes: Collection[str]
+    max_bytes: int
+    original: bool
+    _unsupported: dict[str, str] = field(default_factory=dict, init=False)
 
     def leave(self, node: Node) -> None:
         """Leave a node from now on, as its kernel cannot do what it asks."""
@@ -59,12 +55,12 @@ class FoldingRules:
 
     def refusal(self, node: Node) -> str:
         """Why a node stays, or an empty text."""
-        if node.op in self._ops or node.name in self._nodes:
+        if node.op in self.excluded_ops or node.name in self.excluded_nodes:
             return "excluded"
-        if node.op in self._library.functions:
+        if node.op in self.library.functions:
             return "function call"
         if node.op in PLACEHOLDERS:
-            return "" if self._need_feeds else "placeholder"
+            return "" if self.original else "placeholder"
         if node.op in _LEFT_ALONE:
             return f"{node.op} is never folded"
         release = OLDEST if op_def(node.op, OLDEST) is not None else NEWEST

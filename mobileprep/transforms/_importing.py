@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Graph, Library
+from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import OpDef
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.opdefs import NEWEST, OLDEST, op_def
+from mobileprep.ops.defaults import default_attrs
 
 OUTPUT_SHAPES = "_output_shapes"
 
@@ -36,7 +35,7 @@ def imported_nodes(graph: Graph) -> list[Node]:
     nodes = []
     for node in import_order(graph):
         if node.op not in defaults:
-            defaults[node.op] = _defaults(_definition(node.op, graph.library))
+            defaults[node.op] = default_attrs(node.op, graph.library) or {}
         nodes.append(_completed(node, defaults[node.op]))
     return nodes
 
@@ -81,18 +80,6 @@ def _awaited(node: Node, graph: Graph) -> int:
     if node.op in _MERGES and any(graph[r.node].op in _LOOP_BACK for r in node.data_inputs):
         return len(node.control_inputs) + 1
     return len(node.inputs)
-
-
-def _definition(op: str, library: Library) -> OpDef | None:
-    if op in library.functions:
-        return library.functions[op].signature
-    return op_def(op, OLDEST) or op_def(op, NEWEST)
-
-
-def _defaults(definition: OpDef | None) -> Mapping[str, AttrValue]:
-    if definition is None:
-        return {}
-    return {a.name: a.default for a in definition.attrs if a.default is not None}
 
 
 def _completed(node: Node, defaults: Mapping[str, AttrValue]) -> Node:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.opdef import OpDef
-from mobileprep.ops.opdefs import OLDEST, any_op_def, op_def
+from mobileprep.ops.defaults import default_attrs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _UNKNOWN: Final = "nobody knows its op"
@@ -30,29 +31,19 @@ class AddDefaultAttributes(Transform):
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         changed = 0
+        defaults = {op: default_attrs(op, graph.library) for op in {n.op for n in graph}}
         for node in graph:
-            definition = _definition(node, graph)
-            if definition is None:
+            known = defaults[node.op]
+            if known is None:
                 skipped[_UNKNOWN] += 1
                 nodes.append(node)
                 continue
-            filled = _filled(node, definition)
+            filled = _filled(node, known)
             changed += filled is not node
             nodes.append(filled)
         return Result(graph.with_nodes(nodes) if changed else graph, changed, skipped)
 
 
-def _definition(node: Node, graph: Graph) -> OpDef | None:
-    function = graph.library.functions.get(node.op)
-    if function is not None:
-        return function.signature
-    return op_def(node.op, OLDEST) or any_op_def(node.op)
-
-
-def _filled(node: Node, definition: OpDef) -> Node:
-    missing = {
-        a.name: a.default
-        for a in definition.attrs
-        if a.default is not None and a.name not in node.attrs
-    }
+def _filled(node: Node, defaults: Mapping[str, AttrValue]) -> Node:
+    missing = {k: v for k, v in defaults.items() if k not in node.attrs}
     return replace(node, attrs={**node.attrs, **missing}) if missing else node

@@ -56,30 +56,33 @@ class FoldConstants(Transform):
             raise refuse(self.transform_name, message, "name what the graph is run for")
         check_tensors(graph, context.inputs, "input", "")
         check_tensors(graph, context.outputs, "output", "")
-        rules = FoldingRules(
-            graph.library, self.exclude_op, self.exclude_node, need_feeds=context.faithful
-        )
         fold = self._faithfully if context.faithful else self._in_place
-        return fold(graph, context, rules)
+        return fold(graph, context)
 
-    def _faithfully(self, graph: Graph, context: Context, rules: FoldingRules) -> Result:
+    def _faithfully(self, graph: Graph, context: Context) -> Result:
         run = execution(imported_nodes(graph), context.inputs, context.outputs)
         check_feeds(run)
-        sinks = fetch_order(run)
-        folding = find_folding(
-            run, sinks, rules, self._shapes(graph, OLDEST), self.max_constant_size_in_bytes
-        )
+        shape_of = self._shapes(graph, OLDEST)
+        folding = find_folding(run, fetch_order(run), self._rules(graph, original=True), shape_of)
         nodes = folded_faithfully(graph, folding, context.serials)
         return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
 
-    def _in_place(self, graph: Graph, context: Context, rules: FoldingRules) -> Result:
+    def _in_place(self, graph: Graph, context: Context) -> Result:
         run = execution(graph, context.inputs, context.outputs)
         sinks = [ref.node for ref in run.fetched]
-        folding = find_folding(
-            run, sinks, rules, self._shapes(graph, NEWEST), self.max_constant_size_in_bytes
-        )
+        shape_of = self._shapes(graph, NEWEST)
+        folding = find_folding(run, sinks, self._rules(graph, original=False), shape_of)
         folded = folded_in_place(graph, folding)
         return Result(folded, len(folding.values), folding.skipped)
+
+    def _rules(self, graph: Graph, *, original: bool) -> FoldingRules:
+        return FoldingRules(
+            graph.library,
+            frozenset(self.exclude_op),
+            frozenset(self.exclude_node),
+            self.max_constant_size_in_bytes,
+            original,
+        )
 
     def _shapes(self, graph: Graph, release: str) -> Callable[[Ref], TensorShape]:
         @cache

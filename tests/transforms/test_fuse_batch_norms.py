@@ -91,7 +91,13 @@ PADDINGS = const("paddings", [[0, 0], [1, 2], [2, 1], [0, 0]], np.int32)
 MIRROR = node("pad", "MirrorPad", "layer paddings", Tpaddings=DType.INT32, mode="REFLECT")
 ZEROS = node("pad", "Pad", "layer paddings", Tpaddings=DType.INT32)
 ONES = [const("one", 1.5), node("pad", "PadV2", "layer paddings one", Tpaddings=DType.INT32)]
-ALIKE = {"gamma": np.full(5, 2.0), "beta": np.full(5, 3.0), "mean": np.full(5, 1.0)}
+ZERO_STATS = _stats(mean=[0.0] * 5, beta=[0.0] * 5)
+ALIKE = {
+    "gamma": np.full(5, 2.0),
+    "beta": np.full(5, 3.0),
+    "mean": np.full(5, 1.0),
+    "variance": np.ones(5),
+}
 
 MATCHES = {
     "FusedBatchNorm": (_graph(*_fused(op="FusedBatchNorm")), IMAGE),
@@ -138,15 +144,15 @@ MATCHES = {
     "behind Identity": (_graph(*_fused("same"), between=[node("same", "Identity", "layer")]), IMAGE),
     "behind MirrorPad": (_graph(*_fused("pad"), between=[PADDINGS, MIRROR]), IMAGE),
     "behind Pad, channels alike": (
-        _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=_stats(**ALIKE, variance=[1.0] * 5)),
+        _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=_stats(**ALIKE)),
         IMAGE,
     ),
     "behind Pad, no offset": (
-        _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=_stats(mean=[0.0] * 5, beta=[0.0] * 5)),
+        _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=ZERO_STATS),
         IMAGE,
     ),
     "behind PadV2, channels alike": (
-        _graph(*_fused("pad"), between=[PADDINGS, *ONES], stats=_stats(**ALIKE, variance=[1.0] * 5)),
+        _graph(*_fused("pad"), between=[PADDINGS, *ONES], stats=_stats(**ALIKE)),
         IMAGE,
     ),
     "weights read through Identity": (

@@ -58,14 +58,14 @@ def _gif(node: Node, data: bytes) -> Array:
         message = f"GIF images have 3 channels, not {node.attr_int('channels')}"
         raise ValueError(message)
     if node.op == "DecodeImage" and not node.attr_bool("expand_animations", True):
-        return decode_gif(data, first_only=True)[0]
+        return np.squeeze(decode_gif(data, first_only=True), axis=0)
     frames = decode_gif(data)
     if node.op in ("DecodeGif", "DecodeImage"):
         return frames
     if len(frames) > 1:
         message = f"an animation of {len(frames)} frames is no single image"
         raise ValueError(message)
-    return frames[0]
+    return np.squeeze(frames, axis=0)
 
 
 def _channels(node: Node) -> int:
@@ -78,9 +78,10 @@ def _as_type(pixels: Array, dtype: DType) -> Array:
     JPEG and its like are spread by 256 over 16 bits, PNG by 257, as TensorFlow does.
     """
     if dtype is DType.FLOAT:
-        return pixels.astype(np.float32) * (_WORD if pixels.dtype == np.uint16 else _BYTE)
+        spread: Array = pixels * (_WORD if pixels.dtype == np.uint16 else _BYTE)
+        return spread
     if dtype is DType.UINT16 and pixels.dtype == np.uint8:
-        return pixels.astype(np.uint16) * np.uint16(256)
+        return np.left_shift(pixels, 8, dtype=np.uint16)
     return pixels
 
 

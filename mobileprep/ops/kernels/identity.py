@@ -13,6 +13,7 @@ from mobileprep.ops.kernel import kernel
 @kernel(
     "EnsureShape",
     "Identity",
+    "LoopCond",
     "PlaceholderWithDefault",
     "PreventGradient",
     "Print",

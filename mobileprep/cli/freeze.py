@@ -1,0 +1,161 @@
+"""The verb ``freeze``: a drop-in for the original ``freeze_graph``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.errors import UsageError
+
+_CHECKPOINT_VERSIONS = (1, 2)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    names = "names, a,b"
+    flag(parser, "input_graph", default="", metavar="FILE", help="a GraphDef, binary or text")
+    flag(parser, "input_meta_graph", default="", metavar="FILE", help="a MetaGraphDef (.meta)")
+    flag(parser, "input_saved_model_dir", default="", metavar="DIR", help="a SavedModel")
+    flag(parser, "saved_model_tags", default="", metavar="TAGS", help="its tags, a,b")
+    flag(
+        parser,
+        "input_checkpoint",
+        default="",
+        metavar="PREFIX",
+        help="the values of the variables: a prefix, a file of the set, or a folder",
+    )
+    flag(parser, "input_saver", default="", metavar="FILE", help="a SaverDef, binary or text")
+    flag(
+        parser,
+        "checkpoint_version",
+        type=int,
+        default=2,
+        metavar="1|2",
+        help="accepted; the checkpoint itself says of which version it is",
+    )
+    bool_flag(
+        parser,
+        "input_binary",
+        default=False,
+        help_line="accepted; the files themselves say whether they are binary",
+    )
+    flag(parser, "output_graph", required=True, metavar="FILE", help="the graph to write")
+    flag(
+        parser,
+        "output_node_names",
+        default="",
+        metavar="NAMES",
+        help="the nodes to keep, or outputs of the signature, a,b",
+    )
+    flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
+    bool_flag(parser, "clear_devices", default=True, help_line="take the device off every node")
+    flag(parser, "initializer_nodes", default="", help=f"ops that give variables values: {names}")
+    flag(
+        parser,
+        "variable_names_whitelist",
+        default="",
+        help=f"the only variables to convert: {names}",
+    )
+    parser.add_argument(
+        "--variable_names_blacklist",
+        "--variable-names-blacklist",
+        "--variable_names_denylist",
+        "--variable-names-denylist",
+        dest="variable_names_blacklist",
+        default="",
+        help=f"variables to leave as they are: {names}",
+    )
+    flag(
+        parser,
+        "restore_op_name",
+        default="",
+        metavar="NAME",
+        help="the op that restores a checkpoint in the graph (default: the saver's)",
+    )
+    flag(
+        parser,
+        "filename_tensor_name",
+        default="",
+        metavar="NAME",
+        help="accepted, and not needed, as in the original",
+    )
+    bool_flag(
+        parser,
+        "moving_averages",
+        default=False,
+        help_line="take the moving averages of variables instead of their last values",
+    )
+    flag(
+        parser,
+        "batch_norm",
+        choices=("inference", "keep"),
+        default="inference",
+        help="what to do with batch normalisation left in training mode",
+    )
+    flag(
+        parser,
+        "control_flow",
+        choices=("keep", "lower"),
+        default="keep",
+        help="keep loops and conditionals as functions, or make them Switch, Merge and so on",
+    )
+    bool_flag(
+        parser,
+        "remove_dropout",
+        default=True,
+        help_line="cut out dropout with a constant keep probability",
+    )
+    bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
+
+
+@verb("freeze", "turn a model's variables into constants, as freeze_graph does", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Load, freeze, write; tells on stdout how many ops are left."""
+    from mobileprep.freeze.freezing import freeze
+    from mobileprep.freeze.options import FreezeOptions
+    from mobileprep.freeze.source import load_source
+    from mobileprep.ir.files import write_graph
+
+    if args.checkpoint_version not in _CHECKPOINT_VERSIONS:
+        message = f"checkpoint version {args.checkpoint_version} is neither 1 nor 2"
+        raise UsageError(message, "leave --checkpoint_version out")
+    source = load_source(
+        graph=_path(args.input_graph),
+        meta_graph=_path(args.input_meta_graph),
+        saved_model=_path(args.input_saved_model_dir),
+        checkpoint=_path(args.input_checkpoint),
+        saver=_path(args.input_saver),
+        tags=comma_list(args.saved_model_tags),
+    )
+    result = freeze(
+        source,
+        FreezeOptions(
+            outputs=comma_list(args.output_node_names),
+            signature=args.signature,
+            clear_devices=args.clear_devices,
+            initializer_nodes=comma_list(args.initializer_nodes),
+            variable_names_whitelist=comma_list(args.variable_names_whitelist),
+            variable_names_blacklist=comma_list(args.variable_names_blacklist),
+            restore_op_name=args.restore_op_name,
+            moving_averages=args.moving_averages,
+            batch_norm=args.batch_norm,
+            control_flow=args.control_flow,
+            remove_dropout=args.remove_dropout,
+        ),
+    )
+    write_graph(Path(args.output_graph), result.graph, as_text=args.output_as_text)
+    for warning in result.warnings:
+        print(f"mobileprep: warning: {warning}", file=sys.stderr)
+    for name in result.init_ops:
+        print(f"mobileprep: run {name!r} once after loading: it fills a table", file=sys.stderr)
+    for asset in result.assets:
+        told = f"{asset.tensor!r} names the file {asset.name!r}, which lies at {asset.path}"
+        print(f"mobileprep: {told}", file=sys.stderr)
+    print(f"Converted {len(result.variables)} variables to const ops.")
+    print(f"{len(result.graph)} ops in the final graph.")
+    return 0
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

@@ -1,0 +1,141 @@
+"""What the transforms for remote processors have in common: their options, and recorded shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ir.verify import check_tensors
+from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.transforms.base import Context, Transform, refuse
+
+OUTPUT_TYPES: Final = "_default_remote_graph_output_data_types"
+OUTPUT_SHAPES: Final = "_default_remote_output_shapes"
+
+_FEEDABLE: Final = (DType.FLOAT, DType.INT32, DType.QUINT8)
+_LARGEST_FEED: Final = 1 << 28
+
+
+@dataclass(frozen=True)
+class RemoteOptions(Transform):
+    """Which part of a graph a remote processor is to run, and what its op is called.
+
+    Args:
+        remote_fused_graph_executor_name: the program that runs the part; must be given.
+        remote_fused_graph_node_name: the name of the node that stands for the part.
+        fused_nodes: the part's nodes, divided by commas.
+        border_inputs: alternatively, the tensors that go into the part, divided by commas.
+        border_outputs: with ``border_inputs``, the tensors that come out of it.
+        fused_op_types: alternatively, the ops that the part has, divided by commas.
+        fuse_by_executor: alternatively, let the executor choose.
+        input_types: types of the graph's inputs, divided by commas, if shapes are to be recorded.
+        input_shapes: their shapes, divided by colons, as in "1,299,299,3:1".
+    """
+
+    remote_fused_graph_executor_name: str = ""
+    remote_fused_graph_node_name: str = ""
+    fused_nodes: str = ""
+    border_inputs: str = ""
+    border_outputs: str = ""
+    fused_op_types: str = ""
+    fuse_by_executor: bool = False
+    input_types: str = ""
+    input_shapes: str = ""
+
+    def checked(self, graph: Graph, context: Context) -> Graph:
+        """The graph with the shapes of all tensors recorded, where input types are given.
+
+        Raises:
+            TransformError: no executor is named, or types and shapes do not fit the inputs.
+            InvalidGraphError, UnsupportedError, UsageError: the graph cannot be run.
+        """
+        if not self.remote_fused_graph_executor_name:
+            raise self.refused("remote_fused_graph_executor_name is empty", "name an executor")
+        check_tensors(graph, context.inputs, "input", self.transform_name)
+        check_tensors(graph, context.outputs, "output", self.transform_name)
+        return self._with_shapes(graph, context) if self.input_types else graph
+
+    def refused(self, message: str, hint: str = "") -> TransformError:
+        """The error of this transform."""
+        return refuse(self.transform_name, message, hint)
+
+    def _with_shapes(self, graph: Graph, context: Context) -> Graph:
+        feeds = self._feeds(context.inputs)
+        wanted = {n.name: _outputs(n, graph) for n in graph}
+        fed = {parse_ref(name).node for name in feeds}
+        fetched = [str(r) for name, refs in wanted.items() if name not in fed for r in refs]
+        values = dict(zip(fetched, Interpreter(graph).run(fetched, feeds), strict=True))
+        values.update((str(parse_ref(name)), array) for name, array in feeds.items())
+        return graph.with_nodes(_recorded(n, wanted[n.name], values, graph) for n in graph)
+
+    def _feeds(self, inputs: Sequence[str]) -> dict[str, Array]:
+        types, shapes = self.input_types.split(","), self.input_shapes.split(":")
+        if not len(inputs) == len(types) == len(shapes):
+            message = f"{len(inputs)} inputs have {len(types)} types and {len(shapes)} shapes"
+            raise self.refused(message, "types are divided by commas, shapes by colons")
+        triples = zip(inputs, types, shapes, strict=True)
+        return {name: self._zeros(dtype, shape) for name, dtype, shape in triples}
+
+    def _zeros(self, type_text: str, shape_text: str) -> Array:
+        dtype = dtype_from_text(type_text.strip())
+        if dtype not in _FEEDABLE or dtype.numpy is None:
+            message = f"{type_text!r} is no type that an input may have here"
+            raise self.refused(message, "one of float, int32, quint8")
+        sizes = [part.strip() for part in shape_text.split(",")] if shape_text else []
+        if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in sizes):
+            raise self.refused(f"{shape_text!r} is no shape", "give numbers divided by commas")
+        shape = tuple(int(part) for part in sizes)
+        if int(np.prod(shape, dtype=np.float64)) > _LARGEST_FEED:
+            raise self.refused(f"an input of shape {list(shape)} is too large to be run")
+        return np.zeros(shape, dtype.numpy)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in a list divided by commas; none in an empty text."""
+    return tuple(text.split(",")) if text else ()
+
+
+def recorded(node: Node) -> tuple[tuple[DType, ...], tuple[tuple[int, ...], ...]] | None:
+    """The types and shapes of a node's outputs, where they have been recorded."""
+    if OUTPUT_TYPES not in node.attrs or OUTPUT_SHAPES not in node.attrs:
+        return None
+    shapes = node.attr_shapes(OUTPUT_SHAPES)
+    return node.attr_dtypes(OUTPUT_TYPES), tuple(s or () for s in shapes)
+
+
+def with_record(
+    node: Node, types: Sequence[DType], shapes: Sequence[tuple[int, ...]]
+) -> Node:
+    """A node with the types and shapes of its outputs recorded."""
+    attrs = {
+        OUTPUT_TYPES: AttrValue("list(type)" if types else "list", tuple(types)),
+        OUTPUT_SHAPES: AttrValue("list(shape)" if shapes else "list", tuple(shapes)),
+    }
+    return replace(node, attrs={**node.attrs, **attrs})
+
+
+def output_dtypes(node: Node, graph: Graph) -> Sequence[DType]:
+    """The types of a node's outputs; none where its op is not known."""
+    definition = signature_of(node, graph.library)
+    return [] if definition is None else output_types(node, definition)
+
+
+def _outputs(node: Node, graph: Graph) -> list[Ref]:
+    return [Ref(node.name, i) for i in range(len(output_dtypes(node, graph)))]
+
+
+def _recorded(node: Node, refs: Sequence[Ref], values: dict[str, Array], graph: Graph) -> Node:
+    types = output_dtypes(node, graph)
+    shapes = [values[str(r)].shape for r in refs]
+    return with_record(node, [t.base for t in types], shapes)

@@ -1,0 +1,71 @@
+"""Notes at each node what part it plays in a graph that a remote processor runs."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_ref
+from mobileprep.transforms._remote_options import RemoteOptions, names
+from mobileprep.transforms.base import Context, Result, transform
+
+_NODE_TYPE = "_remote_fused_graph_node_type"
+
+
+class _Part(enum.IntEnum):
+    """What a node is; numbered as the executors read it."""
+
+    UNUSED = 0
+    GRAPH_INPUT = 1
+    GRAPH_OUTPUT = 2
+    FUSED_NODE = 3
+    BORDER_INPUT = 4
+    BORDER_OUTPUT = 5
+
+
+@transform("place_remote_graph_arguments")
+@dataclass(frozen=True)
+class PlaceRemoteGraphArguments(RemoteOptions):
+    """Every node gets an attribute that fuse_remote_graph's counterpart reads at run time.
+
+    Source: ``place_remote_graph_arguments`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Note the parts.
+
+        Raises:
+            TransformError: no executor is named, or types and shapes do not fit the inputs.
+        """
+        graph = self.checked(graph, context)
+        fused = frozenset(names(self.fused_nodes))
+        ops = frozenset(names(self.fused_op_types))
+        executor = (self.remote_fused_graph_executor_name, self.remote_fused_graph_node_name)
+        nodes: list[Node] = []
+        matched = 0
+        for node in graph:
+            parts = [
+                *_at(node, _Part.GRAPH_INPUT, context.inputs, *executor),
+                *_at(node, _Part.GRAPH_OUTPUT, context.outputs),
+                *([str(int(_Part.FUSED_NODE))] * ((node.name in fused) + (node.op in ops))),
+                *_at(node, _Part.BORDER_INPUT, names(self.border_inputs)),
+                *_at(node, _Part.BORDER_OUTPUT, names(self.border_outputs)),
+            ]
+            matched += bool(parts)
+            text = ":".join(parts) or str(int(_Part.UNUSED))
+            nodes.append(node.with_attrs(**{_NODE_TYPE: attr.string(text)}))
+        return Result(graph.with_nodes(nodes), matched)
+
+
+def _at(node: Node, part: _Part, tensors: Sequence[str], *more: str) -> list[str]:
+    """``part,output,place`` for each of the tensors that comes from the node."""
+    refs = [parse_ref(name) for name in tensors]
+    return [
+        ",".join([str(int(part)), str(ref.index), str(place), *more])
+        for place, ref in enumerate(refs)
+        if ref.node == node.name
+    ]

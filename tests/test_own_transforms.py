@@ -1,0 +1,119 @@
+"""The guide to transforms of one's own: its files, put in place and built."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ops.interpreter import Interpreter
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+GUIDE = Path(__file__).resolve().parents[1] / "docs" / "own-transforms.md"
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found
+    return found.group(1)
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An app's repository with the guide's files and a model of two LeakyRelus."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "lower_leaky_relu.py").write_text(block("python"))
+    (tmp_path / "tools" / "lower_leaky_relu.json").write_text(block("json"))
+    (tmp_path / "recipe.yaml").write_text(block("yaml"))
+    write_graph(tmp_path / "model.pb", model())
+    return tmp_path
+
+
+def model() -> Graph:
+    kind = {"T": attr.dtype(DType.FLOAT)}
+    shape = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((2, 3))}
+    return Graph(
+        [
+            Node("x", "Placeholder", attrs=shape),
+            Node("mild", "LeakyRelu", (Ref("x"),), attrs={**kind, "alpha": attr.floating(0.25)}),
+            Node("out", "LeakyRelu", (Ref("mild"),), attrs={**kind, "alpha": attr.floating(0.75)}),
+        ]
+    )
+
+
+def test_the_recipe_of_the_guide_builds(app: Path, run: Run) -> None:
+    told = run("build", "recipe.yaml", "--json")
+    assert told.code == 0, told.err
+    (report,) = json.loads(told.out)
+    (step,) = report["steps"]
+    assert (step["matched"], step["skipped"]) == (1, {"the slope is above max_alpha": 1})
+    assert step["largest_difference"] == 0
+    built = read_graph(app / "out" / "leaky" / "phone" / "leaky.pb")
+    assert {n.name: n.op for n in built}["mild"] == "Maximum"
+    x = np.linspace(-3, 3, 6, dtype=np.float32).reshape(2, 3)
+    results = [Interpreter(g).run(["out"], {"x": x})[0] for g in (model(), built)]
+    np.testing.assert_array_equal(*results)
+
+
+def test_the_command_of_the_guide_runs(app: Path, run: Run) -> None:
+    command = block("console").replace("\\\n", " ").removeprefix("$ mobileprep ").strip()
+    told = run(*re.sub(r"'", "", command).split())
+    assert told.code == 0, told.err
+    assert "largest difference 0" in told.err
+    assert "Maximum" in {n.op for n in read_graph(app / "lowered.pb")}
+
+
+def test_editing_the_code_reruns_the_step(app: Path, run: Run) -> None:
+    run("build", "recipe.yaml")
+    path = app / "tools" / "lower_leaky_relu.py"
+    path.write_text(path.read_text() + "\n# a comment\n")
+    told = run("build", "recipe.yaml", "--dry-run")
+    assert "lower_leaky_relu: input plugin:tools/lower_leaky_relu.py has changed" in told.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "message"),
+    [
+        ("    relu = match", "    oops = 1 / 0\n    relu = match", 7, "ZeroDivisionError"),
+        ("import numpy as np", "import numpy as np\nthis is no Python", 7, "SyntaxError"),
+        ('@transform("lower_leaky_relu")', '@transform("other")', 2, "it holds other"),
+        ("return Result(done.graph, done.matched, done.skipped)", "return 3", 7, "answered int"),
+    ],
+)
+def test_a_mistake_in_the_code_is_told_with_its_line(
+    app: Path, run: Run, old: str, new: str, code: int, message: str
+) -> None:
+    path = app / "tools" / "lower_leaky_relu.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    told = run("build", "recipe.yaml")
+    assert (told.code, message in told.err) == (code, True), told.err
+
+
+def test_a_parameter_that_the_schema_lacks_is_told_at_its_place(app: Path, run: Run) -> None:
+    recipe = app / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("max_alpha: 0.5", "max_alhpa: 0.5"))
+    told = run("build", "recipe.yaml")
+    assert told.code == 3
+    assert "recipe.yaml:8:" in told.err
+    assert "max_alpha" in told.err
+
+
+def test_a_missing_file_is_told(app: Path, run: Run) -> None:
+    (app / "tools" / "lower_leaky_relu.json").unlink()
+    told = run("build", "recipe.yaml")
+    assert told.code == 4
+    assert "lower_leaky_relu.json" in told.err

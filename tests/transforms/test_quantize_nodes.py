@@ -1,0 +1,333 @@
+"""quantize_nodes: float ops compute in eight bits."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.verify import check_graph
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
+
+NAME = "quantize_nodes"
+
+
+def _layer(*more, **attrs):
+    return Graph(
+        [placeholder(), const("w", normal(3, 3, 4, 5)), conv("layer", "x w", **attrs), *more]
+    )
+
+
+def _pool(name, source, op="MaxPool", **attrs):
+    given = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID", **attrs}
+    return node(name, op, source, **given)
+
+
+def _fake_quant(name, source, low=-1.0, high=6.0):
+    return [
+        const(f"{name}_min", low),
+        const(f"{name}_max", high),
+        node(
+            name, "FakeQuantWithMinMaxVars", f"{source} {name}_min {name}_max", T=None, num_bits=8
+        ),
+    ]
+
+
+RELU = node("relu", "Relu", "layer")
+OUT = node("out", "Softmax", "relu")
+
+
+def _ops(graph):
+    return Counter(n.op for n in graph)
+
+
+def test_golden():
+    graph = Graph([placeholder(), node("out", "Relu", "x")])
+    assert shown(apply(NAME, graph, faithful=True).graph) == (
+        "out_eightbit/x/reshape = Reshape(x, out_eightbit/x/reshape_dims) T=float32\n"
+        "x = Placeholder()\n"
+        "out_eightbit/x/reshape_dims = Const(^x) value=int32[1]:-1\n"
+        "out = Dequantize(out/eightbit:0, out/eightbit:1, out/eightbit:2)"
+        " T=quint8 mode=MIN_FIRST\n"
+        "out_eightbit/x/min = Min(out_eightbit/x/reshape, out_eightbit/x/reduction_dims)"
+        " T=float32 keep_dims=False\n"
+        "out_eightbit/x/reduction_dims = Const(^x) value=int32[1]:0\n"
+        "out_eightbit/x/max = Max(out_eightbit/x/reshape, out_eightbit/x/reduction_dims)"
+        " T=float32 keep_dims=False\n"
+        "out_eightbit/x/quantize = QuantizeV2(x, out_eightbit/x/min, out_eightbit/x/max)"
+        " T=quint8 mode=MIN_FIRST\n"
+        "out/eightbit = QuantizedRelu(out_eightbit/x/quantize:0, out_eightbit/x/quantize:1,"
+        " out_eightbit/x/quantize:2) Tinput=quint8"
+    )
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_eight_bit_ops_that_follow_one_another_are_connected(faithful):
+    result = apply(NAME, _layer(RELU, OUT), faithful=faithful)
+    check_graph(result.graph, "test")
+    assert result.matched == 2
+    assert [str(r) for r in result.graph["relu/eightbit"].inputs] == [
+        f"layer/eightbit/requantize:{i}" for i in range(3)
+    ]
+    assert result.graph["out"].op == "Softmax"
+    assert result.graph["relu"].op == "Dequantize"
+
+
+OPS = {
+    "Add": (node("out", "Add", "x y"), "QuantizedAdd", 6),
+    "AvgPool": (_pool("out", "x", "AvgPool"), "QuantizedAvgPool", 3),
+    "BiasAdd": (node("out", "BiasAdd", "x y"), "QuantizedBiasAdd", 6),
+    "Concat": (node("out", "Concat", "axis x y", N=2), "QuantizedConcat", 7),
+    "Conv2D": (conv("out", "x y"), "QuantizedConv2D", 6),
+    "MatMul": (node("out", "MatMul", "x y", transpose_b=True), "QuantizedMatMul", 6),
+    "MaxPool": (_pool("out", "x"), "QuantizedMaxPool", 3),
+    "Mul": (node("out", "Mul", "x y"), "QuantizedMul", 6),
+    "Relu": (node("out", "Relu", "x"), "QuantizedRelu", 3),
+    "Relu6": (node("out", "Relu6", "x"), "QuantizedRelu6", 3),
+    "Reshape": (node("out", "Reshape", "x axis"), "QuantizedReshape", 4),
+    "ResizeBilinear": (node("out", "ResizeBilinear", "x axis"), "QuantizedResizeBilinear", 4),
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_has_its_eight_bit_form(op):
+    out, eightbit, inputs = OPS[op]
+    graph = Graph([placeholder(), placeholder("y"), const("axis", [1], np.int32), out])
+    result = apply(NAME, graph, inputs=("x", "y"), faithful=True)
+    check_graph(result.graph, "test")
+    assert result.graph["out/eightbit"].op == eightbit
+    assert len(result.graph["out/eightbit"].inputs) == inputs
+    widens = op in ("Add", "BiasAdd", "Conv2D", "MatMul", "Mul")
+    assert _ops(result.graph)["Requantize"] == widens
+
+
+def test_the_ranges_of_a_concatenation_come_apart():
+    graph = Graph([placeholder(), placeholder("y"), const("axis", 1, np.int32), OPS["Concat"][0]])
+    inputs = apply(NAME, graph, inputs=("x", "y"), faithful=True).graph["out/eightbit"].inputs
+    x, y = "out_eightbit/x/quantize", "out_eightbit/y/quantize"
+    assert [str(r) for r in inputs] == [
+        "axis", f"{x}:0", f"{y}:0", f"{x}:1", f"{y}:1", f"{x}:2", f"{y}:2",
+    ]  # fmt: skip
+
+
+NEAR_MISSES = {
+    "no float32 op": _layer(T=DType.HALF),
+    "channels first": _layer(data_format="NCHW"),
+    "dilations": _layer(dilations=(1, 2, 2, 1)),
+    "explicit padding": _layer(padding="EXPLICIT", explicit_paddings=(0, 0, 1, 1, 1, 1, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("reason", NEAR_MISSES)
+def test_a_node_without_an_eight_bit_form_stays_float(reason, faithful):
+    """The original forgets what the eight-bit form does not have."""
+    result = apply(NAME, NEAR_MISSES[reason], outputs=("layer",), faithful=faithful)
+    assert result.matched == 0
+    assert [reason in r for r in result.skipped] == [True]
+    assert result.graph.by_name == NEAR_MISSES[reason].by_name
+
+
+def test_ops_can_be_left_out():
+    result = apply(NAME, _layer(RELU, OUT), ignore_op=("Conv2D",), faithful=True)
+    assert result.graph["layer"].op == "Conv2D"
+    assert result.matched == 1
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_attributes_that_the_original_forgets_are_kept(faithful):
+    resize = node("r", "ResizeBilinear", "layer size", half_pixel_centers=True, align_corners=False)
+    reshape = node("out", "Reshape", "r shape", Tshape=DType.INT64)
+    sizes = [const("size", [4, 4], np.int32), const("shape", [-1], np.int64)]
+    graph = apply(NAME, _layer(*sizes, resize, reshape), faithful=faithful).graph
+    assert graph["r/eightbit"].attr_bool("half_pixel_centers")
+    assert graph["out/eightbit"].attr_dtype("Tshape") is DType.INT64
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_control_inputs_are_no_tensors(faithful):
+    """The original quantizes them."""
+    graph = apply(NAME, _layer(node("out", "Relu", "layer ^x")), faithful=faithful).graph
+    assert str(graph["out/eightbit"].inputs[-1]) == "^x"
+    assert not any("hat" in n.name for n in graph)
+
+
+def test_a_tensor_taken_twice_ends_a_faithful_run_and_is_quantized_once_in_a_recipe():
+    graph = _layer(node("out", "Mul", "layer layer"))
+    with pytest.raises(TransformError, match="'out' takes one tensor twice"):
+        apply(NAME, graph, faithful=True)
+    inputs = apply(NAME, graph).graph["out/eightbit"].inputs
+    assert str(inputs[0]) == str(inputs[1]) == "layer/eightbit/requantize:0"
+
+
+def test_outputs_of_a_node_are_told_apart():
+    graph = Graph([placeholder(), node("out", "Add", "x:1 x:0")])
+    result = apply(NAME, graph, faithful=True).graph
+    assert {"out_eightbit/x__port__1/quantize", "out_eightbit/x__port__0/quantize"} <= set(
+        result.by_name
+    )
+
+
+def test_a_fallback_range_takes_the_place_of_measuring():
+    result = apply(NAME, _layer(RELU, OUT), fallback_min=-3.0, fallback_max=5.5)
+    assert "RequantizationRange" not in _ops(result.graph)
+    ends = [result.graph[f"layer/eightbit/fallback_{end}"] for end in ("min", "max")]
+    assert [float(n.attr_tensor("value").array()) for n in ends] == [-3.0, 5.5]
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_placeholders_may_take_eight_bits(faithful):
+    labels = placeholder("labels", kind=DType.INT32)
+    graph = Graph([*_layer(RELU, OUT), labels])
+    result = apply(NAME, graph, input_min=-1.0, input_max=1.0, faithful=faithful).graph
+    assert result["x"].attr_dtype("dtype") is DType.QUINT8
+    # The original makes every placeholder one of eight-bit numbers.
+    assert result["labels"].attr_dtype("dtype") is DType.INT32
+    assert [str(r) for r in result["x_eightbit/dequantize"].inputs] == [
+        "x", "x_eightbit/min", "x_eightbit/max",
+    ]  # fmt: skip
+    assert [str(r) for r in result["layer/eightbit"].inputs[:1]] == ["x"]
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"input_min": 1.0}, "input_min and input_max"),
+        ({"fallback_max": 1.0}, "fallback_min and fallback_max"),
+        ({"input_min": 3.0, "input_max": 1.0}, "is empty"),
+        ({"fallback_min": 0.0, "fallback_max": 0.0}, "is empty"),
+        ({"fallback_min": 1.0, "fallback_max": 2.0}, "hold zero"),
+        ({"fallback_min": float("nan"), "fallback_max": 2.0}, "is empty"),
+    ],
+)
+def test_ranges_that_no_run_would_take_are_refused(options, message, faithful):
+    """The original makes graphs that fail when they run."""
+    with pytest.raises(TransformError, match=message) as error:
+        apply(NAME, _layer(RELU, OUT), faithful=faithful, **options)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_learnt_ranges_take_the_place_of_measured_ones(faithful):
+    chain = [RELU, _pool("pool", "relu"), *_fake_quant("fq", "pool"), node("out", "Softmax", "fq")]
+    result = apply(NAME, _layer(*chain), faithful=faithful)
+    check_graph(result.graph, "test")
+    assert "FakeQuantWithMinMaxVars" not in _ops(result.graph)
+    # Moved up to the convolution, whose 32-bit result it narrows.
+    narrow = result.graph["relu_eightbit/layer/quantize"] if faithful else None
+    assert narrow is None or narrow.op == "QuantizeV2"
+    requantize = next(n for n in result.graph if str(n.inputs[-1:]) and n.op == "Requantize"
+                      and n.inputs[-1].node == "fq_max")  # fmt: skip
+    assert [str(r) for r in requantize.inputs] == [
+        "layer/eightbit:0", "layer/eightbit:1", "layer/eightbit:2", "fq_min", "fq_max",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_a_learnt_range_is_not_moved_before_an_op_that_changes_it(faithful):
+    """The original moves it before a sigmoid as well."""
+    chain = [node("s", "Sigmoid", "layer"), *_fake_quant("fq", "s"), node("out", "Softmax", "fq")]
+    graph = apply(NAME, _layer(*chain), faithful=faithful).graph
+    assert [str(r) for r in graph["s"].inputs] == ["layer"]
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_a_learnt_range_is_not_moved_before_a_node_that_is_used_elsewhere(faithful):
+    chain = [RELU, _pool("pool", "relu"), *_fake_quant("fq", "pool")]
+    out = node("out", "AddN", "fq pool", N=2)
+    graph = apply(NAME, _layer(*chain, out), faithful=faithful).graph
+    assert graph["pool"].op == "Dequantize"
+    assert "fq_hoisted_eightbit/quantize" not in graph
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("ends", [(1.0, 2.0), (3.0, 3.0), (2.0, -2.0)])
+def test_a_learnt_range_that_no_run_would_take_stays_a_fake_quantization(ends, faithful):
+    chain = [*_fake_quant("fq", "layer", *ends), node("out", "Softmax", "fq")]
+    result = apply(NAME, _layer(*chain), faithful=faithful)
+    assert result.graph["fq"].op == "FakeQuantWithMinMaxVars"
+    assert any("empty or above zero" in reason for reason in result.skipped)
+
+
+def test_a_recipe_lets_learnt_ranges_share_their_constants():
+    shared = [
+        const("low", -1.0),
+        const("high", 6.0),
+        node("a", "FakeQuantWithMinMaxVars", "layer low high", T=None),
+        node("s", "Sigmoid", "a"),
+        node("out", "FakeQuantWithMinMaxVars", "s low high", T=None),
+    ]
+    assert _ops(apply(NAME, _layer(*shared)).graph)["FakeQuantWithMinMaxVars"] == 0
+    assert _ops(apply(NAME, _layer(*shared), faithful=True).graph)["FakeQuantWithMinMaxVars"] == 1
+
+
+def test_a_recipe_leaves_small_ops_that_no_eight_bit_op_feeds():
+    """What the original does to them makes unrolled networks grow many times over."""
+    small = [
+        node("scaled", "Mul", "x half"),
+        conv("layer", "scaled w"),
+        node("bias", "BiasAdd", "layer b"),
+        node("s", "Sigmoid", "bias"),
+        node("out", "Mul", "s s2"),
+        node("s2", "Tanh", "bias"),
+    ]
+    constants = [const("w", normal(3, 3, 4, 5)), const("b", normal(5)), const("half", 0.5)]
+    graph = Graph([placeholder(), *constants, *small])
+    recipe = apply(NAME, graph)
+    assert (recipe.graph["scaled"].op, recipe.graph["out"].op) == ("Mul", "Mul")
+    assert recipe.graph["bias/eightbit"].op == "QuantizedBiasAdd"
+    assert list(recipe.skipped.values()) == [2]
+    faithful = apply(NAME, graph, faithful=True)
+    assert faithful.graph["out/eightbit"].op == "QuantizedMul"
+    assert len(recipe.graph) < len(faithful.graph)
+
+
+def test_a_recipe_shares_the_constants_that_ranges_are_measured_with():
+    recipe = apply(NAME, _layer(RELU, OUT)).graph
+    faithful = apply(NAME, _layer(RELU, OUT), faithful=True).graph
+    assert _ops(recipe)["Const"] == 3
+    assert _ops(faithful)["Const"] > 3
+
+
+def test_a_loop_keeps_its_constants():
+    body = [
+        node("enter", "Enter", "x", frame_name="loop"),
+        conv("layer", "enter w"),
+        node("out", "Exit", "layer"),
+    ]
+    graph = apply(NAME, Graph([placeholder(), const("w", normal(3, 3, 4, 5)), *body])).graph
+    assert [str(r) for r in graph["layer_eightbit/enter/reshape_dims"].inputs] == ["^enter"]
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_floats_that_the_user_fetches_stay(faithful):
+    result = apply(NAME, _layer(RELU, OUT), outputs=("layer", "out"), faithful=faithful)
+    assert result.graph["layer"].op == "Dequantize"
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "mode"), [(DType.QINT8, "MIN_FIRST"), (DType.QUINT8, "MIN_COMBINED")]
+)
+def test_integers_of_another_kind_are_not_taken_as_they_are(kind, mode, faithful):
+    """The original connects them all the same."""
+    graph = Graph(
+        [
+            placeholder(kind=kind),
+            const("low", -1.0),
+            const("high", 1.0),
+            node("floats", "Dequantize", "x low high", T=kind, mode=mode),
+            const("w", normal(3, 3, 4, 5)),
+            conv("out", "floats w"),
+        ]
+    )
+    result = apply(NAME, graph, faithful=faithful).graph
+    assert str(result["out/eightbit"].inputs[0]) == "out_eightbit/floats/quantize:0"
+
+
+def test_a_recipe_without_anything_to_quantize_gives_the_same_object():
+    graph = Graph([placeholder(), node("out", "Softmax", "x")])
+    assert apply(NAME, graph).graph is graph

@@ -1,0 +1,195 @@
+"""strip_unused_nodes: what the outputs need, and placeholders where the graph is fed."""
+
+import pytest
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from tests.transforms.graphs import apply, const, node, placeholder, shown
+
+BOTH = pytest.mark.parametrize("faithful", [True, False])
+
+
+def _graph():
+    return Graph(
+        [
+            placeholder(),
+            const("weights", [[1.0, 2.0]]),
+            node("decoded", "Cast", "x", T=None, SrcT=DType.FLOAT, DstT=DType.INT32),
+            node("indices", "Relu", "decoded", T=DType.INT32),
+            node("out", "GatherV2", "weights indices axis", T=None),
+            const("axis", 0, "int32"),
+            node("loss", "Neg", "out"),
+        ]
+    )
+
+
+@BOTH
+def test_golden(faithful):
+    graph = Graph([placeholder(), node("a", "Relu", "x"), node("out", "Neg", "a"), *_unused()])
+    result = apply("strip_unused_nodes", graph, faithful=faithful)
+    assert result.matched == 2
+    assert shown(result.graph) == (
+        "x = Placeholder()\na = Relu(x) T=float32\nout = Neg(a) T=float32"
+    )
+
+
+def _unused():
+    return [const("unused", 1.0), node("loss", "Neg", "out")]
+
+
+@BOTH
+def test_a_graph_of_needed_nodes_is_the_same_object(faithful):
+    graph = Graph([placeholder(), node("out", "Relu", "x")])
+    assert apply("strip_unused_nodes", graph, faithful=faithful).graph is graph
+
+
+@BOTH
+def test_what_a_control_input_names_is_needed(faithful):
+    graph = Graph([placeholder(), const("ready", 1.0), node("out", "Relu", "x ^ready")])
+    assert apply("strip_unused_nodes", graph, faithful=faithful).graph is graph
+
+
+@BOTH
+def test_an_input_stays_though_nothing_needs_it(faithful):
+    graph = Graph([placeholder(), placeholder("y"), node("out", "Relu", "x")])
+    result = apply("strip_unused_nodes", graph, inputs=("x", "y"), faithful=faithful)
+    assert result.graph is graph
+
+
+@BOTH
+def test_a_placeholder_has_the_type_of_the_node_it_stands_for(faithful):
+    """The original gives all of them one type, and consumers of another then refuse the graph."""
+    result = apply("strip_unused_nodes", _graph(), inputs=("decoded",), faithful=faithful)
+    assert result.graph["decoded"].attr_dtype("dtype") is DType.INT32
+    assert "x" not in result.graph
+
+
+def test_without_a_shape_the_original_makes_scalars_and_a_recipe_leaves_it_open():
+    made = {
+        faithful: apply("strip_unused_nodes", _graph(), inputs=("indices",), faithful=faithful)
+        for faithful in (True, False)
+    }
+    assert made[True].graph["indices"].attr_shape("shape") == ()
+    assert made[False].graph["indices"].attr_shape("shape") is None
+
+
+def test_a_recipe_takes_the_shape_that_the_graph_records():
+    shape = AttrValue("list(shape)", ((1, -1),))
+    graph = Graph([placeholder(), node("fed", "Relu", "x", _output_shapes=shape)])
+    result = apply("strip_unused_nodes", graph, inputs=("fed",), outputs=("fed",))
+    assert result.graph["fed"].attr_shape("shape") == (1, -1)
+
+
+@BOTH
+def test_shapes_and_types_are_given_by_name_before_those_for_all(faithful):
+    graph = Graph(
+        [
+            node("a", "Custom", ""),
+            node("b", "Custom", ""),
+            node("c", "Custom", ""),
+            node("out", "AddN", "a b c", N=3),
+        ]
+    )
+    options = {
+        "type": "int32",
+        "shape": "1,2",
+        "name": ("b", "c"),
+        "type_for_name": ("quint8", "float"),
+        "shape_for_name": ("-1", "4,5,6"),
+    }
+    result = apply(
+        "strip_unused_nodes", graph, inputs=("a", "b", "c"), faithful=faithful, **options
+    )
+    made = [(n.attr_dtype("dtype"), n.attr_shape("shape")) for n in result.graph.nodes[:3]]
+    assert made == [(DType.INT32, (1, 2)), (DType.QUINT8, (-1,)), (DType.FLOAT, (4, 5, 6))]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"name": ("fed",)}, "1 'name' and 0 'type_for_name'"),
+        ({"name": ("fed",), "type_for_name": ("float",)}, "0 'shape_for_name'"),
+        ({"type": "flaot"}, "the type 'flaot' is not known"),
+        ({"shape": "1,x"}, "the shape '1,x' cannot be understood"),
+        ({"shape": "1,-2"}, "the shape '1,-2' cannot be understood"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_an_error_once_it_is_needed(options, reason, faithful):
+    graph = Graph([node("fed", "Custom", ""), node("out", "Relu", "fed")])
+    with pytest.raises(TransformError, match=reason):
+        apply("strip_unused_nodes", graph, inputs=("fed",), faithful=faithful, **options)
+    fed = Graph([placeholder("fed"), node("out", "Relu", "fed")])
+    apply("strip_unused_nodes", fed, inputs=("fed",), faithful=faithful, **options)
+
+
+@BOTH
+def test_an_output_that_is_not_there_is_an_error_with_the_nearest_name(faithful):
+    graph = Graph([placeholder(), node("out", "Relu", "x")])
+    with pytest.raises(TransformError, match="the output 'oute' is not in the graph") as caught:
+        apply("strip_unused_nodes", graph, outputs=("oute",), faithful=faithful)
+    assert caught.value.hint == "did you mean 'out'?"
+
+
+@BOTH
+def test_an_input_that_is_not_there_is_a_warning(faithful):
+    graph = Graph([placeholder(), node("out", "Relu", "x")])
+    result = apply("strip_unused_nodes", graph, inputs=("x", "y"), faithful=faithful)
+    assert result.warnings == ("strip_unused_nodes: the input 'y' is not in the graph",)
+
+
+@BOTH
+def test_a_fed_later_output_is_the_placeholder_of_its_consumers(faithful):
+    """The original leaves the consumers with an output that a Placeholder does not have."""
+    graph = Graph(
+        [
+            placeholder(),
+            const("axis", 0, "int32"),
+            node("halves", "Split", "axis x", num_split=2),
+            node("out", "Relu", "halves:1"),
+        ]
+    )
+    result = apply("strip_unused_nodes", graph, inputs=("halves:1",), faithful=faithful)
+    assert shown(result.graph).startswith("halves = Placeholder()")
+    assert str(result.graph["out"].inputs[0]) == "halves"
+
+
+@BOTH
+def test_a_fed_node_of_which_several_outputs_are_used_is_refused(faithful):
+    graph = Graph([node("halves", "Split", ""), node("out", "Add", "halves halves:1")])
+    with pytest.raises(TransformError, match="the outputs 0, 1 of the input 'halves'"):
+        apply("strip_unused_nodes", graph, inputs=("halves",), faithful=faithful)
+
+
+@BOTH
+def test_a_fed_placeholder_waits_for_nothing(faithful):
+    """The original keeps its control inputs, which may lead to nodes that are gone."""
+    graph = Graph([const("ready", 1.0), node("x", "Placeholder", "^ready", T=None)])
+    result = apply("strip_unused_nodes", graph, outputs=("x",), faithful=faithful)
+    assert shown(result.graph) == "x = Placeholder()"
+
+
+@BOTH
+def test_colocation_with_removed_nodes_is_forgotten(faithful):
+    """TensorFlow does not load a graph in which a node is to stand by an unknown one."""
+    with_gone = AttrValue("list(string)", (b"loc:@gone", b"loc:@x", b"other"))
+    graph = Graph(
+        [
+            placeholder(),
+            node("gone", "Relu", "x"),
+            node("a", "Relu", "x", _class=with_gone),
+            node("out", "Relu", "a", _class=AttrValue("list(string)", (b"loc:@gone",))),
+        ]
+    )
+    after = apply("strip_unused_nodes", graph, faithful=faithful).graph
+    assert after["a"].attrs["_class"].value == (b"loc:@x", b"other")
+    assert "_class" not in after["out"].attrs
+
+
+def test_a_type_that_the_graph_spoils_is_taken_from_the_parameter():
+    graph = Graph([node("fed", "Cast", "", T=None, DstT=attr.integer(3)), node("out", "Relu", "fed")])
+    result = apply("strip_unused_nodes", graph, inputs=("fed",), type="int32")
+    assert result.graph["fed"].attr_dtype("dtype") is DType.INT32
