@@ -38,9 +38,9 @@ def read_arrays(path: Path, *, limit: int = 1 << 32) -> dict[str, NDArray[Any]]:
         raise unreadable(path, error) from error
 
 
-def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write arrays as ``.npz``; equal arrays give equal bytes."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+def write_arrays(target: Path | IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
+    """Write arrays as ``.npz`` to a file or a stream; equal arrays give equal bytes."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(arrays):
             body = io.BytesIO()
             npy.write_array(body, np.asarray(arrays[name]), allow_pickle=False)

@@ -48,7 +48,7 @@ def picture(data: bytes, wanted: Normalization) -> Array:
     """
     pixels = _decoded(data)[np.newaxis]
     resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
-    return (resized - np.float32(wanted.mean)) / np.float32(wanted.std)
+    return np.divide(resized - np.float32(wanted.mean), np.float32(wanted.std))
 
 
 def _decoded(data: bytes) -> Array:

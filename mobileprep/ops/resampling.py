@@ -31,16 +31,16 @@ class Sampling:
     def scale(self, extent: int, count: int) -> np.float32:
         """How far apart, in pixels of the source, two neighbours of ``count`` pixels lie."""
         if self.align_corners and count > 1:
-            return np.float32(extent - 1) / np.float32(count - 1)
-        return np.float32(extent) / np.float32(count)
+            return np.float32(np.float32(extent - 1) / np.float32(count - 1))
+        return np.float32(np.float32(extent) / np.float32(count))
 
     def positions(self, extent: int, count: int) -> Array:
         """Where each of ``count`` pixels lies among ``extent``, float32, maybe outside."""
-        place = np.arange(count, dtype=np.float32)
+        place: Array = np.arange(count, dtype=np.float32)
         scale = self.scale(extent, count)
         if self.half_pixel:
-            return (place + np.float32(0.5)) * scale - np.float32(0.5)
-        return place * scale
+            return np.subtract((place + np.float32(0.5)) * scale, np.float32(0.5))
+        return np.multiply(place, scale)
 
 
 @dataclass(frozen=True, slots=True)

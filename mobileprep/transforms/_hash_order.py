@@ -1,8 +1,8 @@
 """The order in which the original tool goes through a set of names.
 
 The tool appends what it finds in a C++ ``unordered_set``; a graph's inputs stand in this order
-behind its other nodes. Source: ``Hash64`` of TensorFlow 1.15, and the hash table of the compiler
-that its wheel was built with.
+behind its other nodes. Source: the hash table of the compiler that TensorFlow 1.15's wheel was
+built with.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_SEED: Final = 0xDECAFCAFFE
-_FACTOR: Final = 0xC6A4A7935BD1E995
-_SHIFT: Final = 47
-_WORD: Final = (1 << 64) - 1
+from mobileprep.transforms._hash64 import hash_text
 
 # The table grows to the next of these when it holds as many names as it has buckets.
 _BUCKETS: Final = (1, 3, 7, 17, 37, 79, 167)
@@ -26,7 +23,7 @@ def hash_order(names: Iterable[str]) -> Sequence[str]:
     count = next(buckets)
     hashes: dict[str, int] = {}
     for name in dict.fromkeys(names):
-        hashes[name] = _hash(name.encode())
+        hashes[name] = hash_text(name)
         if len(order) + 1 >= count:
             count = next(buckets, count)
             order = _filled(order, hashes, count)
@@ -44,16 +41,3 @@ def _filled(
         same = (i for i, other in enumerate(filled) if hashes[other] % count == bucket)
         filled.insert(next(same, 0), name)
     return filled
-
-
-def _hash(data: bytes) -> int:
-    mixed = _SEED ^ (len(data) * _FACTOR & _WORD)
-    whole = len(data) - len(data) % 8
-    for i in range(0, whole, 8):
-        word = int.from_bytes(data[i : i + 8], "little") * _FACTOR & _WORD
-        word = (word ^ word >> _SHIFT) * _FACTOR & _WORD
-        mixed = (mixed ^ word) * _FACTOR & _WORD
-    if whole < len(data):
-        mixed = (mixed ^ int.from_bytes(data[whole:], "little")) * _FACTOR & _WORD
-    mixed = (mixed ^ mixed >> _SHIFT) * _FACTOR & _WORD
-    return mixed ^ mixed >> _SHIFT

@@ -43,7 +43,7 @@ class RemoteOptions(Transform):
         input_shapes: their shapes, divided by colons, as in "1,299,299,3:1".
     """
 
-    remote_fused_graph_executor_name: str = ""
+    remote_fused_graph_executor_name: str
     remote_fused_graph_node_name: str = ""
     fused_nodes: str = ""
     border_inputs: str = ""
@@ -61,7 +61,8 @@ class RemoteOptions(Transform):
             InvalidGraphError, UnsupportedError, UsageError: the graph cannot be run.
         """
         if not self.remote_fused_graph_executor_name:
-            raise self.refused("remote_fused_graph_executor_name is empty", "name an executor")
+            message = "remote_fused_graph_executor_name is empty"
+            raise self.refused(message, "name an executor")
         check_tensors(graph, context.inputs, "input", self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
         return self._with_shapes(graph, context) if self.input_types else graph
@@ -94,10 +95,12 @@ class RemoteOptions(Transform):
             raise self.refused(message, "one of float, int32, quint8")
         sizes = [part.strip() for part in shape_text.split(",")] if shape_text else []
         if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in sizes):
-            raise self.refused(f"{shape_text!r} is no shape", "give numbers divided by commas")
+            message = f"{shape_text!r} is no shape"
+            raise self.refused(message, "give numbers divided by commas")
         shape = tuple(int(part) for part in sizes)
         if int(np.prod(shape, dtype=np.float64)) > _LARGEST_FEED:
-            raise self.refused(f"an input of shape {list(shape)} is too large to be run")
+            message = f"an input of shape {list(shape)} is too large to be run"
+            raise self.refused(message, "give the shape that the model is used with")
         return np.zeros(shape, dtype.numpy)
 
 
@@ -114,9 +117,7 @@ def recorded(node: Node) -> tuple[tuple[DType, ...], tuple[tuple[int, ...], ...]
     return node.attr_dtypes(OUTPUT_TYPES), tuple(s or () for s in shapes)
 
 
-def with_record(
-    node: Node, types: Sequence[DType], shapes: Sequence[tuple[int, ...]]
-) -> Node:
+def with_record(node: Node, types: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> Node:
     """A node with the types and shapes of its outputs recorded."""
     attrs = {
         OUTPUT_TYPES: AttrValue("list(type)" if types else "list", tuple(types)),

@@ -48,6 +48,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 def apply(
     name: str,
     graph: Graph,
+    /,
     *,
     inputs: Sequence[str] = ("x",),
     outputs: Sequence[str] = ("out",),

@@ -197,23 +197,6 @@ def one_hot(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:axis], UNKNOWN if depth is None else depth, *source[axis:])]
 
 
-@shape_fn("Diag")
-def diag(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's dimensions twice."""
-    source = args.shapes[0]
-    return [None if source is None else source + source]
-
-
-@shape_fn("DiagPart")
-def diag_part(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first half of the dimensions, merged with the second."""
-    source = args.shapes[0]
-    if source is None:
-        return [None]
-    half = len(source) // 2
-    return [merge(source[:half], source[half:])]
-
-
 @shape_fn("Bitcast")
 def bitcast(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape; where element sizes differ, one dimension comes or goes."""
@@ -241,33 +224,3 @@ def dynamic_stitch(args: ShapeArgs) -> Sequence[TensorShape]:
     if None in indices:
         return [(UNKNOWN, *rest)]
     return [(max((i for listed in indices for i in listed or ()), default=-1) + 1, *rest)]
-
-
-@shape_fn("MatrixBandPart")
-def matrix_band_part(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
-
-
-@shape_fn("MatrixDiag")
-def matrix_diag(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with its last dimension twice."""
-    source = args.shapes[0]
-    return [None if source is None else (*source, source[-1])]
-
-
-@shape_fn("MatrixDiagPart")
-def matrix_diag_part(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input with the smaller of its last two dimensions in their place."""
-    source = args.shapes[0]
-    if source is None:
-        return [None]
-    rows, columns = source[-2:]
-    least = UNKNOWN if min(rows, columns) < 0 else min(rows, columns)
-    return [(*source[:-2], least)]
-
-
-@shape_fn("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
-def matrix_set_diag(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]

@@ -1,21 +1,16 @@
-"""Shapes of ops that join tensors, cut them, or read parts of them."""
+"""Shapes of ops that join tensors, cut them apart, pad, repeat or turn them round."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
 
-import numpy as np
-
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.dims import (
     UNKNOWN,
-    ShapeConflictError,
     add_dims,
-    at_least_rank,
     axis_index,
-    concatenate,
     divide_dim,
     merge,
     merge_dim,
@@ -117,76 +112,6 @@ def split_v(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*before, rest if s < 0 else s, *after) for s in sizes]
 
 
-@shape_fn("Slice")
-def slice_(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given sizes; -1 for what is left behind the beginning."""
-    shape, begin, size = args.shapes[0], args.integers(1), args.as_shape(2)
-    ranks = [len(s) for s in (shape, begin, size) if s is not None]
-    counts = [with_rank(args.shapes[i], 1)[0] for i in (1, 2)]
-    ranks += [c for c in counts if c >= 0]
-    if not ranks:
-        return [None]
-    shape = with_rank(shape, ranks[0])
-    wanted = args.integers(2)
-    if wanted is None or len(wanted) != len(shape):
-        return [size if size is not None else unknown_dims(len(shape))]
-    starts = begin or unknown_dims(len(shape))
-    return [tuple(map(_slice_size, shape, starts, wanted))]
-
-
-def _slice_size(extent: int, start: int, size: int) -> int:
-    if size >= 0:
-        if extent >= 0 and (size > extent or start + size > extent):
-            message = f"{size} elements from {start} do not lie within {extent}"
-            raise ShapeConflictError(message)
-        return size
-    return extent - start if extent >= 0 and start >= 0 else UNKNOWN
-
-
-@shape_fn("Gather")
-def gather(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The indices' shape in the place of the first dimension."""
-    params = at_least_rank(args.shapes[0], 1)
-    return [concatenate(args.shapes[1], None if params is None else params[1:])]
-
-
-@shape_fn("GatherV2")
-def gather_v2(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The indices' shape, behind its batch dimensions, in the place of an axis."""
-    params, indices, axis = args.shapes[0], args.shapes[1], args.scalar(2)
-    batch = args.node.attr_int("batch_dims", 0)
-    if params is None or indices is None:
-        return [None]
-    if batch < 0:
-        batch += len(indices)
-    if axis is None:
-        return [unknown_dims(len(params) + len(indices) - 1 - batch)]
-    axis = axis_index(axis, len(params))
-    return [(*params[:axis], *indices[batch:], *params[axis + 1 :])]
-
-
-@shape_fn("GatherNd")
-def gather_nd(args: ShapeArgs) -> Sequence[TensorShape]:
-    """For each index vector what the leading dimensions leave."""
-    params, indices = args.shapes[0], at_least_rank(args.shapes[1], 1)
-    if params is None or indices is None or indices[-1] < 0:
-        return [None]
-    at_least_rank(params, indices[-1])
-    return [(*indices[:-1], *params[indices[-1] :])]
-
-
-@shape_fn("ScatterNd")
-def scatter_nd(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the third input holds."""
-    return [args.as_shape(2)]
-
-
-@shape_fn("TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate")
-def tensor_scatter(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first input's shape."""
-    return [args.shapes[0]]
-
-
 @shape_fn("Tile")
 def tile(args: ShapeArgs) -> Sequence[TensorShape]:
     """Each size times its multiple."""
@@ -228,99 +153,3 @@ def reverse_sequence(args: ShapeArgs) -> Sequence[TensorShape]:
         return [None]
     axis = axis_index(args.node.attr_int("batch_dim", 0), len(shape))
     return [(*shape[:axis], merge_dim(shape[axis], lengths[0]), *shape[axis + 1 :])]
-
-
-@shape_fn("Where")
-def where(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A row for each element that is true, as long as the input has dimensions."""
-    shape = args.shapes[0]
-    return [(UNKNOWN, UNKNOWN if shape is None else len(shape))]
-
-
-@shape_fn("Unique", "UniqueWithCounts", "UniqueV2", "UniqueWithCountsV2")
-def unique(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The distinct elements, the place of each element among them, and how often each occurs."""
-    counts = [(UNKNOWN,)] * (args.count() - 2)
-    if args.node.op.endswith("V2"):
-        return [args.shapes[0] and unknown_dims(len(args.shapes[0])), (UNKNOWN,), *counts]
-    return [(UNKNOWN,), args.shapes[0], *counts]
-
-
-@shape_fn("ListDiff")
-def list_diff(args: ShapeArgs) -> Sequence[TensorShape]:
-    """What is left, and where it was."""
-    return [(UNKNOWN,), (UNKNOWN,)]
-
-
-@shape_fn("DynamicPartition")
-def dynamic_partition(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Parts of unknown length, each row what the data has behind the partitions' shape."""
-    data, partitions = args.shapes[0], args.shapes[1]
-    count = args.node.attr_int("num_partitions")
-    if data is None or partitions is None:
-        return [None] * count
-    return [(UNKNOWN, *data[len(partitions) :])] * count
-
-
-@shape_fn("SpaceToDepth", "DepthToSpace")
-def space_to_depth(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Blocks of an image moved into its channels, or back."""
-    block = args.node.attr_int("block_size")
-    layout = args.node.attr_str("data_format", "NHWC")
-    if layout not in ("NHWC", "NCHW"):
-        return [None]
-    shape = with_rank(args.shapes[0], 4)
-    channel_first = layout == "NCHW"
-    channel, height, width = (1, 2, 3) if channel_first else (3, 1, 2)
-    out = list(shape)
-    for axis in (height, width):
-        out[axis] = _scaled(shape[axis], block, shrinks=args.node.op == "SpaceToDepth")
-    out[channel] = _scaled(shape[channel], block * block, shrinks=args.node.op != "SpaceToDepth")
-    return [tuple(out)]
-
-
-def _scaled(size: int, by: int, *, shrinks: bool) -> int:
-    return divide_dim(size, by) if shrinks else multiply_dims(size, by)
-
-
-@shape_fn("SpaceToBatchND", "BatchToSpaceND")
-def space_to_batch_nd(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Blocks of the dimensions behind the batch moved into the batch, or back."""
-    blocks, edges = args.integers(1), args.value(2)
-    count = with_rank(args.shapes[1], 1)[0]
-    shape = args.shapes[0]
-    if shape is None:
-        return [None]
-    if count < 0:
-        return [unknown_dims(len(shape))]
-    at_least_rank(shape, count + 1)
-    rest = shape[count + 1 :]
-    if blocks is None:
-        return [(*unknown_dims(count + 1), *rest)]
-    return [(*_moved_blocks(args, shape, blocks, edges), *rest)]
-
-
-@shape_fn("SpaceToBatch", "BatchToSpace")
-def space_to_batch(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As SpaceToBatchND, with one block size for height and width."""
-    block = args.node.attr_int("block_size")
-    shape = with_rank(args.shapes[0], 4)
-    return [(*_moved_blocks(args, shape, (block, block), args.value(1)), shape[3])]
-
-
-def _moved_blocks(
-    args: ShapeArgs, shape: tuple[int, ...], blocks: tuple[int, ...], edges: object
-) -> tuple[int, ...]:
-    to_batch = args.node.op.startswith("Space")
-    batch = shape[0]
-    sizes = []
-    for i, block in enumerate(blocks):
-        batch = _scaled(batch, block, shrinks=not to_batch)
-        size = shape[i + 1]
-        edge = UNKNOWN if edges is None else int(np.asarray(edges)[i].sum())
-        if to_batch:
-            sizes.append(divide_dim(add_dims(size, edge), block))
-        else:
-            whole = multiply_dims(size, block)
-            sizes.append(UNKNOWN if min(whole, edge) < 0 else whole - edge)
-    return (batch, *sizes)

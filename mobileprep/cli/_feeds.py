@@ -1,0 +1,152 @@
+"""From ``name=file`` on the command line to the array that a tensor is fed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mobileprep.cli._tensors import TensorInfo, tensor_info
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.formats.arrays import read_arrays
+from mobileprep.formats.dtypes import DType
+from mobileprep.fsio import read_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.photos import Normalization, picture
+from mobileprep.ops.wav import decode_wav
+
+_RANDOM = "random"
+_ARRAYS = frozenset({".npy", ".npz"})
+_PICTURES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
+_MOST_BYTES = 1 << 31
+_SIDE = 299
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """How files become arrays.
+
+    Args:
+        width, height: of pictures in pixels; None for what the placeholder says, or else 299.
+        mean, std: what pictures are normalized with.
+        seed: of random arrays.
+    """
+
+    width: int | None = None
+    height: int | None = None
+    mean: float = 0.0
+    std: float = 255.0
+    seed: int = 0
+
+
+def split_feed(text: str) -> tuple[str, str]:
+    """``name=what`` in two.
+
+    Raises:
+        UsageError: there is no equals sign, or nothing on one of its sides.
+    """
+    name, equals, what = text.partition("=")
+    if not (name and equals and what):
+        message = f"--feed takes name=file or name=random, and got {text!r}"
+        raise UsageError(message)
+    return name, what
+
+
+def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array:
+    """The array that a tensor is fed.
+
+    Args:
+        graph: the graph.
+        name: the tensor's.
+        what: "random", "random:1,224,224,3", or a file: ``.npy``, ``.npz`` (the array of the
+            tensor's name, or the only one), a picture, ``.wav``. A tensor of text is fed the
+            bytes of the file.
+        options: see there.
+
+    Raises:
+        UsageError: the tensor is not in the graph, or the file does not suit it.
+        CorruptFileError: the file is missing or damaged.
+    """
+    tensor = tensor_info(graph, name)
+    if what == _RANDOM or what.startswith(f"{_RANDOM}:"):
+        return _random(tensor, what[len(_RANDOM) + 1 :], options.seed)
+    path = Path(what)
+    kind = path.suffix.lower()
+    if kind in _ARRAYS:
+        return _from_arrays(path, name)
+    data = read_bytes(path, limit=_MOST_BYTES)
+    if tensor.dtype is DType.STRING:
+        return np.array(data, dtype=object)
+    if kind in _PICTURES:
+        return _picture(tensor, data, options)
+    if kind == ".wav":
+        return _samples(tensor, data)
+    message = f"{name!r} cannot be fed {what!r}: a file's kind is told by the end of its name"
+    raise UsageError(message, "use .npy, .npz, .wav, .png, .jpg, .gif, .bmp, or 'random'")
+
+
+def _random(tensor: TensorInfo, dims: str, seed: int) -> Array:
+    """Seeded random numbers: from 0 to 1, integers from 0 to 9, or truth values."""
+    shape = _parsed_shape(dims) if dims else tuple(max(d, 1) for d in tensor.shape or ())
+    if not dims and tensor.shape is None:
+        message = f"the shape of {tensor.name!r} is not known"
+        raise UsageError(message, f"give it: --feed {tensor.name}=random:1,224,224,3")
+    kind = tensor.dtype.numpy if tensor.dtype is not None else np.dtype(np.float32)
+    if kind is None:
+        message = f"{tensor.name!r} holds {tensor.dtype.short if tensor.dtype else 'nothing'}"
+        raise UsageError(message, "random numbers are no value for it: name a file")
+    if math.prod(shape) * 8 > _MOST_BYTES:
+        message = f"random numbers of shape {list(shape)} are too many"
+        raise UsageError(message, "give a smaller shape")
+    generator = np.random.default_rng(seed)
+    if tensor.dtype is None or tensor.dtype.is_floating or kind.kind == "c":
+        return generator.random(shape).astype(kind)
+    return generator.integers(0, 2 if kind.kind == "b" else 10, shape).astype(kind)
+
+
+def _parsed_shape(text: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(d) for d in text.split(","))
+    except ValueError as error:
+        message = f"{text!r} is no shape"
+        raise UsageError(message, "write sizes with commas: random:1,224,224,3") from error
+    if min(shape) < 0:
+        message = f"the shape {text!r} has a negative size"
+        raise UsageError(message, "write every size: random:1,224,224,3")
+    return shape
+
+
+def _from_arrays(path: Path, name: str) -> Array:
+    arrays = read_arrays(path)
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    message = f"has no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}"
+    raise UsageError(message, nearest_hint(name, arrays), str(path))
+
+
+def _picture(tensor: TensorInfo, data: bytes, options: FeedOptions) -> Array:
+    known = tensor.shape if tensor.shape is not None and len(tensor.shape) == 4 else (-1,) * 4
+    height = options.height or (known[1] if known[1] > 0 else _SIDE)
+    width = options.width or (known[2] if known[2] > 0 else _SIDE)
+    if tensor.dtype is DType.UINT8:
+        # A network that takes bytes normalizes them itself.
+        plain = picture(data, Normalization(height, width, 0.0, 1.0))
+        return np.clip(np.rint(plain), 0, 255).astype(np.uint8)
+    return picture(data, Normalization(height, width, options.mean, options.std))
+
+
+def _samples(tensor: TensorInfo, data: bytes) -> Array:
+    """Samples from -1 to 1: [samples, channels], or as many as the placeholder's shape holds."""
+    samples, _ = decode_wav(data)
+    shape = tensor.shape
+    if shape is None or min(shape, default=0) < 0 or samples.shape[1] != 1:
+        return samples
+    out = np.zeros(math.prod(shape), np.float32)
+    count = min(out.size, len(samples))
+    out[:count] = samples[:count, 0]
+    return out.reshape(shape)

@@ -1,0 +1,129 @@
+"""What a graph computed, in lines for people and in data for machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import UsageError
+from mobileprep.fsio import read_bytes
+from mobileprep.ir.tensor import Array
+
+_MOST_LABELS = 16 << 20
+# Tensors of more elements are described, not printed.
+_MOST_VALUES = 64
+
+
+@dataclass(frozen=True)
+class Score:
+    """One class of a classification.
+
+    Args:
+        index: of the class.
+        label: its name, an empty text where no labels are given.
+        score: what the network gave it.
+    """
+
+    index: int
+    label: str
+    score: float
+
+    def __str__(self) -> str:
+        name = f"{self.label} ({self.index})" if self.label else f"({self.index})"
+        return f"{name}: {self.score:g}"
+
+    def as_data(self) -> dict[str, Any]:
+        """The score as JSON takes it."""
+        return asdict(self) | {"score": _number(self.score)}
+
+
+def read_labels(path: Path) -> list[str]:
+    """The names of classes, a line each.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    text = read_bytes(path, limit=_MOST_LABELS).decode("utf-8", "replace")
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def best_scores(output: Array, labels: Sequence[str], count: int) -> list[list[Score]]:
+    """For each sample its ``count`` highest scores, best first, the lower index first of equals.
+
+    Raises:
+        UsageError: the output holds no scores.
+    """
+    if output.dtype == object or output.dtype.kind == "c" or output.ndim == 0 or not output.size:
+        message = f"an output of type {output.dtype} and shape {list(output.shape)} has no scores"
+        raise UsageError(message, "fetch the scores of the classes first")
+    rows = output.reshape(-1, output.shape[-1]).astype(np.float64)
+    return [_best(row, labels, count) for row in rows]
+
+
+def _best(row: Array, labels: Sequence[str], count: int) -> list[Score]:
+    order = np.argsort(-row, kind="stable")[:count].tolist()
+    return [Score(i, labels[i] if i < len(labels) else "", float(row[i])) for i in order]
+
+
+def described(name: str, array: Array) -> dict[str, Any]:
+    """A tensor as JSON takes it: type, shape, extremes, mean, and the values where they are few."""
+    facts: dict[str, Any] = {
+        "name": name,
+        "dtype": "string" if array.dtype == object else str(array.dtype),
+        "shape": list(array.shape),
+    }
+    if array.size and array.dtype.kind in "biuf":
+        wide = array.astype(np.float64)
+        facts |= {
+            "min": _number(float(wide.min())),
+            "max": _number(float(wide.max())),
+            "mean": _number(float(wide.mean())),
+        }
+    if array.size <= _MOST_VALUES:
+        facts["values"] = _values(array)
+    return facts
+
+
+def line(facts: dict[str, Any]) -> str:
+    """A tensor's description in a line."""
+    shown = f"{facts['name']}: {facts['dtype']}{facts['shape']}"
+    if "values" in facts:
+        return f"{shown} {facts['values']}"
+    if "min" in facts:
+        shown += f" from {_short(facts['min'])} to {_short(facts['max'])}"
+        shown += f", mean {_short(facts['mean'])}"
+    return shown
+
+
+def _values(array: Array) -> Any:  # noqa: ANN401 - nested lists
+    if array.dtype == object:
+        return _texts(array.tolist())
+    if array.dtype.kind == "c":
+        return str(array.tolist())
+    if array.dtype.kind in "biu":
+        return array.tolist()
+    return _finite(array.astype(np.float64).tolist())
+
+
+def _texts(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        return [_texts(v) for v in value]
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401
+    return [_finite(v) for v in value] if isinstance(value, list) else _number(value)
+
+
+def _number(value: float) -> float | str:
+    """JSON has neither infinities nor NaN."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

@@ -1,0 +1,58 @@
+"""What verbs that run graphs know of a graph's tensors before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ops.selection import PLACEHOLDERS
+from mobileprep.ops.signature import output_types, signature_of
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor's name, type, and shape as far as its placeholder tells.
+
+    Args:
+        name: as the user gave it.
+        dtype: None where nobody knows the op.
+        shape: None for an unknown rank, -1 for an unknown size.
+    """
+
+    name: str
+    dtype: DType | None
+    shape: TensorShape
+
+
+def tensor_info(graph: Graph, name: str) -> TensorInfo:
+    """What is known of a tensor.
+
+    Raises:
+        UsageError: it is not in the graph.
+    """
+    ref = parse_ref(name)
+    node = graph.get(ref.node)
+    if node is None or ref.is_control:
+        message = f"there is no tensor {name!r} in the graph"
+        raise UsageError(message, nearest_hint(ref.node, graph.by_name))
+    definition = signature_of(node, graph.library)
+    types = output_types(node, definition) if definition is not None else []
+    dtype = types[ref.index].base if ref.index < len(types) else None
+    # Old graphs leave the shape of a placeholder empty where it is unknown.
+    shape = (node.attr_shape("shape") or None) if node.op in PLACEHOLDERS else None
+    return TensorInfo(name, dtype, shape)
+
+
+def placeholders(graph: Graph) -> list[str]:
+    """The names of all placeholders, in graph order."""
+    return [n.name for n in graph if n.op in PLACEHOLDERS]
+
+
+def ends(graph: Graph) -> list[str]:
+    """The names of the nodes whose outputs nothing reads, but for constants, in graph order."""
+    idle = frozenset({"Const", "NoOp", "Assert"}) | PLACEHOLDERS
+    return [n.name for n in graph if n.name not in graph.consumers and n.op not in idle]

@@ -1,0 +1,106 @@
+"""Makes the transform reference, ``docs/transforms.md``, from the schemas: ``python -m``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mobileprep.recipe.schemas import Schema, TransformSchemas
+
+_OWN = frozenset(
+    {
+        "fuse_batch_norms",
+        "inline_partitionedcall",
+        "merge_scale_and_bias",
+        "optimize",
+        "remove_dropout",
+        "remove_ema",
+        "remove_no_ops",
+        "share_constants",
+    }
+)
+_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "`true`, `false`"}
+_INTRODUCTION = """\
+# Transforms
+
+<!-- Made by `python -m mobileprep.recipe.transform_reference docs/transforms.md`. -->
+
+A chain of transforms stands in a recipe, as a list or as the original tool's own text:
+
+```yaml
+transforms:
+  - strip_unused_nodes
+  - remove_nodes: {op: [Identity, CheckNumerics]}
+  - fold_constants: {ignore_errors: true}
+```
+
+```yaml
+transforms: 'strip_unused_nodes remove_nodes(op=Identity, op=CheckNumerics) fold_constants(ignore_errors=true)'
+```
+
+and on the command line, with the flags of the original `transform_graph`:
+
+```console
+$ mobileprep transform --in_graph=frozen.pb --out_graph=small.pb \\
+    --inputs=image --outputs=probabilities \\
+    --transforms='strip_unused_nodes fold_constants(ignore_errors=true)'
+```
+
+Every transform takes `ignore_errors`: when it fails, the graph stays as it was, with a warning.
+Where a recipe does the right thing and `mobileprep transform` does what the original does, the
+difference is in [Faithfulness](faithfulness.md). For a transform of your own, see
+[Transforms of your own](own-transforms.md).
+"""
+
+
+def render(schemas: TransformSchemas) -> str:
+    """The whole page, in Markdown."""
+    lines = [_INTRODUCTION]
+    for heading, names in (
+        ("## Of the Graph Transform Tool", [n for n in schemas.names if n not in _OWN]),
+        ("## Beyond it", [n for n in schemas.names if n in _OWN]),
+    ):
+        lines += [heading, ""]
+        for name in names:
+            lines += [*_section(name, schemas.get(name) or {}), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page to the path that is the only argument."""
+    (path,) = arguments
+    Path(path).write_text(render(TransformSchemas()), encoding="utf-8")
+    return 0
+
+
+def _section(name: str, schema: Schema) -> Iterator[str]:
+    yield f"### {name}"
+    yield ""
+    yield str(schema.get("description", ""))
+    parameters = {k: v for k, v in schema["properties"].items() if k != "ignore_errors"}
+    if not parameters:
+        return
+    yield ""
+    yield "| parameter | value | default | |"
+    yield "|---|---|---|---|"
+    for key, described in parameters.items():
+        default = _plain(described.get("default"))
+        yield f"| `{key}` | {_type(described)} | {default} | {described.get('description', '')} |"
+
+
+def _type(described: Schema) -> str:
+    if described.get("type") == "array":
+        return f"{_TYPES[described['items'].get('type', 'string')]}, repeated"
+    kind = described.get("type", "string")
+    return _TYPES[kind] if isinstance(kind, str) else " or ".join(_TYPES[k] for k in kind)
+
+
+def _plain(value: object) -> str:
+    if value is None or value in ("", []):
+        return ""
+    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

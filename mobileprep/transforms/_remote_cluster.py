@@ -1,0 +1,98 @@
+"""Parts of a graph that become one node, and the tensors that go into and out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A part of a graph; its tensors are spelt as the user or, with all numbers, the tool does.
+
+    Args:
+        nodes: the names of its nodes.
+        inputs: the tensors that its nodes take from others.
+        outputs: the tensors that others, or nobody, take from its nodes.
+    """
+
+    nodes: frozenset[str]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+def connected_parts(graph: Graph, chosen: Collection[str]) -> list[Cluster]:
+    """The chosen nodes, those that feed each other together, in stored order."""
+    left = {n.name: None for n in graph if n.name in chosen}
+    parts: list[Cluster] = []
+    while left:
+        members = _component(graph, next(iter(left)), chosen)
+        for name in members:
+            left.pop(name, None)
+        parts.append(_with_borders(graph, members))
+    return parts
+
+
+def part_between(graph: Graph, inputs: Sequence[Ref], outputs: Sequence[Ref]) -> Cluster:
+    """All nodes that the outputs need, up to the inputs."""
+    nodes, _ = needed(graph, inputs, outputs)
+    return Cluster(frozenset(nodes), tuple(inputs), tuple(outputs))
+
+
+def needed(
+    graph: Graph, inputs: Sequence[Ref], outputs: Sequence[Ref]
+) -> tuple[set[str], set[str]]:
+    """The nodes that the outputs need, and those of the inputs that they come down to."""
+    given = set(inputs)
+    waiting = [r.node for r in outputs]
+    seen, borders = set(waiting), set[str]()
+    while waiting:
+        for ref in graph[waiting.pop()].inputs:
+            if ref in given:
+                borders.add(ref.node)
+            if ref.node in seen:
+                continue
+            seen.add(ref.node)
+            if ref not in given:
+                waiting.append(ref.node)
+    return seen - borders, borders
+
+
+def _component(graph: Graph, start: str, chosen: Collection[str]) -> set[str]:
+    members, waiting = {start}, [start]
+    while waiting:
+        node = graph[waiting.pop()]
+        around = [r.node for r in node.inputs]
+        around += [n.name for n in graph.consumers.get(node.name, ())]
+        for name in around:
+            if name in chosen and name not in members:
+                members.add(name)
+                waiting.append(name)
+    return members
+
+
+def _with_borders(graph: Graph, members: set[str]) -> Cluster:
+    inputs: dict[Ref, None] = {}
+    outputs: dict[Ref, None] = {}
+    for node in graph:
+        if node.name not in members:
+            continue
+        inputs.update((_explicit(r), None) for r in node.data_inputs if r.node not in members)
+        outputs.update((_explicit(r), None) for r in _taken(graph, node, members))
+    return Cluster(frozenset(members), tuple(inputs), tuple(outputs))
+
+
+def _taken(graph: Graph, node: Node, members: Collection[str]) -> list[Ref]:
+    consumers = graph.consumers.get(node.name, ())
+    if not consumers:
+        return [Ref(node.name)]
+    outside = (c for c in consumers if c.name not in members)
+    return [r for c in outside for r in c.data_inputs if r.node == node.name]
+
+
+def _explicit(ref: Ref) -> Ref:
+    return Ref(ref.node, ref.index, explicit=True)
