@@ -38,7 +38,8 @@ def tensor_info(graph: Graph, name: str) -> TensorInfo:
     node = graph.get(ref.node)
     if node is None or ref.is_control:
         message = f"there is no tensor {name!r} in the graph"
-        raise UsageError(message, nearest_hint(ref.node, graph.by_name))
+        usual = f"its placeholders are {', '.join(placeholders(graph)[:5]) or 'none'}"
+        raise UsageError(message, nearest_hint(ref.node, graph.by_name) or usual)
     definition = signature_of(node, graph.library)
     types = output_types(node, definition) if definition is not None else []
     dtype = types[ref.index].base if ref.index < len(types) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -18,7 +19,8 @@ from mobileprep.ops.functions.bodies import Body, body_of, function_of
 from mobileprep.ops.functions.inline import inline_calls
 from mobileprep.ops.functions.kinds import FUNCTIONAL, LOOPS, Functional
 
-_ARGUMENT = "_Arg"
+_ARGUMENT: Final = "_Arg"
+_DEEPEST: Final = 64
 
 
 def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str) -> Graph:
@@ -36,6 +38,8 @@ def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str)
     Raises:
         UnsupportedError: a function changes a variable.
     """
+    if not values:
+        return graph
     functions = _Functions(graph.library, where)
     types = {name: value.dtype for name, value in values.items()}
     nodes: list[Node] = []
@@ -55,6 +59,7 @@ class _Functions:
         self._where = where
         self._added: dict[str, Function] = {}
         self._copies: dict[tuple[str, tuple[tuple[int, DType], ...]], str] = {}
+        self._depth = 0
 
     @property
     def library(self) -> Library:
@@ -108,12 +113,17 @@ class _Functions:
             while name in self._given.functions or name in self._added:
                 name += "_"
             self._copies[key] = name
+            self._depth += 1
             made = self._made(func, args, gives_back=gives_back)
+            self._depth -= 1
             signature = replace(made.signature, name=name)
             self._added[name] = replace(made, signature=signature)
         return self._copies[key]
 
     def _made(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> Function:
+        if self._depth > _DEEPEST:
+            message = f"functions are nested more than {_DEEPEST} deep"
+            raise UnsupportedError(message, "export the model again", self._where)
         function = self._given.functions.get(func.name)
         if function is None or max(args) >= len(function.signature.inputs):
             message = f"the function {func.name!r} is not there, or takes fewer arguments"

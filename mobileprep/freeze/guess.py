@@ -37,6 +37,7 @@ _LOSSES: Final = frozenset(
     {"SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "CTCLoss", "CTCLossV2"}
 )
 _LABEL_SLOT: Final = 1
+_PENALTY: Final = "L2Loss"
 # Ops with weights, which a model's inputs flow into and labels and learning rates do not.
 _WEIGHTED: Final = re.compile(
     r"(Conv[23]D|DepthwiseConv2dNative|(Batch)?MatMul(V2|V3)?|(Resource)?Gather(V2|Nd)?|"
@@ -144,7 +145,8 @@ def _compared(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
 
 def _outputs(graph: Graph, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:
     computed = _downstream(graph, fed)
-    scored = _downstream(graph, labels)
+    losses = [n.name for n in graph if n.op in _LOSSES or n.op == _PENALTY]
+    scored = {*losses, *_downstream(graph, [*labels, *map(Ref, losses)])}
     scored.update(n.name for n in graph if _GRADIENTS.match(n.name))
     ends = [
         node

@@ -9,6 +9,7 @@ from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.freeze.model import LoadedSource, Signature
 from mobileprep.freeze.options import FreezeOptions
 from mobileprep.ir.refs import parse_ref
+from mobileprep.ops.signature import output_count
 
 _DEFAULT: Final = "serving_default"
 
@@ -46,7 +47,7 @@ def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, .
         return _tensors(signature, source)
     found: list[str] = []
     for name in options.outputs:
-        if parse_ref(name).node in source.graph:
+        if _is_tensor(source, name):
             found.append(name)
         elif signature is not None and name in signature.outputs:
             found.append(signature.outputs[name].name)
@@ -56,6 +57,18 @@ def output_tensors(source: LoadedSource, options: FreezeOptions) -> tuple[str, .
             raise _unknown(name, signature, source)
     _check(found, source)
     return tuple(dict.fromkeys(found))
+
+
+def _is_tensor(source: LoadedSource, name: str) -> bool:
+    ref = parse_ref(name)
+    node = source.graph.get(ref.node)
+    if node is None or ref.is_control:
+        return False
+    count = output_count(node, source.graph.library)
+    if ref.index and count is not None and ref.index >= count:
+        message = f"the output {name!r} is not there: {ref.node!r} ({node.op}) gives {count}"
+        raise InvalidGraphError(message, "count from 0", source.where)
+    return True
 
 
 def _tensors(signature: Signature, source: LoadedSource) -> tuple[str, ...]:

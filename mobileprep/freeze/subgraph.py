@@ -62,6 +62,9 @@ def drop_unused_functions(graph: Graph) -> Graph:
 
 def clear_devices(graph: Graph) -> Graph:
     """The graph with no device requested by any node, those inside functions included."""
+    bodies = (f.nodes for f in graph.library.functions.values())
+    if not any(n.device for nodes in (graph.nodes, *bodies) for n in nodes):
+        return graph
     functions = {
         name: replace(f, nodes=tuple(_without_device(n) for n in f.nodes))
         for name, f in graph.library.functions.items()

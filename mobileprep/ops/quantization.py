@@ -20,11 +20,8 @@ from mobileprep.ir.tensor import Array
 
 Kind = np.dtype[Any]
 
-LOWEST_INT64: Final = np.iinfo(np.int64).min
-_LOWEST_INT32: Final = np.iinfo(np.int32).min
-# What is below 2**63 in double, and below 2**31 in single precision, fits the integers of that size.
+_LOWEST_INT64: Final = np.iinfo(np.int64).min
 _BEYOND_INT64: Final = 2.0**63
-_BEYOND_INT32: Final = 2.0**31
 # The largest float below 2**31, which the original clips 32-bit results to.
 _HIGHEST_FLOAT: Final = np.float32(2147483520)
 # The largest floats below one half: added before cutting, they round halves away from zero, and
@@ -87,6 +84,12 @@ def steps_of(kind: Kind) -> Steps:
     return Steps(int(info.min), int(info.max))
 
 
+def flushed(x: Array) -> Array:
+    """Floats with zeros for denormal numbers, which TensorFlow sets the processor to make of them."""
+    denormal = np.abs(x) < np.finfo(x.dtype).tiny
+    return np.where(denormal, np.copysign(x.dtype.type(0), x), x) if denormal.any() else x
+
+
 def round_half_away(x: Array) -> Array:
     """Round floats in place to whole numbers, halves away from zero, as C's ``round``."""
     x += np.copysign(_ALMOST_HALF[x.dtype], x)
@@ -97,19 +100,18 @@ def round_half_away(x: Array) -> Array:
 def as_int64(x: Array) -> NDArray[np.int64]:
     """Doubles cut to integers as the processor cuts them: what does not fit is the lowest one."""
     fits = np.abs(x) < _BEYOND_INT64
-    return np.where(fits, x, float(LOWEST_INT64)).astype(np.int64)
+    return np.where(fits, x, float(_LOWEST_INT64)).astype(np.int64)
 
 
 def as_integers(x: Array, kind: Kind) -> Array:
-    """Floats cut to integers of a type that they fit, as the processor cuts them.
+    """Floats cut to integers of a type; NaN and infinities become 0.
 
-    NaN and what is beyond 32 bits become the lowest integer of 32 bits, of which narrower types
-    keep the zeros at its end.
+    The highest integer of 32 bits is no float: 2**31, which stands for it, becomes the lowest.
     """
-    if kind.itemsize < 4:
-        missing = np.isnan(x)
-        return np.where(missing, np.float32(0), x).astype(kind) if missing.any() else x.astype(kind)
-    return np.where(np.abs(x) < _BEYOND_INT32, x, np.float32(_LOWEST_INT32)).astype(np.int32)
+    finite = np.isfinite(x)
+    if not finite.all():
+        x = np.where(finite, x, np.float32(0))
+    return x.astype(kind) if kind.itemsize < 4 else x.astype(np.int64).astype(kind)
 
 
 def levels(x: Array, limits: Limits, kind: Kind) -> NDArray[np.int64]:
@@ -122,8 +124,7 @@ def levels(x: Array, limits: Limits, kind: Kind) -> NDArray[np.int64]:
         scaled = np.multiply(np.asarray(x, np.float64), scale, dtype=np.float64)
         origin = round_half_away(np.array(np.float64(limits.low) * scale))
         found = as_int64(round_half_away(np.array(scaled)) - origin)
-        # In an array, a sum beyond 64 bits begins anew without a warning.
-        return found + np.full(1, steps.lowest).reshape([1] * found.ndim)
+        return found + np.int64(steps.lowest)
 
 
 def to_integers(x: Array, limits: Limits, kind: Kind) -> Array:
@@ -205,6 +206,8 @@ class Quantizer:
             x *= self.scale
             round_half_away(x)
             x -= self.origin
-            np.maximum(x, np.float32(steps.lowest), out=x)
+            # NaN becomes the lowest integer of 32 bits, of which narrower types keep the zeros.
+            hold = np.fmax if self.kind.itemsize == 4 else np.maximum
+            hold(x, np.float32(steps.lowest), out=x)
             np.minimum(x, min(np.float32(steps.highest), _HIGHEST_FLOAT), out=x)
             return as_integers(x, self.kind)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import CONTROL, Ref
 from mobileprep.ops.actions import Edge
 from mobileprep.ops.branches import MERGES
 from mobileprep.ops.frames import NEXT_ITERATIONS
@@ -25,6 +25,8 @@ def needed_nodes(graph: Graph, fetches: Iterable[Ref], fed: set[Edge], where: st
     Raises:
         InvalidGraphError: a missing input, or a cycle.
     """
+    # What waits for a node that is fed has nothing to wait for.
+    fed = fed | {(name, CONTROL) for name, _ in fed}
     order: dict[str, Node] = {}
     entered: set[str] = set()
     wanted = [r.node for r in reversed(list(fetches)) if (r.node, r.index) not in fed]

@@ -36,7 +36,7 @@ transforms:
 ```
 
 ```yaml
-transforms: 'strip_unused_nodes remove_nodes(op=Identity, op=CheckNumerics) fold_constants(ignore_errors=true)'
+transforms: 'strip_unused_nodes remove_nodes(op=Identity) fold_constants(ignore_errors=true)'
 ```
 
 and on the command line, with the flags of the original `transform_graph`:

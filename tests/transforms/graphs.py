@@ -85,7 +85,7 @@ def _shown(value: AttrValue) -> str:
     if value.kind == "type":
         return value.value.short
     if value.kind == "string":
-        return value.value.decode()
+        return value.value.decode("utf-8", "backslashreplace")
     if value.kind.startswith("list"):
         return ",".join(str(v) for v in value.value)
     return str(value.value)

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
 from mobileprep.ir.refs import control
-from tests.transforms.graphs import const, node
+from tests.transforms.graphs import const, node, placeholder
 
 SHAPES = ((2, 3), (3, 2))
 UNARY = ("Identity", "Identity", "StopGradient", "Relu", "Neg", "Split", "Casts")
@@ -22,17 +21,18 @@ BINARY = ("Add", "Sub", "Mul")
 def graphs(draw: st.DrawFn, most: int = 14) -> Graph:
     """A graph with the nodes in any order, some of them doubles, some unused, some waiting."""
     nodes = [
-        Node("x", "Placeholder", attrs=node("x", "Placeholder", T=None, dtype=DType.FLOAT).attrs),
+        placeholder(),
+        node("start", "Neg", "x"),
         const("axis", 0, np.int32),
         const("swap", [1, 0], np.int32),
         const("wide", [2, 3], np.int32),
         const("high", [3, 2], np.int32),
     ]
-    tensors = {"x": SHAPES[0]}
+    tensors = {"start": SHAPES[0]}
     for number in range(draw(st.integers(3, most))):
         made, tensor, shape = _step(draw, f"n{number}", tensors)
         if draw(st.integers(0, 5)) == 0:
-            waited = draw(st.sampled_from(sorted(n.name for n in nodes)))
+            waited = draw(st.sampled_from(sorted(n.name for n in nodes[1:])))
             made[-1] = replace(made[-1], inputs=(*made[-1].inputs, control(waited)))
         nodes += made
         tensors[tensor] = shape

@@ -29,7 +29,7 @@ KEEPING = {
 }
 # The original's order depends on the order before; and a node is renamed but once.
 ONCE_IS_ENOUGH = sorted(set(KEEPING) - {"rename_node", "sort_by_execution_order"})
-fast = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+fast = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", sorted(KEEPING))

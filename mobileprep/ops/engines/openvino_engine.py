@@ -51,7 +51,7 @@ class OpenVinoEngine:
         given = checked_feeds(self._graph, feeds, self._where)
         self._check_types(given)
         model = self._model(tuple(fetches), given)
-        inputs = [np.ascontiguousarray(a) for a in given.values()]
+        inputs = [np.asarray(a, order="C") for a in given.values()]
         try:
             model.infer(dict(zip(model.model_inputs, inputs, strict=True)))
         except RuntimeError as error:
@@ -88,9 +88,9 @@ class OpenVinoEngine:
                 raise self._refusal(error) from error
 
     def _refusal(self, error: RuntimeError) -> UnsupportedError:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = next((line for line in lines if "Exception" not in line), "no reason is given")
-        message = f"OpenVINO cannot run the graph: {reason}"
+        # Its messages begin with places in its sources, and end with what is wrong.
+        lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+        message = f"OpenVINO cannot run the graph: {lines[-1] if lines else 'it does not say why'}"
         return UnsupportedError(message, "run the graph with another engine", self._where)
 
 

@@ -83,14 +83,20 @@ def cut_out(
     inputs = {edge(r): _free(f"feed_{i}", taken) for i, r in enumerate(fed)}
     outputs = tuple(_free(f"fetch_{i}", taken) for i in range(len(wanted)))
 
+    there = {n.name for n in nodes}
+
     def moved(ref: Ref) -> Ref:
         name = None if ref.is_control else inputs.get(edge(ref))
         return ref if name is None else Ref(name, 0)
 
+    def inputs_of(node: Node) -> tuple[Ref, ...]:
+        # What waits for a node that is fed has nothing to wait for.
+        return tuple(moved(r) for r in node.inputs if not r.is_control or r.node in there)
+
     placeholders = [
         _placeholder(inputs[edge(r)], array) for r, array in zip(fed, feeds.values(), strict=True)
     ]
-    body = [replace(n, inputs=tuple(map(moved, n.inputs))) for n in nodes]
+    body = [replace(n, inputs=inputs_of(n)) for n in nodes]
     ends = [
         Node(name, "Identity", (moved(r),), attrs={"T": attr.dtype(_type(graph, r, where))})
         for name, r in zip(outputs, wanted, strict=True)

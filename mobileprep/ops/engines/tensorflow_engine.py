@@ -15,6 +15,8 @@ from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.engines.subgraph import checked_feeds, known_ref
 
+_PLACES = ("Graph execution error", "Detected at", "Node:", "\t", "Original stack", "  ")
+
 
 class TensorFlowEngine:
     """Runs a graph in a session of TensorFlow.
@@ -57,7 +59,7 @@ class TensorFlowEngine:
         except self._tf.errors.UnimplementedError as error:
             raise self._refusal(error) from error
         except self._tf.errors.OpError as error:
-            message = f"TensorFlow fails: {_first_line(error)}"
+            message = f"TensorFlow fails: {_reason(error)}"
             hint = "check the shapes and types that are fed, and the graph's inputs"
             raise InvalidGraphError(message, hint, self._where) from error
         return [_as_plain(np.asarray(array)) for array in found]
@@ -70,12 +72,15 @@ class TensorFlowEngine:
             raise InvalidGraphError(message, "check the number after the colon") from error
 
     def _refusal(self, error: Exception) -> UnsupportedError:
-        message = f"TensorFlow cannot run the graph: {_first_line(error)}"
+        message = f"TensorFlow cannot run the graph: {_reason(error)}"
         return UnsupportedError(message, "run the graph with another engine", self._where)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _reason(error: Exception) -> str:
+    """The line of TensorFlow's message that says what is wrong, without the places around it."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(_PLACES)]
+    return said[0].strip() if said else type(error).__name__
 
 
 def _as_quantized(array: Array, kind: Any) -> Array:  # noqa: ANN401 - a numpy type

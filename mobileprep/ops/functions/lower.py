@@ -27,6 +27,7 @@ from mobileprep.ops.functions.splice import free_prefix, splice
 
 _CASES: Final = frozenset({"Case", "StatelessCase"})
 _PARALLEL: Final = 10
+_MOST_BRANCHES: Final = 64
 
 Anchor = tuple[Ref, ...]
 
@@ -134,6 +135,9 @@ class _Lowering:
         branches = self._node.attrs.get("branches")
         if branches is None or branches.kind != "list(func)" or not self._node.data_inputs:
             raise self._unfit()
+        if len(branches.value) > _MOST_BRANCHES:
+            message = f"node {self._node.name!r} chooses among {len(branches.value)} branches"
+            raise UnsupportedError(message, f"at most {_MOST_BRANCHES} can be lowered")
         bodies = [self._body(func) for func in branches.value]
         index = self._node.inputs[0]
         return self._among(bodies, 0, self._node.data_inputs, (control(index.node),))

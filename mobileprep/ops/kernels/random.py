@@ -49,7 +49,7 @@ def random_uniform(context: Context, node: Node, dims: Array) -> Array:
     # Rounding to a narrower type must not reach 1.
     kind = _kind(node)
     below_one = np.nextafter(kind.type(1), kind.type(0))
-    return np.minimum(drawn.astype(kind), below_one)
+    return np.asarray(np.minimum(drawn.astype(kind), below_one))
 
 
 @context_kernel("RandomUniformInt")
@@ -88,11 +88,12 @@ def random_shuffle(context: Context, node: Node, x: Array) -> Array:
 def multinomial(context: Context, node: Node, logits: Array, count: Array) -> Array:
     """Classes drawn with the probabilities that rows of logits stand for."""
     number = int(count)
-    check_allocation((*logits.shape[:1], number), np.dtype(np.int64))
     if logits.ndim != 2 or (number and not logits.shape[1]):
         message = "logits must be a matrix with a column for each class"
         raise ValueError(message)
-    noise = generator(context, node).gumbel(size=(len(logits), number, logits.shape[1]))
+    shape = (len(logits), number, logits.shape[1])
+    check_allocation(shape, np.dtype(np.float64))
+    noise = generator(context, node).gumbel(size=shape)
     output = node.attrs.get("output_dtype")
     kind = output.value.numpy if output is not None else np.dtype(np.int64)
-    return np.argmax(logits[:, None, :] + noise, axis=-1).astype(kind)
+    return np.asarray(np.argmax(logits[:, None, :] + noise, axis=-1), dtype=kind)

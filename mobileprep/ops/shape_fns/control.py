@@ -15,14 +15,8 @@ def switch(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0]] * 2
 
 
-@shape_fn("Merge")
+@shape_fn("Merge", "RefMerge")
 def merge_branches(args: ShapeArgs) -> Sequence[TensorShape]:
-    """What all inputs have in common, and which of them came."""
-    return [common(args.shapes), ()]
-
-
-@shape_fn("RefMerge")
-def ref_merge(args: ShapeArgs) -> Sequence[TensorShape]:
     """What all inputs have in common, and which of them came."""
     return [common(args.shapes), ()]
 

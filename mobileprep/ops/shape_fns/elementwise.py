@@ -58,7 +58,7 @@ def quantized_binary(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("SelectV2")
 def select_v2(args: ShapeArgs) -> Sequence[TensorShape]:
     """Three inputs broadcast to each other."""
-    return [reduce(broadcast, args.shapes)]
+    return [broadcast(broadcast(args.shapes[0], args.shapes[1]), args.shapes[2])]
 
 
 @shape_fn("Betainc")
@@ -71,7 +71,7 @@ def betainc(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("AddN")
 def add_n(args: ShapeArgs) -> Sequence[TensorShape]:
     """All inputs have one shape."""
-    return [reduce(merge, args.shapes)]
+    return [reduce(merge, args.shapes, None)]
 
 
 @shape_fn("AccumulateNV2")
@@ -85,8 +85,7 @@ def select(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape of the branches, which the condition has too unless it is a scalar or a vector."""
     if args.node.op == "RefSelect":
         return [None]
-    condition, *branches = args.shapes[:3]
-    data = reduce(merge, branches)
+    condition, data = args.shapes[0], merge(args.shapes[1], args.shapes[2])
     if condition is not None and data is not None and len(condition) > 1:
         return [merge(condition, data)]
     return [data]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ops.dims import (
@@ -130,7 +129,7 @@ def _padded(args: ShapeArgs) -> int:
 @shape_fn("CombinedNonMaxSuppression")
 def combined_non_max_suppression(args: ShapeArgs) -> Sequence[TensorShape]:
     """Boxes, scores and classes for each image, and how many of them are valid."""
-    batch = reduce(merge_dim, (dim(s, 0) for s in args.shapes[:2]))
+    batch = merge_dim(dim(args.shapes[0], 0), dim(args.shapes[1], 0))
     per_class, total = args.scalar(2), args.scalar(3)
     kept = total
     if args.node.attr_bool("pad_per_class", False):

@@ -51,7 +51,7 @@ def _concat(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
         add_dims, (UNKNOWN if s is None else with_rank(s, len(known))[axis] for s in shapes)
     )
     others = (s and (*s[:axis], UNKNOWN, *s[axis + 1 :]) for s in shapes)
-    joined = reduce(merge, others) or known
+    joined = reduce(merge, others, None) or known
     return (*joined[:axis], size, *joined[axis + 1 :])
 
 
@@ -66,7 +66,7 @@ def pack(args: ShapeArgs) -> Sequence[TensorShape]:
     """The inputs' common shape with one more dimension, as long as there are inputs."""
     if args.node.op == "ParallelConcat":
         return [args.node.attr_shape("shape")]
-    shape = reduce(merge, args.shapes)
+    shape = reduce(merge, args.shapes, None)
     if shape is None:
         return [None]
     axis = axis_index(args.node.attr_int("axis", 0), len(shape) + 1)
