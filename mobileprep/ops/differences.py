@@ -41,3 +41,8 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest
+
+
+def shown_difference(difference: float) -> float:
+    """A difference to two significant digits: those beyond depend on the processor's BLAS."""
+    return float(f"{difference:.2g}")

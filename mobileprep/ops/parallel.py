@@ -52,28 +52,35 @@ class _Crew:
 
 
 _crew: _Crew | None = None
+# Two crews would undo each other's hold on BLAS, and with it change the last bits of results.
+_recruiting = threading.Lock()
 _here = threading.local()
 
 
 def _forget() -> None:
     """A forked child has none of its parent's threads."""
-    global _crew
-    _crew = None
+    global _crew, _recruiting
+    _crew, _recruiting = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
+def _the_crew() -> _Crew:
+    global _crew
+    with _recruiting:
+        if _crew is None:
+            from threadpoolctl import ThreadpoolController  # slow, and not always needed
+
+            _crew = _Crew(ThreadpoolController())
+        return _crew
+
+
 @contextmanager
 def all_processors() -> Iterator[None]:
     """Within, ``for_each`` called from this thread shares its parts among the processors."""
-    global _crew
-    if _crew is None:
-        from threadpoolctl import ThreadpoolController  # slow, and not always needed
-
-        _crew = _Crew(ThreadpoolController())
-    crew = _crew
+    crew = _the_crew()
     crew.enter()
     before, _here.crew = getattr(_here, "crew", None), crew
     try:

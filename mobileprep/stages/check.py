@@ -6,7 +6,7 @@ import math
 
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.files import read_graph
-from mobileprep.ops.differences import largest_difference
+from mobileprep.ops.differences import largest_difference, shown_difference
 from mobileprep.ops.interpreter import Interpreter
 from mobileprep.ops.samples import sample_feeds
 from mobileprep.stages.base import Job, stage
@@ -35,4 +35,4 @@ def run(job: Job) -> None:
         message = f"after {step} the outputs are not numbers where the source's are"
         hint = "leave the step out, or look at its parameters"
         raise AccuracyError(message, hint, job.place("transforms"))
-    job.write_json("check.json", {"step": step, "largest_difference": largest})
+    job.write_json("check.json", {"step": step, "largest_difference": shown_difference(largest)})

@@ -6,7 +6,7 @@ import math
 
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
-from mobileprep.ops.differences import largest_difference
+from mobileprep.ops.differences import largest_difference, shown_difference
 from mobileprep.stages.base import Job, stage
 
 
@@ -34,7 +34,7 @@ def run(job: Job) -> None:
         "top1_after": after["top1"],
         "drop": lost / samples,
         "max_drop": allowed,
-        "largest_difference": _largest_difference(job),
+        "largest_difference": shown_difference(_largest_difference(job)),
     }
     job.write_json("validation.json", validation)
 

@@ -9,6 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
+
+from tests.reference.conftest import HOME
 
 NETWORKS = {
     "mobilenet": "MobileNet",
@@ -30,6 +33,15 @@ class Network:
     output: str
 
 
+def kept_network(name: str) -> Network:
+    """A network from the folder that all runs share; TensorFlow builds it there on first use."""
+    folder = HOME / "networks"
+    if not (folder / f"{name}.json").exists():
+        reason = "tensorflow-cpu, which makes the networks, is not installed"
+        network(pytest.importorskip("tensorflow", reason=reason), folder, name)
+    return _read(folder, name)
+
+
 def network(tf: ModuleType, folder: Path, name: str) -> Network:
     """The frozen graph of a network, built where the folder does not hold it yet.
 
@@ -38,14 +50,18 @@ def network(tf: ModuleType, folder: Path, name: str) -> Network:
         folder: where ``NAME.pb`` and ``NAME.json`` are kept between runs.
         name: one of ``NETWORKS``.
     """
-    path, facts = folder / f"{name}.pb", folder / f"{name}.json"
-    if not facts.exists():
+    if not (folder / f"{name}.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         graph, record = _freeze(tf, NETWORKS[name])
-        path.write_bytes(graph.SerializeToString())
-        facts.write_text(json.dumps(record))
-    record = json.loads(facts.read_text())
-    return Network(path, record["input"], tuple(record["shape"]), record["output"])
+        (folder / f"{name}.pb").write_bytes(graph.SerializeToString())
+        (folder / f"{name}.json").write_text(json.dumps(record))
+    return _read(folder, name)
+
+
+def _read(folder: Path, name: str) -> Network:
+    record = json.loads((folder / f"{name}.json").read_text())
+    shape = tuple(record["shape"])
+    return Network(folder / f"{name}.pb", record["input"], shape, record["output"])
 
 
 def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:

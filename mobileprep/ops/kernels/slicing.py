@@ -49,6 +49,16 @@ def strided_slice(node: Node, x: Array, begin: Array, end: Array, strides: Array
     return x[strided_index(node, x.ndim, begin, end, strides, x.shape)]
 
 
+@kernel("TensorStridedSliceUpdate")
+def strided_slice_update(
+    node: Node, x: Array, begin: Array, end: Array, strides: Array, value: Array
+) -> Array:
+    """A copy of x with the part that ``StridedSlice`` would give set to another value."""
+    out: Array = x.copy()
+    out[strided_index(node, x.ndim, begin, end, strides, x.shape)] = value
+    return out
+
+
 def strided_index(
     node: Node, rank: int, begin: Array, end: Array, strides: Array, shape: tuple[int, ...]
 ) -> tuple[Index, ...]:
@@ -147,3 +157,10 @@ def unpack(node: Node, x: Array) -> tuple[Array, ...]:
         raise ValueError(message)
     moved = np.moveaxis(x, along, 0)
     return tuple(moved[i, ...] for i in range(count))
+
+
+@kernel("Roll")
+def roll(node: Node, x: Array, shift: Array, axis: Array) -> Array:
+    """x with its elements moved along axes, those that leave coming in at the other end."""
+    axes = tuple(axis_of(a, x.ndim) for a in integers(axis))
+    return np.roll(x, integers(shift), axes)

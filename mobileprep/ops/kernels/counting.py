@@ -1,0 +1,74 @@
+"""Kernels that count, and that turn indices or bits into others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import check_allocation, integers, scalar
+from mobileprep.ops.kernels.selecting import check_indices
+
+
+@kernel("Bincount", "DenseBincount")
+def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
+    """How often each number below a size occurs, or the sum of its weights; a row for each row."""
+    count = scalar(size)
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim == 2 else x.reshape(1, -1)
+    if count < 0 or (rows < 0).any() or (weights.size and weights.shape != x.shape):
+        message = f"{count} bins, or negative numbers, or weights of another shape"
+        raise ValueError(message)
+    check_allocation((len(rows), count), weights.dtype)
+    out = np.zeros((len(rows), count), dtype=weights.dtype)
+    flat = weights.reshape(rows.shape) if weights.size else np.ones(rows.shape, weights.dtype)
+    kept = rows < count
+    places = (np.nonzero(kept)[0], rows[kept])
+    if node.op == "DenseBincount" and node.attr_bool("binary_output", False):
+        out[places] = 1
+    else:
+        np.add.at(out, places, flat[kept])
+    return out if x.ndim == 2 else out[0]
+
+
+@kernel("UnravelIndex")
+def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
+    """The coordinates of places in a flattened tensor of a shape, a row for each axis."""
+    shape = integers(dims)
+    check_indices(indices, int(np.prod(shape, dtype=np.int64)))
+    return np.array(np.unravel_index(indices, shape), dtype=indices.dtype)
+
+
+@kernel("Bitcast")
+def bitcast(node: Node, x: Array) -> Array:
+    """The same bytes read as another type; elements split into, or are joined from, a last axis."""
+    kind = node.attr_dtype("type").numpy
+    if kind is None or x.dtype == object:
+        message = "these elements have no bytes of their own"
+        raise TypeError(message)
+    flat = np.ascontiguousarray(x)
+    if kind.itemsize == x.dtype.itemsize:
+        return flat.reshape(x.shape).view(kind)
+    if kind.itemsize < x.dtype.itemsize:
+        return flat.reshape(*x.shape, 1).view(kind)
+    if x.ndim < 1 or x.shape[-1] * x.dtype.itemsize != kind.itemsize:
+        message = f"the last axis of {list(x.shape)} does not make one {kind}"
+        raise ValueError(message)
+    return flat.view(kind).reshape(x.shape[:-1])
+
+
+@kernel("DataFormatVecPermute", "DataFormatDimMap")
+def data_format(node: Node, x: Array) -> Array:
+    """Dimensions, or numbers of axes, of one data format in the order of another."""
+    source = node.attr_str("src_format", "NHWC")
+    target = node.attr_str("dst_format", "NCHW")
+    if sorted(source) != sorted(target):
+        message = f"{source!r} and {target!r} are not the same axes"
+        raise ValueError(message)
+    if node.op == "DataFormatDimMap":
+        check_indices(x % len(source), len(source))
+        return np.take(np.array([target.index(c) for c in source], dtype=x.dtype), x % len(source))
+    if len(x) == len(source) - 2:
+        source = "".join(c for c in source if c in "HWD")
+        target = "".join(c for c in target if c in "HWD")
+    return x[[source.index(c) for c in target]]

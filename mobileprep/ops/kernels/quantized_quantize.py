@@ -1,0 +1,132 @@
+"""QuantizeV2: floats to 8-, 16- and 32-bit integers, by each of TensorFlow's three rules."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._quantized import Quantized, bad_limits, check_output, check_type
+from mobileprep.ops.kernels._slices import along_axis, sliced_axis
+from mobileprep.ops.quantization import (
+    Kind,
+    Limits,
+    Quantizer,
+    as_integers,
+    flushed,
+    round_half_away,
+    steps_of,
+)
+
+_TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
+_LARGEST = np.finfo(np.float32).max
+
+
+@kernel("QuantizeV2")
+def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
+    """Integers for floats, and the range that they stand for, which holds zero.
+
+    Args:
+        node: gives T, mode and round_mode and, since TensorFlow 2, axis, narrow_range and
+            ensure_minimum_range.
+        x: the floats; those beyond the range become its ends.
+        low: the low end of the range: a scalar, or a vector along axis.
+        high: the high end.
+
+    Raises:
+        UnsupportedError: a type, or a mode with an axis, that the op does not have.
+        InvalidGraphError: a range ends before it begins, or does not fit the axis.
+    """
+    check_type(node, "dtype", x, DType.FLOAT)
+    kind = check_output(node, "T", *_TYPES).numpy
+    assert kind is not None
+    mode, to_even = _modes(node)
+    axis = sliced_axis(node, x)
+    ends = (flushed(along_axis(node, end, x, axis)) for end in (low, high))
+    lows, highs = _nudged(node, *ends)
+    if mode == "MIN_FIRST":
+        if axis is not None:
+            message = f"node {node.name!r}: MIN_FIRST has no ranges along an axis"
+            raise UnsupportedError(message, "use MIN_COMBINED or SCALED")
+        limits = Limits(np.float32(lows.reshape(())), np.float32(highs.reshape(())))
+        return Quantizer.of(limits, kind)(x.copy()), *limits.outputs()
+    if mode == "MIN_COMBINED":
+        out = _min_combined(x, lows, highs, kind)
+    else:
+        narrow = node.attr_bool("narrow_range", False)
+        out, lows, highs = _scaled(x, lows, highs, kind, narrow=narrow, to_even=to_even)
+    shape = () if axis is None else low.shape
+    return out, lows.reshape(shape), highs.reshape(shape)
+
+
+def _modes(node: Node) -> tuple[str, bool]:
+    """The rule, and whether halves are rounded to even integers."""
+    mode = node.attr_str("mode", "MIN_COMBINED")
+    rounding = node.attr_str("round_mode", "HALF_AWAY_FROM_ZERO")
+    known = mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+    if not known or rounding not in ("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"):
+        message = f"node {node.name!r} ({node.op}) has no mode {mode!r} with {rounding!r}"
+        raise InvalidGraphError(message, "the modes are MIN_COMBINED, MIN_FIRST and SCALED")
+    to_even = rounding == "HALF_TO_EVEN"
+    if to_even and mode != "SCALED":
+        message = f"node {node.name!r}: {mode} does not round to even integers"
+        raise InvalidGraphError(message, "use SCALED, or round_mode HALF_AWAY_FROM_ZERO")
+    return mode, to_even
+
+
+def _nudged(node: Node, low: Array, high: Array) -> tuple[Array, Array]:
+    """Ranges that hold zero and are not too narrow to compute with.
+
+    Which operand an ``np.where`` takes decides what becomes of NaN.
+    """
+    if (high < low).any():
+        raise bad_limits(node, low.reshape(-1).tolist(), high.reshape(-1).tolist())
+    zero, one = np.float32(0), np.float32(1)
+    with np.errstate(all="ignore"):
+        largest = np.where(np.abs(low) < np.abs(high), np.abs(high), np.abs(low))
+        epsilon = np.where(one < largest, largest, one)
+        epsilon = epsilon * np.float32(node.attr_float("ensure_minimum_range", 0.01))
+        begin = np.where(low < zero, low, zero)
+        end = np.where(high < begin + epsilon, begin + epsilon, high)
+        return begin, np.where(zero < end, end, zero)
+
+
+def _held(x: Array, low: Array, high: Array) -> NDArray[np.float32]:
+    """x held within a range, NaN as it is; a new array."""
+    out: NDArray[np.float32] = np.asarray(np.minimum(x, high))
+    return np.maximum(out, low, out=out)
+
+
+def _min_combined(x: Array, low: Array, high: Array, kind: Kind) -> Array:
+    steps = steps_of(kind)
+    with np.errstate(all="ignore"):
+        scale = ((steps.count - 1.0) / (high - low).astype(np.float64)).astype(np.float32)
+        out = _held(x, low, high)
+        out -= low
+        out *= scale
+        if steps.lowest < 0:
+            out -= np.float32(steps.count / 2)
+            return as_integers(round_half_away(out), kind)
+        out += np.float32(0.5)
+        return as_integers(out, kind)
+
+
+def _scaled(
+    x: Array, low: Array, high: Array, kind: Kind, *, narrow: bool, to_even: bool
+) -> tuple[Array, Array, Array]:
+    """The integers, and the range that zero and the larger of its ends lead to."""
+    steps = steps_of(kind)
+    least, most = np.float32(steps.lowest + narrow), np.float32(steps.highest)
+    with np.errstate(all="ignore"):
+        below = np.where(least * low > 0, least / low, _LARGEST)
+        above = np.where(most * high > 0, most / high, _LARGEST)
+        scale = np.where(above < below, above, below)
+        low, high = flushed(least / scale), flushed(most / scale)
+        out = _held(x, low, high)
+        out *= scale
+        rounded = np.rint(out, out=out) if to_even else round_half_away(out)
+        return as_integers(rounded, kind), low, high

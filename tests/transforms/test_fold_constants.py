@@ -1,0 +1,546 @@
+"""fold_constants: what follows from constants alone becomes a constant."""
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Function, Graph, Library, Versions
+from mobileprep.ir.node import Node
+from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.verify import check_graph
+from mobileprep.ops.kernel import find_kernel
+from mobileprep.transforms.base import Context, make_transform
+from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
+
+BOTH = pytest.mark.parametrize("faithful", [True, False])
+
+
+def fold(*nodes, **kwargs):
+    result = apply("fold_constants", Graph(nodes, versions=Versions(100)), **kwargs)
+    check_graph(result.graph, "")
+    return result
+
+
+def folded(*nodes, **kwargs):
+    return fold(*nodes, **kwargs).graph
+
+
+def names(graph):
+    return [n.name for n in graph]
+
+
+def value(graph, name):
+    return graph[name].attr_tensor("value").array().tolist()
+
+
+SUM = [
+    placeholder(),
+    const("a", [1, 2]),
+    const("b", [3, 4]),
+    node("sum", "Add", "a b"),
+    node("out", "Mul", "x sum"),
+]
+
+
+def test_a_computed_constant_takes_its_nodes_place_and_name():
+    assert shown(folded(*SUM)) == (
+        "x = Placeholder()\nsum = Const() value=float32[2]\nout = Mul(x, sum) T=float32"
+    )
+    assert value(folded(*SUM), "sum") == [4, 6]
+
+
+def test_the_original_numbers_constants_and_puts_inputs_last():
+    assert shown(folded(*SUM, faithful=True)) == (
+        "out = Mul(x:0, sum/_0__cf__0) T=float32\n"
+        "sum/_0__cf__0 = Const() value=float32[2]\n"
+        "x = Placeholder()"
+    )
+
+
+@BOTH
+def test_the_folded_graph_gives_the_same_numbers(faithful):
+    graph = Graph(
+        [
+            placeholder(),
+            *(const(k, np.abs(normal(4, seed=i)) + 1) for i, k in enumerate("mvgb")),
+            node("r", "Rsqrt", "v"),
+            node("f", "Mul", "r g"),
+            node("shift", "Mul", "m f"),
+            node("rest", "Sub", "b shift"),
+            node("scaled", "Mul", "x f"),
+            node("out", "Add", "scaled rest"),
+        ]
+    )
+    result = apply("fold_constants", graph, faithful=faithful)
+    assert result.matched == 2
+    assert [n.op for n in result.graph].count("Const") == 2
+    x = normal(3, 4, seed=9)
+    # The original's reciprocal roots are approximate.
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-5, atol=1e-6)
+
+
+@BOTH
+def test_what_the_outputs_do_not_need_goes_but_inputs_stay(faithful):
+    graph = folded(
+        placeholder(),
+        placeholder("spare"),
+        node("out", "Relu", "x"),
+        node("unused", "Relu", "x"),
+        inputs=("x", "spare"),
+        faithful=faithful,
+    )
+    assert set(names(graph)) == {"out", "x", "spare"}
+
+
+def test_a_graph_with_nothing_to_fold_is_the_very_same():
+    graph = Graph([placeholder(), const("c", 1), node("out", "Add", "x c")])
+    assert apply("fold_constants", graph).graph is graph
+
+
+def test_folding_again_changes_nothing():
+    once = folded(*SUM)
+    assert apply("fold_constants", once).graph is once
+
+
+# What passes constants through.
+
+COPIES = [
+    placeholder(),
+    const("w", normal(8, 8)),
+    node("read", "Identity", "w"),
+    node("a", "MatMul", "x read"),
+    node("b", "MatMul", "a w"),
+    node("out", "MatMul", "b read"),
+]
+
+
+def test_an_identity_of_a_constant_makes_no_second_copy():
+    graph = folded(*COPIES)
+    assert names(graph) == ["x", "w", "a", "b", "out"]
+    assert str(graph["out"].inputs[1]) == "w"
+
+
+def test_the_original_makes_a_second_copy():
+    graph = folded(*COPIES, faithful=True)
+    assert [n.op for n in graph].count("Const") == 2
+
+
+@BOTH
+def test_a_copy_shares_the_bytes(faithful):
+    graph = folded(*COPIES, faithful=faithful)
+    values = [n.attr_tensor("value") for n in graph if n.op == "Const"]
+    assert all(v is values[0] for v in values)
+
+
+def test_an_identity_in_a_branch_stays_where_its_constant_is_outside():
+    graph = folded(
+        placeholder(),
+        placeholder("p", DType.BOOL),
+        const("w", [1.0]),
+        node("s", "Switch", "x p"),
+        node("pivot", "Identity", "s:1"),
+        node("read", "Identity", "w ^pivot"),
+        node("out", "Add", "s:1 read"),
+        inputs=("x", "p"),
+    )
+    assert [str(r) for r in graph["read"].inputs] == ["w", "^pivot"]
+
+
+# Outputs.
+
+
+def test_a_constant_output_keeps_its_name():
+    graph = folded(*SUM[1:4], outputs=("sum",), inputs=())
+    assert shown(graph) == "sum = Const() value=float32[2]"
+
+
+def test_the_original_leaves_a_constant_output_to_be_computed():
+    graph = folded(*SUM, outputs=("sum", "out"), faithful=True)
+    assert graph["sum"].op == "Add"
+    assert str(graph["out"].inputs[1]) == "sum/_0__cf__0"
+
+
+def test_an_output_that_copies_a_constant_stays_without_a_copy():
+    graph = folded(const("w", [1.0]), node("out", "Identity", "w"), inputs=())
+    assert names(graph) == ["w", "out"]
+
+
+@BOTH
+def test_a_constant_may_be_an_output_itself(faithful):
+    graph = folded(
+        placeholder(),
+        const("c", 1),
+        node("out", "Add", "x c"),
+        outputs=("out", "c"),
+        faithful=faithful,
+    )
+    assert graph["c"].op == "Const"
+
+
+# Nodes of several outputs.
+
+HALVES = [
+    placeholder(),
+    const("c", [1, 2, 3, 4]),
+    const("axis", 0, np.int32),
+    node("s", "Split", "axis c", num_split=2),
+]
+
+
+def test_each_output_in_use_becomes_a_constant():
+    graph = folded(*HALVES, node("y", "Mul", "x s:1"), node("out", "Add", "y s"))
+    assert names(graph) == ["x", "s_0", "s_1", "y", "out"]
+    assert value(graph, "s_1") == [3, 4]
+    assert str(graph["y"].inputs[1]) == "s_1"
+
+
+def test_a_new_constant_takes_no_name_that_is_taken():
+    graph = folded(*HALVES, node("s_1", "Mul", "x s:1"), node("out", "Add", "s_1 s:1"))
+    assert value(graph, "s_1_1") == [3, 4]
+
+
+def test_an_output_among_several_keeps_its_node():
+    graph = folded(*HALVES, node("out", "Mul", "x s:1"), outputs=("out", "s:1"))
+    assert graph["s"].op == "Split"
+    assert str(graph["out"].inputs[1]) == "s_1"
+
+
+@BOTH
+def test_only_the_outputs_in_use_become_constants(faithful):
+    graph = folded(*HALVES, node("out", "Mul", "x s:1"), faithful=faithful)
+    assert [n.op for n in graph].count("Const") == 1
+
+
+# Control dependencies.
+
+
+@BOTH
+def test_a_constant_waits_for_what_its_nodes_waited_for(faithful):
+    graph = folded(
+        placeholder(),
+        node("b", "Relu", "x"),
+        node("a", "Relu", "x"),
+        const("c", 1, inputs="^a"),
+        node("d", "Neg", "c ^b"),
+        node("out", "Add", "x d"),
+        faithful=faithful,
+    )
+    (constant,) = [n for n in graph if n.op == "Const"]
+    assert [str(r) for r in constant.inputs] == ["^a", "^b"]
+
+
+@BOTH
+def test_what_waits_for_a_folded_node_goes_on_waiting(faithful):
+    graph = folded(
+        placeholder(),
+        const("c", 1),
+        node("d", "Neg", "c"),
+        node("out", "Relu", "x ^d"),
+        faithful=faithful,
+    )
+    assert [str(r) for r in graph["out"].control_inputs] == ["^d"]
+
+
+# Shapes.
+
+SIZES = [
+    placeholder("n", DType.INT32),
+    node("s", "Shape", "x", out_type=DType.INT32),
+    node("out", "Add", "s n", T=DType.INT32),
+]
+
+
+def _x(*shape):
+    return node("x", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape(shape))
+
+
+@BOTH
+def test_a_known_shape_is_a_constant_that_waits_for_its_tensor(faithful):
+    graph = folded(_x(2, 3), *SIZES, inputs=("x", "n"), faithful=faithful)
+    (constant,) = [n for n in graph if n.op == "Const"]
+    assert constant.attr_tensor("value").array().tolist() == [2, 3]
+    assert [str(r) for r in constant.inputs] == ["^x"]
+
+
+@BOTH
+def test_a_partly_known_shape_is_none(faithful):
+    graph = folded(_x(-1, 3), *SIZES, inputs=("x", "n"), faithful=faithful)
+    assert graph["s"].op == "Shape"
+
+
+@BOTH
+def test_a_rank_is_known_where_sizes_are_not(faithful):
+    graph = folded(
+        _x(-1, 3),
+        placeholder("n", DType.INT32),
+        node("r", "Rank", "x"),
+        node("out", "Add", "r n", T=DType.INT32),
+        inputs=("x", "n"),
+        faithful=faithful,
+    )
+    assert "Rank" not in [n.op for n in graph]
+
+
+@BOTH
+def test_recorded_shapes_count_only_where_asked_for(faithful):
+    x = _x(-1, 3).with_attrs(_output_shapes=AttrValue("list(shape)", ((2, 3),)))
+    kept = folded(x, *SIZES, inputs=("x", "n"), faithful=faithful)
+    believed = folded(x, *SIZES, inputs=("x", "n"), faithful=faithful, clear_output_shapes=False)
+    assert "Shape" in [n.op for n in kept]
+    assert "Shape" not in [n.op for n in believed]
+
+
+# What is not folded.
+
+NOT_FOLDED = {
+    "state": ([node("r", "RandomUniform", "c", T=DType.INT32, dtype=DType.FLOAT)], "has state"),
+    "control flow": ([node("r", "Enter", "f", frame_name="loop")], "never folded"),
+    "unknown op": ([Node("r", "MyOwnOp", (*node("", "", "f").inputs,))], "unknown op MyOwnOp"),
+    "no CPU kernel": ([node("r", "Abs", "t", T=DType.STRING)], "has no CPU kernel"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("case", NOT_FOLDED)
+def test_a_node_is_left_for_a_reason(case, faithful):
+    nodes, reason = NOT_FOLDED[case]
+    result = fold(
+        placeholder(),
+        const("c", [2], np.int32),
+        const("f", [2]),
+        const("t", np.array([b"a"], object), object),
+        *nodes,
+        node("out", "Add", "x r"),
+        faithful=faithful,
+    )
+    assert "r" in result.graph
+    assert result.matched == 0
+    assert len(result.skipped) == 1
+    assert reason in next(iter(result.skipped))
+
+
+@BOTH
+def test_what_an_unsupported_node_takes_is_folded(faithful, monkeypatch):
+    def none_for_relu(op):
+        return None if op == "Relu" else find_kernel(op)
+
+    monkeypatch.setattr("mobileprep.transforms._folding_rules.find_kernel", none_for_relu)
+    result = fold(
+        placeholder(),
+        const("c", [2]),
+        node("neg", "Neg", "c"),
+        node("r", "Relu", "neg"),
+        node("out", "Add", "x r"),
+        faithful=faithful,
+    )
+    assert result.matched == 1
+    assert result.graph["r"].op == "Relu"
+    assert result.skipped == {"no kernel for Relu": 1}
+
+
+@BOTH
+def test_what_a_kernel_does_not_support_is_left(faithful, monkeypatch):
+    def unsupported(node, *inputs):
+        message = "not this Relu"
+        raise UnsupportedError(message)
+
+    def none_for_this_relu(op):
+        return unsupported if op == "Relu" else find_kernel(op)
+
+    monkeypatch.setattr("mobileprep.ops.constants.find_kernel", none_for_this_relu)
+    result = fold(
+        placeholder(),
+        const("c", [2]),
+        node("neg", "Neg", "c"),
+        node("r", "Relu", "neg"),
+        node("r2", "Neg", "r"),
+        node("out", "Add", "x r2"),
+        faithful=faithful,
+    )
+    assert result.matched == 1
+    assert result.graph["r2"].op == "Neg"
+    assert result.skipped == {"no kernel for this Relu": 1}
+
+
+@BOTH
+def test_a_fed_tensor_is_not_constant(faithful):
+    graph = folded(
+        placeholder(),
+        const("c", 1),
+        node("d", "PlaceholderWithDefault", "c", T=None, dtype=DType.FLOAT, shape=attr.shape(())),
+        node("neg", "Neg", "d"),
+        node("out", "Add", "x neg"),
+        inputs=("x", "d"),
+        faithful=faithful,
+    )
+    assert graph["neg"].op == "Neg"
+
+
+@BOTH
+def test_a_default_that_nobody_feeds_is_folded(faithful):
+    graph = folded(
+        placeholder(),
+        const("c", 1),
+        node("d", "PlaceholderWithDefault", "c", T=None, dtype=DType.FLOAT, shape=attr.shape(())),
+        node("neg", "Neg", "d"),
+        node("out", "Add", "x neg"),
+        faithful=faithful,
+    )
+    assert sorted(n.op for n in graph) == ["Add", "Const", "Placeholder"]
+
+
+@BOTH
+@pytest.mark.parametrize("options", [{"exclude_op": ("Add",)}, {"exclude_node": ("sum",)}])
+def test_what_is_excluded_stays(options, faithful):
+    result = fold(*SUM, faithful=faithful, **options)
+    assert result.graph["sum"].op == "Add"
+    assert result.skipped == {"excluded": 1}
+
+
+@BOTH
+def test_a_large_result_stays_computed(faithful):
+    result = fold(*SUM, faithful=faithful, max_constant_size_in_bytes=7)
+    assert result.graph["sum"].op == "Add"
+    assert result.skipped == {"larger than 7 bytes": 1}
+    assert fold(*SUM, faithful=faithful, max_constant_size_in_bytes=8).matched == 1
+
+
+def test_a_call_of_a_function_is_left_and_the_library_kept():
+    arg = ArgDef("a", DType.FLOAT)
+    library = Library({"F": Function(OpDef("F", inputs=(arg,), outputs=(arg,)))})
+    nodes = [placeholder(), const("c", 1), Node("f", "F", node("", "", "c").inputs)]
+    graph = Graph([*nodes, node("out", "Add", "x f")], library)
+    result = apply("fold_constants", graph)
+    assert result.graph.library is library
+    assert result.skipped == {"function call": 1}
+
+
+# The original's import.
+
+
+def test_the_original_writes_out_default_attributes():
+    graph = folded(placeholder(), node("out", "Softmax", "x", T=None), faithful=True)
+    assert "T" not in graph["out"].attrs
+    squeezed = folded(placeholder(), node("out", "Squeeze", "x"), faithful=True)
+    assert squeezed["out"].attrs["squeeze_dims"].value == ()
+    assert "squeeze_dims" not in folded(placeholder(), node("out", "Squeeze", "x"))["out"].attrs
+
+
+@BOTH
+def test_an_attribute_that_nobody_knows_stays(faithful):
+    graph = folded(
+        placeholder(),
+        const("c", 1),
+        node("d", "Neg", "c"),
+        node("out", "Add", "x d", _mine="yes", grad_x=True),
+        faithful=faithful,
+    )
+    assert graph["out"].attr_bool("grad_x")
+    assert [n.op for n in graph].count("Neg") == 0
+
+
+def test_the_original_sorts_nodes_by_what_is_ready():
+    graph = folded(
+        node("out", "Add", "b a"),
+        node("b", "Relu", "x"),
+        const("a", 1),
+        placeholder(),
+        faithful=True,
+    )
+    assert names(graph) == ["a", "b", "out", "x"]
+
+
+def test_the_original_lists_inputs_as_its_hash_table_does():
+    listed = [f"in_{n}" for n in (7, 34, 101, 5, 66, 8, 90, 12)]
+    graph = folded(
+        *(placeholder(n) for n in listed),
+        node("out", "AddN", " ".join(listed), N=len(listed)),
+        inputs=listed,
+        faithful=True,
+    )
+    # The order that the original tool gave.
+    assert names(graph)[1:] == [f"in_{n}" for n in (12, 90, 34, 7, 101, 5, 66, 8)]
+
+
+def test_the_original_counts_on_over_the_steps_of_a_chain():
+    context = Context(("x",), ("out",), faithful=True)
+    first = make_transform("fold_constants", {"exclude_op": ["Neg"]})
+    graph = Graph([*SUM[:4], node("neg", "Neg", "sum"), node("out", "Mul", "x neg")])
+    once = first.apply(graph, context).graph
+    assert "sum/_0__cf__0" in once
+    twice = make_transform("fold_constants", {}).apply(once, context).graph
+    assert "neg/_0__cf__1" in twice
+
+
+@BOTH
+def test_nothing_wishes_to_be_beside_a_node_that_is_gone(faithful):
+    beside = AttrValue("list(string)", (b"loc:@gone", b"loc:@x"))
+    graph = folded(
+        placeholder(),
+        const("c", 1),
+        node("gone", "Neg", "c", _class=beside),
+        node("d", "Neg", "gone"),
+        node("out", "Add", "x d", _class=beside),
+        faithful=faithful,
+    )
+    assert graph["out"].attrs["_class"].value == (b"loc:@x",)
+
+
+# Errors.
+
+
+@BOTH
+def test_a_node_that_cannot_be_computed_is_an_error(faithful):
+    with pytest.raises(TransformError, match=r"'sum' \(Add\)"):
+        fold(
+            placeholder(),
+            const("a", [1, 2]),
+            const("b", [1, 2, 3]),
+            node("sum", "Add", "a b"),
+            node("out", "Add", "x sum"),
+            faithful=faithful,
+        )
+
+
+def test_the_original_needs_every_placeholder_fed():
+    with pytest.raises(TransformError, match="placeholder 'x'") as caught:
+        fold(placeholder(), node("out", "Relu", "x"), inputs=(), faithful=True)
+    assert "inputs" in caught.value.hint
+    assert names(folded(placeholder(), node("out", "Relu", "x"), inputs=())) == ["x", "out"]
+
+
+def test_the_original_takes_only_placeholders_for_inputs():
+    nodes = [placeholder(), node("y", "Relu", "x"), node("out", "Neg", "y")]
+    with pytest.raises(TransformError, match="'y' is a Relu"):
+        fold(*nodes, inputs=("y",), faithful=True)
+    assert names(folded(*nodes, inputs=("y",))) == ["x", "y", "out"]
+
+
+def test_an_input_that_is_an_output_is_an_error_of_the_original():
+    nodes = [placeholder(), node("out", "Relu", "x")]
+    with pytest.raises(TransformError, match="'x' is an input and an output"):
+        fold(*nodes, outputs=("out", "x"), faithful=True)
+    assert names(folded(*nodes, outputs=("out", "x"))) == ["x", "out"]
+
+
+@BOTH
+def test_outputs_must_be_named(faithful):
+    with pytest.raises(TransformError, match="no outputs"):
+        fold(*SUM, outputs=(), faithful=faithful)
+
+
+@BOTH
+@pytest.mark.parametrize("wrong", [{"inputs": ("y",)}, {"outputs": ("sun",)}])
+def test_a_name_that_is_not_there_is_an_error(wrong, faithful):
+    with pytest.raises(InvalidGraphError, match="is not in the graph"):
+        fold(*SUM, faithful=faithful, **wrong)
+
+
+def test_a_long_chain_is_folded():
+    chain = [const("n0", 1), *(node(f"n{i}", "Neg", f"n{i - 1}") for i in range(1, 3001))]
+    graph = folded(placeholder(), *chain, node("out", "Add", "x n3000"))
+    assert names(graph) == ["x", "n3000", "out"]
+    assert value(graph, "n3000") == 1
