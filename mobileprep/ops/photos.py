@@ -48,7 +48,8 @@ def picture(data: bytes, wanted: Normalization) -> Array:
     """
     pixels = _decoded(data)[np.newaxis]
     resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
-    return np.divide(resized - np.float32(wanted.mean), np.float32(wanted.std))
+    out: Array = (resized - np.float32(wanted.mean)) / np.float32(wanted.std)
+    return out
 
 
 def _decoded(data: bytes) -> Array:

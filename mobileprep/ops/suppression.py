@@ -1,13 +1,17 @@
-"""Non-maximum suppression: of boxes that overlap, the ones with the highest scores."""
+"""Non-maximum suppression: of boxes that overlap, those with the highest scores are kept."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.ir.tensor import Array
+
+Overlap = Callable[[int], Array]
+"""How much every box overlaps the one of that index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,53 +20,91 @@ class Limits:
 
     Args:
         count: how many boxes at most.
-        overlap: boxes that overlap more than this with a kept one are dropped.
-        score: only boxes with more than this.
+        overlap: boxes that overlap a kept one by more than this are dropped.
+        score: only boxes with more than this are kept.
     """
 
     count: int
-    overlap: np.generic
-    score: np.generic
+    overlap: float
+    score: float
 
 
-def overlaps(boxes: Array) -> Array:
-    """The intersection over union of each pair of boxes.
+class Boxes:
+    """Boxes, measured once.
 
     Args:
-        boxes: [count, 4], two opposite corners each, as y, x, y, x.
+        corners: [count, 4], two opposite corners of each as y, x, y, x.
+    """
+
+    def __init__(self, corners: Array) -> None:
+        pairs = corners.reshape(-1, 2, 2)
+        self._low, self._high = pairs.min(axis=1), pairs.max(axis=1)
+        self._area = np.multiply.reduce(self._high - self._low, axis=1)
+
+    def overlap(self, index: int) -> Array:
+        """The intersection over union of each box with one, 0 for boxes without area."""
+        shared = np.minimum(self._high, self._high[index])
+        shared -= np.maximum(self._low, self._low[index])
+        inner = np.multiply.reduce(np.maximum(shared, 0), axis=-1)
+        union = self._area + self._area[index] - inner
+        real = (self._area > 0) & (self._area[index] > 0)
+        out: Array = np.divide(inner, union, out=np.zeros_like(inner), where=real)
+        return out
+
+
+def suppress(scores: Array, overlap: Overlap, limits: Limits) -> Array:
+    """The indices of the boxes kept, int32, highest score first; of equal ones, lowest index.
+
+    Source: ``NonMaxSuppressionOp`` of TensorFlow.
+    """
+    candidates = np.flatnonzero(scores > limits.score)
+    order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    free = np.ones(len(scores), dtype=bool)
+    kept: list[int] = []
+    for index in order.tolist():
+        if len(kept) >= limits.count:
+            break
+        if free[index]:
+            kept.append(index)
+            free &= ~(overlap(index) > limits.overlap)
+    return np.array(kept, dtype=np.int32)
+
+
+def suppress_softly(
+    scores: Array, overlap: Overlap, limits: Limits, sigma: float
+) -> tuple[Array, Array]:
+    """Boxes that lose score, rather than their place, by overlapping those kept before them.
+
+    Args:
+        scores: of each box.
+        overlap: see there.
+        limits: what is kept; ``limits.overlap`` is not looked at.
+        sigma: of the Gaussian of an overlap that a score is multiplied with.
 
     Returns:
-        [count, count] of the same type; 0 for boxes without area.
+        The indices kept, int32, and their scores, lowered.
+
+    Source: Bodla et al., "Soft-NMS" (2017), as TensorFlow has it.
     """
-    corners = boxes.reshape(-1, 2, 2)
-    low, high = corners.min(axis=1), corners.max(axis=1)
-    area = np.multiply.reduce(high - low, axis=1)
-    shared = np.minimum(high[:, None], high[None]) - np.maximum(low[:, None], low[None])
-    inner = np.multiply.reduce(np.maximum(shared, 0), axis=-1)
-    union = area[:, None] + area[None] - inner
-    real = (area[:, None] > 0) & (area[None] > 0)
-    return np.divide(inner, union, out=np.zeros_like(inner), where=real)
-
-
-def overlap_of_one(boxes: Array, index: int) -> Array:
-    """One row of ``overlaps``."""
-    corners = boxes.reshape(-1, 2, 2)
-    low, high = corners.min(axis=1), corners.max(axis=1)
-    area = np.multiply.reduce(high - low, axis=1)
-    shared = np.minimum(high, high[index]) - np.maximum(low, low[index])
-    inner = np.multiply.reduce(np.maximum(shared, 0), axis=-1)
-    real = (area > 0) & (area[index] > 0)
-    return np.divide(inner, area + area[index] - inner, out=np.zeros_like(inner), where=real)
-
-
-def suppress(boxes: Array, scores: Array, limits: Limits) -> Array:
-    """The indices of the boxes kept, int32, the highest score first.
-
-    Source: ``NonMaxSuppressionOp`` of TensorFlow: of equal scores the lower index comes first.
-    """
-    return _greedy(scores, limits, lambda index: overlap_of_one(boxes, index))
-
-
-def suppress_overlaps(matrix: Array, scores: Array, limits: Limits) -> Array:
-    """As ``suppress``, with the overlap of each pair given."""
-    return _greedy(scores, limits, lambda index: matrix[:, index])
+    number = scores.dtype.type
+    scale = number(-0.5) / number(sigma)
+    factors: list[Array] = []
+    kept: list[int] = []
+    lowered: list[np.generic] = []
+    heap = [(-float(s), i, 0) for i, s in enumerate(scores) if s > limits.score]
+    heapq.heapify(heap)
+    while heap and len(kept) < limits.count:
+        score, index, seen = heapq.heappop(heap)
+        before = after = number(-score)
+        for place in range(len(kept) - 1, seen - 1, -1):
+            after *= factors[place][index]
+            if after <= limits.score:
+                break
+        if after == before:
+            kept.append(index)
+            lowered.append(after)
+            share = overlap(index)
+            factors.append(np.exp(scale * share * share))
+        elif after > limits.score:
+            heapq.heappush(heap, (-float(after), index, len(kept)))
+    return np.array(kept, dtype=np.int32), np.array(lowered, dtype=scores.dtype)

@@ -137,17 +137,25 @@ def make_transform(
         kind: its class, where it is none of the package's own.
 
     Raises:
-        UsageError: no such transform, or no such option.
+        UsageError: no such transform, no such option, or an option is missing.
     """
     if kind is None:
         kind = transform_class(name)
-    fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = [f.name for f in declared]
     for option in options:
         if option not in fields:
             message = f"the transform {name} has no parameter {option!r}"
             raise UsageError(message, nearest_hint(option, fields))
+    for missing in (f.name for f in declared if _is_required(f) and f.name not in options):
+        message = f"the transform {name} needs the parameter {missing!r}"
+        raise UsageError(message, f"give it: {name}({missing}=...)")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     return kind(**values)
+
+
+def _is_required(option: dataclasses.Field[Any]) -> bool:
+    return option.default is option.default_factory is dataclasses.MISSING
 
 
 def refuse(name: str, message: str, hint: str = "") -> TransformError:

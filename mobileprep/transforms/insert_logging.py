@@ -89,7 +89,7 @@ class InsertLogging(Transform):
         if indices[-1] >= len(types):
             message = f"output {indices[-1]} of node {node.name!r} ({node.op}) is used"
             raise refuse(_NAME, f"{message}, which has {len(types)}", "export the graph again")
-        shown = [types[i] for i in indices]
+        shown = [types[i].base for i in indices]
         attrs: Mapping[str, AttrValue] = {
             "T": attr.dtype(types[0]),
             "U": AttrValue("list(type)", tuple(shown)),
@@ -128,4 +128,4 @@ def _types(node: Node, graph: Graph) -> list[DType]:
     if definition is None:
         message = f"nobody knows the outputs of the op {node.op} of node {node.name!r}"
         raise refuse(_NAME, message, "name the ops to log: insert_logging(op=Conv2D)")
-    return [t.base for t in output_types(node, definition)]
+    return output_types(node, definition)

@@ -1,4 +1,4 @@
-"""Frozen graphs of the Keras application networks with seeded random weights, made once and kept."""
+"""Frozen graphs of Keras' application networks with seeded random weights, made once and kept."""
 
 from __future__ import annotations
 

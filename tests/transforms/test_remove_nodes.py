@@ -153,7 +153,8 @@ def test_a_node_that_only_a_branch_lets_run_stays(faithful):
 
 @BOTH
 def test_max_inputs_takes_nodes_of_several_inputs_for_their_first(faithful):
-    graph = Graph([placeholder(), const("c", 1.0), node("a", "Foo", "x c"), node("out", "Neg", "a")])
+    nodes = [placeholder(), const("c", 1.0), node("a", "Foo", "x c"), node("out", "Neg", "a")]
+    graph = Graph(nodes)
     near = apply("remove_nodes", graph, op=("Foo",), faithful=faithful)
     assert near.graph is graph
     after = apply("remove_nodes", graph, op=("Foo",), max_inputs=2, faithful=faithful).graph
@@ -182,7 +183,8 @@ def _sum():
 @BOTH
 def test_colocation_with_removed_nodes_is_forgotten(faithful):
     where = AttrValue("list(string)", (b"loc:@a",))
-    graph = Graph([placeholder(), node("a", "Identity", "x"), node("out", "Relu", "a", _class=where)])
+    by_a = node("out", "Relu", "a", _class=where)
+    graph = Graph([placeholder(), node("a", "Identity", "x"), by_a])
     after = apply("remove_nodes", graph, faithful=faithful, **IDENTITY).graph
     assert "_class" not in after["out"].attrs
 

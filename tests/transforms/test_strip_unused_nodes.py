@@ -190,6 +190,7 @@ def test_colocation_with_removed_nodes_is_forgotten(faithful):
 
 
 def test_a_type_that_the_graph_spoils_is_taken_from_the_parameter():
-    graph = Graph([node("fed", "Cast", "", T=None, DstT=attr.integer(3)), node("out", "Relu", "fed")])
+    spoilt = node("fed", "Cast", "", T=None, DstT=attr.integer(3))
+    graph = Graph([spoilt, node("out", "Relu", "fed")])
     result = apply("strip_unused_nodes", graph, inputs=("fed",), type="int32")
     assert result.graph["fed"].attr_dtype("dtype") is DType.INT32

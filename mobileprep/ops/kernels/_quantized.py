@@ -10,7 +10,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.quantization import Limits, flushed
+from mobileprep.ops.quantization import Kind, Limits, flushed, steps_of
 
 Quantized = tuple[Array, Array, Array]
 """A tensor of integers, and the two ends of its range."""
@@ -87,3 +87,18 @@ def bad_limits(node: Node, low: object, high: object) -> InvalidGraphError:
     """The error for a range whose end is not where it has to be."""
     message = f"node {node.name!r} ({node.op}) is given a range from {low} to {high}"
     return InvalidGraphError(message, "a range ends above its beginning")
+
+
+def product_limits(of_x: Limits, of_y: Limits, kind_x: Kind, kind_y: Kind) -> Limits:
+    """The range of 32-bit sums of products: a step is the product of the factors' steps."""
+    steps = steps_of(np.dtype(np.int32))
+    with np.errstate(all="ignore"):
+        step = np.float32(_step(of_x, kind_x) * _step(of_y, kind_y))
+        return Limits(
+            np.float32(step * np.float32(steps.lowest)),
+            np.float32(step * np.float32(steps.highest)),
+        )
+
+
+def _step(limits: Limits, kind: Kind) -> np.float32:
+    return np.float32(limits.span / np.float32(steps_of(kind).count - 1))

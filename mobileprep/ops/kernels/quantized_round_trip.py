@@ -84,9 +84,8 @@ def _rounded(node: Node, x: Array, ends: tuple[Array, Array], steps: _Steps) -> 
     low, high = _given(node, x, ends, axis) if given else _found(x, axis)
     with np.errstate(all="ignore"):
         scale, inverse, low, high = _scales(flushed(low), flushed(high), steps)
-        # The range may have grown on one side, and holds only what is beyond it.
-        out = np.minimum(x, high) if given else x
-        out = np.asarray((np.maximum(out, low) if given else out) * scale)
+        out = _held(x, low, high) if given else x.copy()
+        out *= scale
         if steps.half_up:
             out += x.dtype.type(0.5)
             np.floor(out, out=out)
@@ -112,8 +111,15 @@ def _given(node: Node, x: Array, ends: tuple[Array, Array], axis: int) -> tuple[
 def _found(x: Array, axis: int) -> tuple[Array, Array]:
     """The smallest and the largest element, of all or of each slice; NaN does not count."""
     others = tuple(i for i in range(x.ndim) if i != axis)
-    low = np.fmin.reduce(x, axis=others, keepdims=True)
-    return np.asarray(low), np.asarray(np.fmax.reduce(x, axis=others, keepdims=True))
+    low, high = (f.reduce(x, axis=others, keepdims=True) for f in (np.fmin, np.fmax))
+    return np.asarray(low), np.asarray(high)
+
+
+def _held(x: Array, low: Array, high: Array) -> Array:
+    """x held within a range, NaN and zeros with their sign as they are; a new array."""
+    out = np.where(high < x, high, x)
+    np.copyto(out, low, where=out < low)
+    return out
 
 
 def _scales(low: Array, high: Array, steps: _Steps) -> tuple[Array, Array, Array, Array]:

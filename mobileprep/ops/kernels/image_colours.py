@@ -1,0 +1,86 @@
+"""Kernels that change the colours of images."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import as_array
+
+_SIXTH = np.float32(1 / 6)
+
+
+@kernel("RGBToHSV")
+def rgb_to_hsv(node: Node, images: Array) -> Array:
+    """Hue, saturation and value, each from 0 to 1, along the last axis."""
+    return np.stack(_hsv(images), axis=-1)
+
+
+def _hsv(images: Array) -> tuple[Array, Array, Array]:
+    red, green, blue = _channels(images)
+    value = images.max(axis=-1)
+    spread = value - images.min(axis=-1)
+    saturation = np.divide(spread, value, out=np.zeros_like(value), where=value > 0)
+    norm = np.divide(
+        _SIXTH.astype(images.dtype), spread, out=np.zeros_like(value), where=spread > 0
+    )
+    third = images.dtype.type(1 / 3)
+    hue = np.where(
+        red == value,
+        (green - blue) * norm,
+        np.where(green == value, (blue - red) * norm + third, (red - green) * norm + 2 * third),
+    )
+    hue = np.where(spread > 0, hue, 0).astype(images.dtype)
+    return np.where(hue < 0, hue + 1, hue), saturation, value
+
+
+@kernel("HSVToRGB")
+def hsv_to_rgb(node: Node, images: Array) -> Array:
+    """Red, green and blue, each from 0 to 1, along the last axis."""
+    return _rgb(*_channels(images))
+
+
+def _rgb(hue: Array, saturation: Array, value: Array) -> Array:
+    place = hue * hue.dtype.type(6)
+    # A sawtooth of each colour over the circle of hues.
+    sides = [np.abs(place - 3) - 1, 2 - np.abs(place - 2), 2 - np.abs(place - 4)]
+    pure = np.clip(np.stack(sides, axis=-1), 0, 1).astype(hue.dtype)
+    mixed = (1 - saturation[..., None]) + saturation[..., None] * pure
+    out: Array = np.multiply(mixed, value[..., None], dtype=hue.dtype)
+    return out
+
+
+@kernel("AdjustHue")
+def adjust_hue(node: Node, images: Array, delta: Array) -> Array:
+    """The images with their hue turned by a part of the circle, from -1 to 1."""
+    hue, saturation, value = _hsv(images.astype(np.float32))
+    turned = np.mod(hue + np.float32(delta.reshape(())), np.float32(1))
+    return _rgb(turned, saturation, value).astype(images.dtype)
+
+
+@kernel("AdjustSaturation")
+def adjust_saturation(node: Node, images: Array, scale: Array) -> Array:
+    """The images with their saturation multiplied, at most 1."""
+    hue, saturation, value = _hsv(images.astype(np.float32))
+    strong = np.clip(saturation * np.float32(scale.reshape(())), 0, 1)
+    return _rgb(hue, strong, value).astype(images.dtype)
+
+
+@kernel("AdjustContrastv2")
+def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
+    """The images with each channel's distance from its mean multiplied."""
+    if images.ndim < 3:
+        message = "height, width and channels are needed"
+        raise ValueError(message)
+    mean = images.mean(axis=(-3, -2), keepdims=True, dtype=np.float32)
+    spread = (images - mean) * np.float32(factor.reshape(())) + mean
+    return as_array(spread, images).astype(images.dtype)
+
+
+def _channels(images: Array) -> tuple[Array, Array, Array]:
+    if images.ndim < 1 or images.shape[-1] != 3:
+        message = "three channels are needed along the last axis"
+        raise ValueError(message)
+    return images[..., 0], images[..., 1], images[..., 2]

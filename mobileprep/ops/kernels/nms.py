@@ -1,0 +1,107 @@
+"""Kernels of non-maximum suppression."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import check_allocation, scalar
+from mobileprep.ops.suppression import Boxes, Limits, suppress, suppress_softly
+
+_MOST_BOXES = 1 << 24
+
+
+@kernel("NonMaxSuppression", "NonMaxSuppressionV2")
+def non_max_suppression(
+    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array | None = None
+) -> Array:
+    """The indices of the boxes kept; the overlap allowed is an attribute, or an input."""
+    if overlap is None:
+        overlap = np.array(node.attr_float("iou_threshold", 0.5), np.float32)
+    lowest = np.array(np.finfo(scores.dtype).min)
+    limits = _limits(scores, count, overlap, lowest)
+    return suppress(scores, _measured(boxes, scores).overlap, limits)
+
+
+@kernel("NonMaxSuppressionV3")
+def non_max_suppression_v3(
+    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
+) -> Array:
+    """The indices of the boxes kept, of those with more than the least score."""
+    limits = _limits(scores, count, overlap, least)
+    return suppress(scores, _measured(boxes, scores).overlap, limits)
+
+
+@kernel("NonMaxSuppressionV4")
+def non_max_suppression_v4(
+    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
+) -> tuple[Array, Array]:
+    """The indices of the boxes kept, filled up with zeros on demand, and how many there are."""
+    limits = _limits(scores, count, overlap, least)
+    kept = suppress(scores, _measured(boxes, scores).overlap, limits)
+    return _filled(node, kept, scalar(count)), np.array(len(kept), np.int32)
+
+
+@kernel("NonMaxSuppressionV5")
+def non_max_suppression_v5(
+    node: Node,
+    boxes: Array,
+    scores: Array,
+    count: Array,
+    overlap: Array,
+    least: Array,
+    sigma: Array,
+) -> tuple[Array, Array, Array]:
+    """The indices of the boxes kept, their scores, and how many there are.
+
+    With a sigma above 0 boxes that overlap lose score, and keep their place if it still suffices.
+    """
+    limits = _limits(scores, count, overlap, least)
+    measured = _measured(boxes, scores)
+    spread = float(sigma.reshape(()))
+    if spread > 0:
+        kept, lowered = suppress_softly(scores, measured.overlap, limits, spread)
+    else:
+        kept = suppress(scores, measured.overlap, limits)
+        lowered = scores[kept]
+    most, found = scalar(count), np.array(len(kept), np.int32)
+    return _filled(node, kept, most), _filled(node, lowered, most), found
+
+
+@kernel("NonMaxSuppressionWithOverlaps")
+def non_max_suppression_with_overlaps(
+    node: Node, matrix: Array, scores: Array, count: Array, overlap: Array, least: Array
+) -> Array:
+    """The indices of the boxes kept, where the overlap of each pair is given."""
+    if matrix.shape != (scores.size, scores.size):
+        message = f"overlaps of shape {list(matrix.shape)} for {scores.size} scores"
+        raise ValueError(message)
+    limits = _limits(scores, count, overlap, least, bounded=False)
+    return suppress(scores, lambda index: matrix[:, index], limits)
+
+
+def _measured(boxes: Array, scores: Array) -> Boxes:
+    if scores.ndim != 1 or boxes.shape != (len(scores), 4):
+        message = f"boxes of shape {list(boxes.shape)} for {scores.size} scores"
+        raise ValueError(message)
+    return Boxes(boxes)
+
+
+def _limits(
+    scores: Array, count: Array, overlap: Array, least: Array, *, bounded: bool = True
+) -> Limits:
+    most, share = scalar(count), float(overlap.reshape(()))
+    if most < 0 or (bounded and not 0 <= share <= 1):
+        message = f"{most} boxes that overlap by at most {share} cannot be kept"
+        raise ValueError(message)
+    return Limits(min(most, scores.size), share, float(least.reshape(())))
+
+
+def _filled(node: Node, kept: Array, count: int) -> Array:
+    """What was kept, with zeros up to the count where the node wants that."""
+    if not node.attr_bool("pad_to_max_output_size", False):
+        return kept
+    check_allocation((count,), kept.dtype)
+    return np.concatenate([kept, np.zeros(count - len(kept), kept.dtype)])

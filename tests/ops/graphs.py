@@ -1,0 +1,109 @@
+"""Graphs of a single op, with the attributes that follow from its inputs filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.opdef import OpDef
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.opdefs import any_op_def
+from mobileprep.ops.signature import output_count
+
+
+def value(kind: str, given: Any) -> AttrValue:
+    """A Python value as an attribute of the kind that the op's definition names."""
+    if isinstance(given, AttrValue):
+        return given
+    if kind == "string":
+        return attr.string(given)
+    if kind == "list(string)":
+        return AttrValue(kind, tuple(s.encode() for s in given))
+    if kind.startswith("list("):
+        return AttrValue(kind, tuple(given))
+    if kind == "type":
+        return attr.dtype(given if isinstance(given, DType) else dtype_of(np.empty(0, given)))
+    return AttrValue(kind, given)
+
+
+def dtype_of(array: np.ndarray) -> DType:
+    found = dtype_from_numpy(array.dtype)
+    assert found is not None
+    return found
+
+
+def attributes(definition: OpDef, inputs: Sequence[np.ndarray], **given: Any) -> dict[str, AttrValue]:
+    """The given attributes, and the types and numbers that follow from the inputs."""
+    kinds = {a.name: a.kind for a in definition.attrs}
+    found = {name: value(kinds.get(name, "int"), v) for name, v in given.items()}
+    left = list(inputs)
+    lists = [a for a in definition.inputs if a.number_attr or a.type_list_attr]
+    for arg in definition.inputs:
+        count = 1
+        if arg.number_attr:
+            default = (len(inputs) - (len(definition.inputs) - len(lists))) // len(lists)
+            known = found.setdefault(arg.number_attr, attr.integer(default))
+            count = known.value
+        elif arg.type_list_attr:
+            count = len(left) - (len(definition.inputs) - 1 - definition.inputs.index(arg))
+        taken, left = left[:count], left[count:]
+        if arg.type_list_attr:
+            kinds_of = tuple(dtype_of(x) for x in taken)
+            found.setdefault(arg.type_list_attr, AttrValue("list(type)", kinds_of))
+        if arg.type_attr and taken:
+            found.setdefault(arg.type_attr, attr.dtype(dtype_of(taken[0])))
+    return found
+
+
+def op_graph(
+    op: str, inputs: Sequence[np.ndarray], *, constants: Sequence[int] = (), **attrs: Any
+) -> Graph:
+    """Placeholders x0, x1, ... (constants where listed), and the node "y" that takes them."""
+    definition = any_op_def(op)
+    assert definition is not None, op
+    sources = []
+    for i, x in enumerate(inputs):
+        if i in constants:
+            sources.append(constant(f"x{i}", Tensor.of(x)))
+        else:
+            sources.append(Node(f"x{i}", "Placeholder", (), "", {"dtype": attr.dtype(dtype_of(x))}))
+    refs = tuple(Ref(f"x{i}") for i in range(len(inputs)))
+    return Graph([*sources, Node("y", op, refs, "", attributes(definition, inputs, **attrs))])
+
+
+def fetches(graph: Graph) -> list[str]:
+    """The names of all outputs of "y"."""
+    count = output_count(graph["y"]) or 0
+    return [f"y:{i}" if i else "y" for i in range(count)]
+
+
+def run_all(op: str, *inputs: Any, **attrs: Any) -> list[np.ndarray]:
+    """All outputs of one op."""
+    arrays = [np.asarray(x) for x in inputs]
+    graph = op_graph(op, arrays, **attrs)
+    feeds = {f"x{i}": x for i, x in enumerate(arrays)}
+    return Interpreter(graph).run(fetches(graph), feeds)
+
+
+def run(op: str, *inputs: Any, **attrs: Any) -> np.ndarray:
+    """The first output of one op."""
+    return run_all(op, *inputs, **attrs)[0]
+
+
+def f32(*values: Any) -> np.ndarray:
+    """A float32 array; several arguments make a vector."""
+    return np.array(values[0] if len(values) == 1 else values, dtype=np.float32)
+
+
+def i32(*values: Any) -> np.ndarray:
+    """An int32 array; several arguments make a vector."""
+    return np.array(values[0] if len(values) == 1 else values, dtype=np.int32)

@@ -1,0 +1,177 @@
+"""fold_constants against the original tool, on graphs built for it, real models and networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import MobileprepError
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Ref
+from mobileprep.transforms._colocation import without_dangling
+from mobileprep.transforms.base import Context
+from mobileprep.transforms.chain import Step, run_chain
+from tests.reference.networks import NETWORKS, kept_network
+from tests.reference.original import (
+    OriginalError,
+    differences,
+    known_to_original,
+    run_original,
+)
+from tests.reference.small_graphs import FOLDED, REFUSED, SHAPES, Case
+
+pytestmark = pytest.mark.reference
+
+# The original's reciprocal square roots hang on the maker of the processor in their last bits.
+RELATIVE = 1e-6
+FOLD = [Step("fold_constants")]
+STRIP_AND_FOLD = [Step("strip_unused_nodes"), Step("fold_constants", ignore_errors=True)]
+CHAINS = {
+    "fold_constants": FOLD,
+    "strip_unused_nodes fold_constants(ignore_errors=true)": STRIP_AND_FOLD,
+}
+
+
+def _ours(graph: Graph, inputs: str, outputs: str, steps: list[Step]) -> Graph:
+    given = tuple(n for n in inputs.split(",") if n)
+    fetched = tuple(n for n in outputs.split(",") if n)
+    return run_chain(graph, steps, Context(given, fetched, faithful=True))[0]
+
+
+def _importable(graph: Graph) -> Graph:
+    """The original's graph without constraints on nodes that it removed."""
+    return graph.with_nodes(without_dangling(graph, graph.by_name))
+
+
+def _compared(
+    original: Path, graph: Graph, inputs: str, outputs: str, chain: str, folder: Path
+) -> list[str]:
+    theirs = _importable(run_original(original, graph, inputs, outputs, chain, folder))
+    ours = _ours(known_to_original(graph), inputs, outputs, CHAINS[chain])
+    return differences(ours, theirs, relative=RELATIVE)
+
+
+@pytest.mark.parametrize("case", [*FOLDED.values(), *SHAPES.values()], ids=[*FOLDED, *SHAPES])
+def test_small_graphs_fold_alike(original: Path, case: Case, tmp_path: Path) -> None:
+    theirs = run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
+    ours = _ours(case.graph, case.inputs, case.outputs, [Step("fold_constants", case.options)])
+    assert differences(ours, theirs) == []
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_what_the_original_refuses_is_an_error(original: Path, case: Case, tmp_path: Path) -> None:
+    with pytest.raises(OriginalError):
+        run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
+    with pytest.raises(MobileprepError) as caught:
+        _ours(case.graph, case.inputs, case.outputs, FOLD)
+    assert caught.value.hint
+
+
+def test_numbers_go_on_in_a_second_step(original: Path, tmp_path: Path) -> None:
+    case = SHAPES["sizes multiplied"]
+    chain = "fold_constants(exclude_op=Mul) fold_constants"
+    theirs = run_original(original, case.graph, case.inputs, case.outputs, chain, tmp_path)
+    steps = [Step("fold_constants", {"exclude_op": ("Mul",)}), *FOLD]
+    assert differences(_ours(case.graph, case.inputs, case.outputs, steps), theirs) == []
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_fold_alike(original: Path, name: str, chain: str, tmp_path: Path) -> None:
+    network = kept_network(name)
+    graph = read_graph(network.path)
+    found = _compared(original, graph, network.input, network.output, chain, tmp_path)
+    assert found == []
+
+
+def test_a_network_cut_in_the_middle_folds_alike(original: Path, tmp_path: Path) -> None:
+    network = kept_network("mobilenet")
+    graph = read_graph(network.path)
+    convolutions = [n.name for n in graph if n.op == "DepthwiseConv2dNative"]
+    outputs = f"{convolutions[3]},{convolutions[1]}"
+    assert _compared(original, graph, network.input, outputs, "fold_constants", tmp_path) == []
+    chain = "strip_unused_nodes fold_constants(ignore_errors=true)"
+    found = _compared(original, graph, convolutions[1], convolutions[5], chain, tmp_path)
+    assert found == []
+
+
+# Of each frozen model its folder, its file, the tensors fed and those fetched.
+FROZEN = [
+    "android-wakeword-streaming-rnn/graph.pb",
+    "arm-kws/Basic_LSTM_S.pb",
+    "arm-kws/CNN_S.pb",
+    "arm-kws/DS_CNN_S.pb",
+    "made-qat-mnist-tf115/eval_graph.pb",
+    "made-qat-mnist-tf115/frozen_eval_graph.pb",
+    "made-qat-mnist-tf115/frozen_float_fusedbn.pb",
+    "mtcnn/mtcnn.pb",
+    "sugyan-mnist-v1ckpt/graph.pb",
+    "tf2onnx-models/fc-layers/frozen.pb",
+    "tf2onnx-models/gru/frozen.pb",
+    "tf2onnx-models/lstm/frozen.pb",
+    "tfjs-facemesh/facemesh.pb",
+    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
+    "tfjs-posenet/posenet.pb",
+]
+
+
+@pytest.mark.parametrize("path", FROZEN)
+def test_real_models_fold_alike(original: Path, models: Path, path: str, tmp_path: Path) -> None:
+    graph = read_graph(models / path)
+    inputs, outputs = _ends(models / path, graph)
+    found = _compared(original, graph, inputs, outputs, "fold_constants", tmp_path)
+    assert found == []
+
+
+def _ends(path: Path, graph: Graph) -> tuple[str, str]:
+    """What is fed and fetched: as the recorded run has it, or else all ends of the graph."""
+    recorded = path.with_name(f"golden_{path.stem}.npz")
+    if recorded.exists():
+        names = [n.replace("|", "/") for n in np.load(recorded, allow_pickle=True).files]
+        fed = (n.removeprefix("in:") for n in names if n.startswith("in:"))
+        fetched = (n.removeprefix("out:") for n in names if n.startswith("out:"))
+        return ",".join(fed), ",".join(fetched)
+    inputs = [n.name for n in graph if n.op == "Placeholder"]
+    silent = ("NoOp", "Const", "Assert")
+    outputs = [n.name for n in graph if n.name not in graph.consumers and n.op not in silent]
+    return ",".join(inputs), ",".join(outputs)
+
+
+# Where the original is wrong, and what is done instead.
+
+
+def test_the_original_leaves_constraints_on_nodes_that_are_gone(
+    original: Path, models: Path, tmp_path: Path
+) -> None:
+    graph = read_graph(models / "mtcnn/mtcnn.pb")
+    inputs, outputs = _ends(models / "mtcnn/mtcnn.pb", graph)
+    theirs = run_original(original, graph, inputs, outputs, "fold_constants", tmp_path)
+    ours = _ours(known_to_original(graph), inputs, outputs, FOLD)
+    assert differences(_importable(theirs), theirs) != []
+    assert differences(_importable(ours), ours) == []
+
+
+def test_copies_of_constants_double_the_originals_file_and_not_ours(
+    original: Path, tmp_path: Path
+) -> None:
+    graph = FOLDED["a copy of a constant"].graph
+    more = replace(graph["out"], name="more", inputs=(Ref("c"), Ref("x")))
+    graph = graph.with_nodes([*graph, more])
+    theirs = run_original(original, graph, "x", "out,more", "fold_constants", tmp_path)
+    ours = run_chain(graph, FOLD, Context(("x",), ("out", "more")))[0]
+    assert [n.op for n in theirs].count("Const") == 2
+    assert [n.op for n in ours].count("Const") == 1
+
+
+def test_a_constant_output_is_computed_by_us_and_not_by_the_original(
+    original: Path, tmp_path: Path
+) -> None:
+    graph = FOLDED["a chain"].graph
+    theirs = run_original(original, graph, "x", "f", "fold_constants", tmp_path)
+    ours = run_chain(graph, FOLD, Context(("x",), ("f",)))[0]
+    assert theirs["f"].op == "Add"
+    assert ours["f"].op == "Const"

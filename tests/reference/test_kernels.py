@@ -1,0 +1,69 @@
+"""Every op kernel against TensorFlow's own, over types, attributes, broadcasting and odd shapes."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import MobileprepError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ops.interpreter import Interpreter
+from tests.ops.graphs import fetches, op_graph
+from tests.reference.kernel_cases import Case, every
+
+pytestmark = pytest.mark.reference
+
+# Units in the last place that a type's own rounding leaves to the order of a sum.
+_COARSE = {"float16": 4e-3, "bfloat16": 4e-2, "float64": 1e-9, "complex128": 1e-9}
+
+
+def run_tensorflow(tf: ModuleType, graph: Graph, names: list[str], feeds: dict) -> list:
+    definition = tf.compat.v1.GraphDef()
+    definition.ParseFromString(graph_to_proto(graph).SerializeToString())
+    with tf.Graph().as_default() as imported:
+        tf.import_graph_def(definition, name="")
+        config = tf.compat.v1.ConfigProto(
+            graph_options={"rewrite_options": {"disable_meta_optimizer": True}}
+        )
+        with tf.compat.v1.Session(graph=imported, config=config) as session:
+            wanted = [n if ":" in n else f"{n}:0" for n in names]
+            return session.run(wanted, {f"{k}:0": v for k, v in feeds.items()})
+
+
+@pytest.mark.parametrize("case", list(every()), ids=str)
+def test_a_kernel_gives_what_tensorflow_gives(case: Case, tf: ModuleType) -> None:
+    graph = op_graph(case.op, case.inputs, **case.attrs)
+    feeds = {f"x{i}": x for i, x in enumerate(case.inputs)}
+    names = fetches(graph)
+    ours: list | MobileprepError
+    try:
+        ours = Interpreter(graph).run(names, feeds)
+    except MobileprepError as error:
+        ours = error
+    try:
+        theirs = run_tensorflow(tf, graph, names, feeds)
+    except tf.errors.OpError as error:
+        if isinstance(error, tf.errors.UnimplementedError) or "No OpKernel" in str(error):
+            pytest.skip("TensorFlow has no such kernel on the CPU")
+        assert isinstance(ours, MobileprepError), f"TensorFlow refuses this: {error}"
+        return
+    assert not isinstance(ours, MobileprepError), ours
+    for mine, reference in zip(ours, theirs, strict=True):
+        compare(mine, np.asarray(reference), case.tolerance)
+
+
+def compare(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> None:
+    assert ours.shape == theirs.shape
+    assert ours.dtype == theirs.dtype
+    if ours.dtype.kind in "iub" or ours.dtype == object:
+        np.testing.assert_array_equal(ours, theirs)
+        return
+    bound = _COARSE.get(ours.dtype.name, tolerance)
+    wide = np.complex128 if ours.dtype.kind == "c" else np.float64
+    finite = theirs[np.isfinite(theirs)]
+    # What cancels in a sum has the rounding of what was summed.
+    noise = 0.1 * bound * float(np.abs(finite).max(initial=0))
+    np.testing.assert_allclose(ours.astype(wide), theirs.astype(wide), rtol=bound, atol=noise)

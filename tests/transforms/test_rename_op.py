@@ -1,0 +1,29 @@
+"""rename_op: nodes of one op become nodes of another."""
+
+import pytest
+
+from mobileprep.errors import TransformError
+from mobileprep.ir.graph import Graph
+from tests.transforms.graphs import apply, node, placeholder, shown
+
+NAMES = {"old_op_name": "Relu", "new_op_name": "Relu6"}
+
+
+def test_golden():
+    graph = Graph([placeholder(), node("Relu", "Relu", "x"), node("out", "Neg", "Relu")])
+    result = apply("rename_op", graph, **NAMES)
+    assert result.matched == 1
+    assert shown(result.graph) == (
+        "x = Placeholder()\nRelu = Relu6(x) T=float32\nout = Neg(Relu) T=float32"
+    )
+
+
+def test_a_graph_without_the_op_is_the_same_object():
+    graph = Graph([placeholder()])
+    assert apply("rename_op", graph, **NAMES).graph is graph
+
+
+@pytest.mark.parametrize("empty", sorted(NAMES))
+def test_an_empty_name_is_an_error(empty):
+    with pytest.raises(TransformError, match="an op's name is empty"):
+        apply("rename_op", Graph([placeholder()]), **{**NAMES, empty: ""})
