@@ -72,12 +72,21 @@ class Cursor:
         Raises:
             CorruptFileError: fewer than ``count`` bytes are left.
         """
-        start, stop = self.position, self.position + count
-        if count < 0 or stop > self.end:
-            msg = f"{count} bytes are declared where {self.end - start} are left"
+        start = self.position
+        self.skip(count)
+        return memoryview(self.data)[start : self.position]
+
+    def skip(self, count: int) -> None:
+        """Pass over the next ``count`` bytes.
+
+        Raises:
+            CorruptFileError: fewer than ``count`` bytes are left.
+        """
+        left = self.end - self.position
+        if not 0 <= count <= left:
+            msg = f"{count} bytes are declared where {left} are left"
             raise self.corrupt(msg)
-        self.position = stop
-        return memoryview(self.data)[start:stop]
+        self.position += count
 
     def fixed(self, width: int) -> int:
         """A little-endian unsigned integer of ``width`` bytes.

@@ -24,6 +24,7 @@ CONTENT_FIELD: Final = 4
 FLOAT_FIELD: Final = 5
 DOUBLE_FIELD: Final = 6
 PAYLOAD_FIELD: Final = 500_000_000
+_MOVABLE: Final = frozenset({CONTENT_FIELD, FLOAT_FIELD, DOUBLE_FIELD})
 
 # Below this many bytes a copy is cheaper than a view and its bookkeeping.
 LARGE: Final = 1024
@@ -79,7 +80,7 @@ def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
         start = cursor.position
         tag = cursor.varint()
         number, kind = tag >> 3, tag & 7
-        if kind != BYTES:
+        if kind != BYTES or number == 0:
             _skip(cursor, tag)
             if number == PAYLOAD_FIELD:
                 msg = "a tensor has a field that no TensorFlow writes"
@@ -87,10 +88,8 @@ def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
             continue
         length = cursor.varint()
         body = cursor.position
-        if length > cursor.end - body:
-            msg = f"{length} bytes are declared where {cursor.end - body} are left"
-            raise cursor.corrupt(msg)
-        cursor.position = stop = body + length
+        cursor.skip(length)
+        stop = cursor.position
         if length < LARGE:
             continue
         if number == movable:
@@ -114,13 +113,15 @@ def _movable_field(cursor: Cursor) -> int:
     A field that is given twice is merged by protobuf's rules, so it stays where it is.
     """
     scout = Cursor(cursor.data, cursor.position, cursor.end, file=cursor.file, base=cursor.base)
-    seen: list[int] = []
+    found = 0
     while scout:
         tag = scout.varint()
-        if tag >> 3 in (CONTENT_FIELD, FLOAT_FIELD, DOUBLE_FIELD):
-            seen.append(tag >> 3 if tag & 7 == BYTES else 0)
+        if tag >> 3 in _MOVABLE:
+            if found or tag & 7 != BYTES:
+                return 0
+            found = tag >> 3
         _skip(scout, tag)
-    return seen[0] if len(seen) == 1 else 0
+    return found
 
 
 def _skip(cursor: Cursor, tag: int) -> None:
@@ -131,11 +132,11 @@ def _skip(cursor: Cursor, tag: int) -> None:
     if kind == VARINT:
         cursor.varint()
     elif kind == BYTES:
-        cursor.take(cursor.varint())
+        cursor.skip(cursor.varint())
     elif kind == FIXED32:
-        cursor.take(4)
+        cursor.skip(4)
     elif kind == FIXED64:
-        cursor.take(8)
+        cursor.skip(8)
     else:
         msg = f"a field has the wire type {kind}, which no graph uses"
         raise cursor.corrupt(msg)

@@ -54,6 +54,8 @@ _ASIDE: Final = re.compile(
     r".*Summary(V2)?|Assert|Print(V2)?|NoOp|Assign.*|.*Scatter.*Update|(Resource|Sparse)*Apply.*|"
     r"Save.*|Restore.*|.*Dataset.*|Log.*Tensor.*)\Z"
 )
+# They take a tensor as it is; a ScalarSummary takes what was worked out for it alone.
+_WATCHERS: Final = re.compile(r"(Histogram|Image|Audio|Tensor)Summary(V2)?\Z")
 _RANDOM: Final = re.compile(r"(Stateless)?(Random|TruncatedNormal|Multinomial).*\Z")
 _BATCH_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _SHOWN: Final = 6
@@ -154,7 +156,7 @@ def _outputs(graph: Graph, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Re
         if node.name in computed
         and node.name not in scored
         and not _ASIDE.match(node.op)
-        and all(c.name in scored for c in _takers(graph, node))
+        and all(c.name in scored or _WATCHERS.match(c.op) for c in _takers(graph, node))
     ]
     plain = [n for n in ends if not _is_of_training(graph, n)] or ends
     depths = _depths(graph, fed)

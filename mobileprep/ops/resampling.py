@@ -30,17 +30,16 @@ class Sampling:
 
     def scale(self, extent: int, count: int) -> np.float32:
         """How far apart, in pixels of the source, two neighbours of ``count`` pixels lie."""
-        if self.align_corners and count > 1:
-            return np.float32(np.float32(extent - 1) / np.float32(count - 1))
-        return np.float32(np.float32(extent) / np.float32(count))
+        between = 1 if self.align_corners and count > 1 else 0
+        scale: np.float32 = np.float32(extent - between) / np.float32(count - between)
+        return scale
 
     def positions(self, extent: int, count: int) -> Array:
         """Where each of ``count`` pixels lies among ``extent``, float32, maybe outside."""
-        place: Array = np.arange(count, dtype=np.float32)
-        scale = self.scale(extent, count)
-        if self.half_pixel:
-            return np.subtract((place + np.float32(0.5)) * scale, np.float32(0.5))
-        return np.multiply(place, scale)
+        half = np.float32(0.5 if self.half_pixel else 0)
+        place = np.arange(count, dtype=np.float32) + half
+        found: Array = place * self.scale(extent, count) - half
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,19 @@ def decode_wav(data: bytes) -> tuple[Array, int]:
     """
     try:
         with wave.open(io.BytesIO(data)) as reader:
-            channels, width, rate = reader.getparams()[:3]
-            frames = reader.readframes(reader.getnframes())
+            channels, width, rate, count = reader.getparams()[:4]
+            frames = reader.readframes(count)
     except (wave.Error, EOFError) as error:
-        message = f"is damaged: {str(error) or 'it ends too early'}"
-        raise CorruptFileError(message, "record or export it again", _FILE) from error
+        raise _damaged(str(error) or "it ends within its header") from error
     if width != 2:
         message = f"has samples of {8 * width} bits"
         raise UnsupportedError(message, "convert it to 16 bits", _FILE)
-    whole = len(frames) // (2 * channels) * channels
-    samples = np.frombuffer(frames, "<i2", whole).reshape(-1, channels)
-    return np.multiply(samples, _FULL_SCALE, dtype=np.float32), rate
+    if len(frames) != 2 * channels * count:
+        message = f"{count} samples are declared, and {len(frames) // (2 * channels)} are there"
+        raise _damaged(message)
+    samples = np.frombuffer(frames, "<i2").reshape(-1, channels)
+    return samples.astype(np.float32) * _FULL_SCALE, rate
+
+
+def _damaged(reason: str) -> CorruptFileError:
+    return CorruptFileError(f"is damaged: {reason}", "record or export it again", _FILE)

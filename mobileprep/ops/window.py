@@ -46,11 +46,10 @@ class Window:
             extents, self.size, self.strides, self.dilations, self.pads, strict=True
         ):
             room = extent + sum(pads) - reach(size, dilation)
-            count = room // stride + 1
-            if count < 0 or (room < 0 and extent > 0 and count < 1):
+            if room < 0 < extent:
                 message = f"a window of {size} does not fit into {extent}"
                 raise ValueError(message)
-            found.append(count)
+            found.append(max(room // stride + 1, 0))
         return tuple(found)
 
 

@@ -228,7 +228,7 @@ _VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(_NAMES, st.dictionaries(_NAMES, _VALUES, max_size=4)), max_size=4))
 def test_what_protobuf_prints_reads_back_equal(nodes):
     graph = pb.GraphDef()

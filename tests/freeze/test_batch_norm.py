@@ -180,7 +180,9 @@ def test_statistics_of_the_batch_give_way_to_the_averages_they_move(tmp_path, ke
     assert "1 batch normalisations were left in training mode" in result.warnings[0]
     got = Interpreter(result.graph).run(["y"], {"x": X})[0]
     np.testing.assert_allclose(got, expected(), rtol=1e-5, atol=1e-5)
-    kept = frozen(source(written_out(keep_dims=keep_dims), VALUES, tmp_path), "y", batch_norm="keep")
+    kept = frozen(
+        source(written_out(keep_dims=keep_dims), VALUES, tmp_path), "y", batch_norm="keep"
+    )
     assert "Mean" in {n.op for n in kept.graph}
 
 

@@ -303,9 +303,7 @@ def test_moving_averages_are_taken_where_there_are_some(tmp_path):
 def test_a_checkpoint_without_any_averages_is_told(tmp_path):
     model = source([ref_variable("w", 2, 3)], {"w": W}, tmp_path)
     result = frozen(model, "w/read", moving_averages=True)
-    assert result.warnings == (
-        "the checkpoint holds no moving averages; raw values were taken",
-    )
+    assert result.warnings == ("the checkpoint holds no moving averages; raw values were taken",)
 
 
 def test_a_broken_graph_is_refused(tmp_path):

@@ -66,7 +66,9 @@ def test_of_several_savers_the_named_one_comes_first(tmp_path):
     nodes = [*renamed(w="first"), *saver("save_1", w="second")]
     tensors = {"first": FULL, "second": FULL + 1}
     assert dict(frozen(source(nodes, tensors, tmp_path), "w/read").variables) == {"w": "first"}
-    chosen = frozen(source(nodes, tensors, tmp_path), "w/read", restore_op_name="save_1/restore_all")
+    chosen = frozen(
+        source(nodes, tensors, tmp_path), "w/read", restore_op_name="save_1/restore_all"
+    )
     assert dict(chosen.variables) == {"w": "second"}
     meta = source(nodes, tensors, tmp_path, restore_op="save_1/restore_all")
     assert dict(frozen(meta, "w/read").variables) == {"w": "second"}

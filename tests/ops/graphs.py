@@ -41,20 +41,22 @@ def dtype_of(array: np.ndarray) -> DType:
     return found
 
 
-def attributes(definition: OpDef, inputs: Sequence[np.ndarray], **given: Any) -> dict[str, AttrValue]:
+def attributes(
+    definition: OpDef, inputs: Sequence[np.ndarray], **given: Any
+) -> dict[str, AttrValue]:
     """The given attributes, and the types and numbers that follow from the inputs."""
     kinds = {a.name: a.kind for a in definition.attrs}
     found = {name: value(kinds.get(name, "int"), v) for name, v in given.items()}
     left = list(inputs)
     lists = [a for a in definition.inputs if a.number_attr or a.type_list_attr]
+    share = (len(inputs) - (len(definition.inputs) - len(lists))) // max(len(lists), 1)
     for arg in definition.inputs:
         count = 1
         if arg.number_attr:
-            default = (len(inputs) - (len(definition.inputs) - len(lists))) // len(lists)
-            known = found.setdefault(arg.number_attr, attr.integer(default))
-            count = known.value
+            count = found.setdefault(arg.number_attr, attr.integer(share)).value
         elif arg.type_list_attr:
-            count = len(left) - (len(definition.inputs) - 1 - definition.inputs.index(arg))
+            known = found.get(arg.type_list_attr)
+            count = share if known is None else len(known.value)
         taken, left = left[:count], left[count:]
         if arg.type_list_attr:
             kinds_of = tuple(dtype_of(x) for x in taken)
@@ -75,7 +77,8 @@ def op_graph(
         if i in constants:
             sources.append(constant(f"x{i}", Tensor.of(x)))
         else:
-            sources.append(Node(f"x{i}", "Placeholder", (), "", {"dtype": attr.dtype(dtype_of(x))}))
+            known = {"dtype": attr.dtype(dtype_of(x)), "shape": attr.shape(x.shape)}
+            sources.append(Node(f"x{i}", "Placeholder", (), "", known))
     refs = tuple(Ref(f"x{i}") for i in range(len(inputs)))
     return Graph([*sources, Node("y", op, refs, "", attributes(definition, inputs, **attrs))])
 

@@ -344,7 +344,9 @@ def tables_in_tf1(tf: ModuleType, folder: Path) -> Saved:
             session.run([v1.global_variables_initializer(), v1.tables_initializer()])
             expected = session.run([score, code], {"text:0": WORDS})
             builder = v1.saved_model.Builder(str(folder / "saved"))
-            signature = v1.saved_model.predict_signature_def({"text": text}, {"s": score, "c": code})
+            signature = v1.saved_model.predict_signature_def(
+                {"text": text}, {"s": score, "c": code}
+            )
             builder.add_meta_graph_and_variables(
                 session,
                 ["serve"],
@@ -478,7 +480,9 @@ def batch_norm(*, fused: bool = True, resource: bool) -> Build:
 
         def graph():
             x = v1.placeholder(tf.float32, [None, 2, 2, 3], name="x")
-            gamma, beta = (variable(tf, f"bn/{n}", [3], resource=resource) for n in ("gamma", "beta"))
+            gamma, beta = (
+                variable(tf, f"bn/{n}", [3], resource=resource) for n in ("gamma", "beta")
+            )
             mean = variable(tf, "bn/moving_mean", [3], resource=resource)
             variance = variable(tf, "bn/moving_variance", [3], resource=resource)
             y, m, v = v1.nn.fused_batch_norm(x, gamma, beta, is_training=True, name="bn/norm")
@@ -489,9 +493,7 @@ def batch_norm(*, fused: bool = True, resource: bool) -> Build:
             with tf.control_dependencies(updates):
                 tf.identity(y, name="y")
             positive = variance.assign(tf.abs(variance) + 0.5)
-            wanted, _, _ = v1.nn.fused_batch_norm(
-                x, gamma, beta, mean, variance, is_training=False
-            )
+            wanted, _, _ = v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, is_training=False)
             return {"outputs": [wanted], "steps": [positive]}
 
         feeds = {"x:0": image(4, 2, 2, 3)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,13 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.errors import MobileprepError, UnsupportedError
+from mobileprep.freeze.follow import VARIABLE_OPS
 from mobileprep.freeze.freezing import freeze
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.source import load_source
-from mobileprep.freeze.follow import VARIABLE_OPS
-from mobileprep.ops.functions.kinds import FUNCTIONAL
+from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.ops.functions.kinds import FUNCTIONAL
+from mobileprep.ops.interpreter import Interpreter
+from tests.reference.original import differences
 from tests.reference.saved_models import ZOO, Saved
 
 pytestmark = pytest.mark.reference
@@ -66,3 +72,146 @@ def test_outputs_are_those_of_the_model(
     if control_flow == "lower":
         assert not ops(result.graph) & FUNCTIONAL.keys()
     assert_close(run(tf, result, saved.feeds), saved.expected)
+    assert_close_in_our_interpreter(result, saved)
+
+
+def assert_close_in_our_interpreter(result: FreezeResult, saved: Saved) -> None:
+    try:
+        got = Interpreter(result.graph).run(result.outputs, saved.feeds)
+    except UnsupportedError:
+        return  # an op of the model, such as a lookup table, is not run there
+    assert_close(got, saved.expected)
+
+
+DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits" / "model"
+
+
+def test_the_digits_graph_is_frozen_as_freeze_graph_does(tf: ModuleType, tmp_path: Path) -> None:
+    from tensorflow.python.tools import freeze_graph
+
+    result = freeze(
+        load_source(graph=DIGITS / "graph.pbtxt", checkpoint=DIGITS / "model.ckpt-1000"),
+        FreezeOptions(("probabilities",)),
+    )
+    saver = tmp_path / "saver.pbtxt"
+    saver.write_text(
+        'filename_tensor_name: "save/Const:0" restore_op_name: "save/restore_all" '
+        'save_tensor_name: "save/Identity:0" sharded: true version: V2'
+    )
+    with tf.Graph().as_default():
+        freeze_graph.freeze_graph(
+            str(DIGITS / "graph.pbtxt"),
+            str(saver),
+            False,
+            str(DIGITS / "model.ckpt-1000"),
+            "probabilities",
+            "",
+            "",
+            str(tmp_path / "theirs.pb"),
+            True,
+            "",
+        )
+    assert differences(result.graph, read_graph(tmp_path / "theirs.pb"), ulp=0) == []
+
+
+def parts(models: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Every saved form of every real model that has outputs to compare with."""
+    for info in sorted(models.glob("*/INFO.json")):
+        for part in json.loads(info.read_text()).get("parts", ()):
+            if part.get("golden"):
+                yield f"{info.parent.name} {part['golden']}", info.parent, part
+
+
+def source_of(folder: Path, part: dict[str, Any]) -> dict[str, Path]:
+    if "dir" in part:
+        return {"saved_model": folder / part["dir"]}
+    if "graph" in part:
+        return {"graph": folder / part["graph"], "checkpoint": folder / part["checkpoint"]}
+    if "checkpoint" in part:
+        return {"meta_graph": folder / part["file"], "checkpoint": folder / part["checkpoint"]}
+    return {"graph": folder / part["file"]}
+
+
+def restored(array: Any, tf: ModuleType) -> Any:
+    # numpy cuts zero bytes off the end of strings; files of sound may end in them.
+    return np.array(array.tobytes(), dtype=object) if array.dtype.kind == "S" else array
+
+
+REFUSED = {
+    # Its activation ranges move with each batch; the evaluation graph is what to freeze.
+    "made-qat-mnist-tf115 golden_train.ckpt-1260.npz": "has to stay a variable",
+    # The checkpoint's names are those of graph_regression.pb.
+    "sugyan-mnist-v1ckpt golden_regression.npz": "the nearest is 'regression/W'",
+    "sugyan-mnist-v1ckpt golden_v2_regression.npz": "the nearest is 'regression/W'",
+}
+
+
+def test_real_models_give_tensorflows_outputs(tf: ModuleType, models: Path) -> None:
+    seen = 0
+    for name, folder, part in parts(models):
+        held = np.load(folder / part["golden"])
+        names = {k: k[k.index(":") + 1 :].replace("|", "/") for k in held.files}
+        feeds = {
+            n if ":" in n else f"{n}:0": restored(held[k], tf)
+            for k, n in names.items()
+            if k.startswith("in:")
+        }
+        outputs = tuple(n for k, n in names.items() if k.startswith("out:"))
+        options = FreezeOptions(outputs)
+        if name in REFUSED:
+            with pytest.raises(MobileprepError, match=REFUSED[name]):
+                freeze(load_source(**source_of(folder, part)), options)
+            continue
+        result = freeze(load_source(**source_of(folder, part)), options)
+        got = run(tf, result, feeds)
+        theirs = as_saved(tf, folder, part, result.outputs, feeds)
+        expected = theirs or [held[k] for k in names if k.startswith("out:")]
+        for ours, wanted in zip(got, expected, strict=True):
+            scale = max(1.0, float(np.abs(wanted).max())) if wanted.dtype.kind == "f" else 1.0
+            np.testing.assert_allclose(ours, wanted, atol=TOLERANCE * scale, err_msg=name)
+        seen += 1
+    assert seen >= 20
+
+
+def as_saved(
+    tf: ModuleType, folder: Path, part: dict[str, Any], outputs: tuple[str, ...], feeds: Any
+) -> list[Any] | None:
+    """What TensorFlow gives for the model itself on this machine, where it still loads it."""
+    v1 = tf.compat.v1
+    if "checkpoint" in part:
+        return None
+    fetches = [name if ":" in name else f"{name}:0" for name in outputs]
+    with tf.Graph().as_default(), v1.Session() as session:
+        if "dir" in part:
+            v1.saved_model.load(session, part["tags"], str(folder / part["dir"]))
+        else:
+            definition = v1.GraphDef.FromString((folder / part["file"]).read_bytes())
+            tf.import_graph_def(definition, name="")
+        return session.run(fetches, feeds)
+
+
+@pytest.mark.parametrize(
+    ("graph", "checkpoint", "output"),
+    [
+        ("sugyan-mnist-v1ckpt/graph_regression.pb", "sugyan-mnist-v1ckpt/regression.ckpt", "y"),
+        ("sugyan-mnist-v1ckpt/graph_regression.pb", "sugyan-mnist-v1ckpt/v2/regression.ckpt", "y"),
+        ("made-qat-mnist-tf115/eval_graph.pb", "made-qat-mnist-tf115/train.ckpt-1260", "output"),
+        ("made-qat-mnist-tf115/eval_graph.pbtxt", "made-qat-mnist-tf115", "output"),
+    ],
+)
+def test_real_graphs_with_their_checkpoints(
+    graph: str, checkpoint: str, output: str, tf: ModuleType, models: Path
+) -> None:
+    golden = {
+        "regression.ckpt": "golden_regression.npz",
+        "v2/regression.ckpt": "golden_v2_regression.npz",
+    }
+    key = checkpoint.partition("/")[2]
+    held = np.load(models / graph.split("/")[0] / golden.get(key, "golden_frozen_eval_graph.npz"))
+    source = load_source(graph=models / graph, checkpoint=models / checkpoint)
+    name = "regression/y" if output == "y" else output
+    result = freeze(source, FreezeOptions((name,)))
+    (feed,) = (k for k in held.files if k.startswith("in:"))
+    (wanted,) = (held[k] for k in held.files if k.startswith("out:"))
+    got = run(tf, result, {f"{feed[3:]}:0": held[feed]})[0]
+    np.testing.assert_allclose(got, wanted, atol=TOLERANCE)

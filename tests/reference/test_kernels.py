@@ -12,11 +12,15 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_proto
 from mobileprep.ops.interpreter import Interpreter
 from tests.ops.graphs import fetches, op_graph
-from tests.reference.kernel_cases import Case, every
+from tests.reference.cases import arrays, math, networks
+from tests.reference.cases.base import Case
 
 pytestmark = pytest.mark.reference
 
-# Units in the last place that a type's own rounding leaves to the order of a sum.
+CASES = [*math.cases(), *arrays.cases(), *networks.cases()]
+
+_NO_KERNEL = ("No OpKernel", "has constraint on attr", "not supported", "not implemented")
+# What a type's own rounding leaves to the order of a sum.
 _COARSE = {"float16": 4e-3, "bfloat16": 4e-2, "float64": 1e-9, "complex128": 1e-9}
 
 
@@ -33,7 +37,7 @@ def run_tensorflow(tf: ModuleType, graph: Graph, names: list[str], feeds: dict) 
             return session.run(wanted, {f"{k}:0": v for k, v in feeds.items()})
 
 
-@pytest.mark.parametrize("case", list(every()), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_kernel_gives_what_tensorflow_gives(case: Case, tf: ModuleType) -> None:
     graph = op_graph(case.op, case.inputs, **case.attrs)
     feeds = {f"x{i}": x for i, x in enumerate(case.inputs)}
@@ -45,13 +49,15 @@ def test_a_kernel_gives_what_tensorflow_gives(case: Case, tf: ModuleType) -> Non
         ours = error
     try:
         theirs = run_tensorflow(tf, graph, names, feeds)
-    except tf.errors.OpError as error:
-        if isinstance(error, tf.errors.UnimplementedError) or "No OpKernel" in str(error):
+    except (tf.errors.OpError, ValueError) as error:
+        if any(hint in str(error) for hint in _NO_KERNEL):
             pytest.skip("TensorFlow has no such kernel on the CPU")
         assert isinstance(ours, MobileprepError), f"TensorFlow refuses this: {error}"
         return
     assert not isinstance(ours, MobileprepError), ours
-    for mine, reference in zip(ours, theirs, strict=True):
+    # Statistics that only a gradient needs are left open by TensorFlow.
+    compared = 1 if case.op.startswith("FusedBatchNorm") else len(ours)
+    for mine, reference in zip(ours[:compared], theirs[:compared], strict=True):
         compare(mine, np.asarray(reference), case.tolerance)
 
 

@@ -134,11 +134,13 @@ def _questions(ref: Ref, dtype: DType) -> list[Node]:
 
 # TensorFlow aborts on some constants for these instead of refusing them.
 ABORTS = {"SparseMatMul", "SparseReshape", "SparseTensorDenseMatMul", "SparseToDense", "SplitV"}
+# It miscounts dimensions where an axis is unknown and batch_dims negative.
+MISCOUNTS = {"GatherV2"}
 TRIES = 12
 RANK = re.compile(r"must be (?:at least )?rank (\d) but is rank (\d)")
 
 
-@pytest.mark.parametrize("op", [op for op in shape_fn_names() if op not in ABORTS])
+@pytest.mark.parametrize("op", [op for op in shape_fn_names() if op not in ABORTS | MISCOUNTS])
 def test_shapes_of_random_nodes_contradict_no_shape_of_tensorflows(
     tf: ModuleType, op: str, tmp_path: Path
 ) -> None:
@@ -175,7 +177,7 @@ def _accepted(
             break
         try:
             return graph, _tensorflows(tf, graph, folder)[NODE]
-        except ValueError as error:
+        except (ValueError, tf.errors.OpError) as error:
             complaint = RANK.search(str(error))
             if complaint:
                 _learn(graph, ranks, int(complaint[1]), int(complaint[2]))

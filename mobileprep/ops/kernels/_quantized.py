@@ -102,3 +102,12 @@ def product_limits(of_x: Limits, of_y: Limits, kind_x: Kind, kind_y: Kind) -> Li
 
 def _step(limits: Limits, kind: Kind) -> np.float32:
     return np.float32(limits.span / np.float32(steps_of(kind).count - 1))
+
+
+def same_range(low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends of an input's range, put out as they are.
+
+    Raises:
+        ValueError: an end is no single number.
+    """
+    return np.asarray(number(low)), np.asarray(number(high))

@@ -115,6 +115,9 @@ def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
 @kernel("Where")
 def where(node: Node, condition: Array) -> Array:
     """The coordinates of elements that are not zero, a row each."""
+    if condition.ndim < 1:
+        message = "a scalar has no coordinates"
+        raise ValueError(message)
     return np.argwhere(condition).astype(np.int64, copy=False)
 
 

@@ -11,6 +11,7 @@ from mobileprep.ops.interpreter import Interpreter
 from tests.freeze.graphs import listing
 from tests.ops.functions.texts import PLACEHOLDER, RELU, T, body, call, function, model
 
+
 def test_a_call_becomes_the_nodes_of_its_function():
     half = function("f", "a b", body("s Add a b", "n Neg s:z:0"), out="n:y:0")
     graph = inline_calls(model(PLACEHOLDER + call("call", "f", "x", "x") + RELU, half), ["y"], "")
@@ -53,7 +54,9 @@ def test_calls_in_functions_are_put_in_place_too_and_twice_if_called_twice():
         + call("two", "g", "one:output:0").replace("node {", "node_def {"),
         out="two:output:0",
     )
-    graph = inline_calls(model(PLACEHOLDER + call("call", "f", "x") + RELU, inner, outer), ["y"], "")
+    graph = inline_calls(
+        model(PLACEHOLDER + call("call", "f", "x") + RELU, inner, outer), ["y"], ""
+    )
     assert listing(graph)[1:3] == ["call/one/n = Neg(x)", "call/two/n = Neg(call/one/n)"]
 
 

@@ -41,8 +41,9 @@ Y = 'node { name: "y" op: "Neg" input: "w" attr { key: "T" value { type: DT_FLOA
 
 def test_a_loop():
     test = function("c", "a b", COND, more="c:z:0").replace("DT_FLOAT } }  output", "x")
-    test = test.replace('output_arg { name: "more" type: DT_FLOAT }',
-                        'output_arg { name: "more" type: DT_BOOL }')
+    test = test.replace(
+        'output_arg { name: "more" type: DT_FLOAT }', 'output_arg { name: "more" type: DT_BOOL }'
+    )
     turn = function("b", "a b", body("n Add a b"), one="n:z:0", same="b")
     graph = model(PLACEHOLDER + loop("x", "x", "^x") + Y, test, turn)
     assert lowered(graph) == [
@@ -73,7 +74,7 @@ def branch(name: str, *ops: str, ret: str = "n:y:0") -> str:
 
 CHOICE = (
     f'node {{ name: "i" op: "If" input: "p" input: "x" input: "^x" {func("then_branch", "t")} '
-    f'{func("else_branch", "e")} {types("Tin", "DT_FLOAT")} {types("Tout", "DT_FLOAT")} '
+    f"{func('else_branch', 'e')} {types('Tin', 'DT_FLOAT')} {types('Tout', 'DT_FLOAT')} "
     'attr { key: "Tcond" value { type: DT_BOOL } } }'
 )
 OF_CHOICE = Y.replace('"w"', '"i"')
@@ -123,7 +124,7 @@ def case(count: int) -> str:
     return (
         'node { name: "i" op: "Case" input: "which" input: "x" '
         f'attr {{ key: "branches" value {{ list {{ {listed} }} }} }} '
-        f'{types("Tin", "DT_FLOAT")} {types("Tout", "DT_FLOAT")} }}'
+        f"{types('Tin', 'DT_FLOAT')} {types('Tout', 'DT_FLOAT')} }}"
     )
 
 

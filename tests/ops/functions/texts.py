@@ -27,7 +27,7 @@ def function(name: str, args: str, body: str, **rets: str) -> str:
 
 
 def model(nodes: str, *functions: str) -> Graph:
-    return parsed(f'{nodes} library {{ {" ".join(functions)} }}')
+    return parsed(f"{nodes} library {{ {' '.join(functions)} }}")
 
 
 PLACEHOLDER = f'node {{ name: "x" op: "Placeholder" {X} }}'

@@ -1,76 +1,22 @@
-"""Seeded cases for op kernels: inputs and attributes over types, shapes and options."""
+"""Cases of unary and binary ops, reductions and products."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from mobileprep.formats.dtypes import DType
-
-FLOATS = (np.float32, np.float64, np.float16)
-INTEGERS = (np.int32, np.int64, np.uint8, np.int8, np.int16)
-F32 = np.float32
-BF16 = ml_dtypes.bfloat16
-
-
-@dataclass(frozen=True)
-class Case:
-    """One run of one op.
-
-    Args:
-        op: the op.
-        inputs: its inputs.
-        attrs: the attributes that do not follow from the inputs.
-        tolerance: relative, for single precision.
-        note: what the case is about.
-    """
-
-    op: str
-    inputs: tuple[np.ndarray, ...]
-    attrs: dict[str, Any] = field(default_factory=dict)
-    tolerance: float = 1e-5
-    note: str = ""
-
-    def __str__(self) -> str:
-        shapes = "_".join("x".join(map(str, a.shape)) or "s" for a in self.inputs)
-        return f"{self.op}-{self.inputs[0].dtype if self.inputs else ''}-{shapes}-{self.note}"
-
-
-class Make:
-    """Arrays from one seeded generator."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def real(self, *shape: int, kind: Any = F32, low: float = -3, high: float = 3) -> np.ndarray:
-        drawn = self.rng.uniform(low, high, shape)
-        kind = np.dtype(kind)
-        if kind.kind in "iu":
-            info = np.iinfo(kind)
-            drawn = np.clip(np.round(drawn), info.min, info.max)
-        return drawn.astype(kind)
-
-    def bits(self, *shape: int) -> np.ndarray:
-        return self.rng.random(shape) < 0.5
-
-    def whole(self, low: int, high: int, *shape: int, kind: Any = np.int32) -> np.ndarray:
-        return self.rng.integers(low, high, shape).astype(kind)
-
-
-def i32(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int32)
-
-
-def scalar(value: float, kind: Any = np.int32) -> np.ndarray:
-    return np.array(value, dtype=kind)
-
-
-# Without numbers below the normal ones: TensorFlow's sessions take them for 0.
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 3e38, 0.5], np.float32)
+from tests.reference.cases.base import (
+    BF16,
+    F32,
+    FLOATS,
+    INTEGERS,
+    SPECIAL,
+    Case,
+    Make,
+    i32,
+    scalar,
+)
 
 
 def unary() -> Iterator[Case]:
@@ -141,19 +87,41 @@ def binary() -> Iterator[Case]:
     for kind, big in ((np.int32, 2**31 - 1), (np.int8, 127)):
         for op in ("AddV2", "Sub", "Mul"):
             yield Case(op, (np.array([big, -big], kind), np.array([big, 7], kind)), note="overflow")
-    for op in ("RealDiv", "Div", "DivNoNan", "Xdivy", "MulNoNan", "Atan2", "Xlogy", "Xlog1py", "Pow"):
+    for op in (
+        "RealDiv",
+        "Div",
+        "DivNoNan",
+        "Xdivy",
+        "MulNoNan",
+        "Atan2",
+        "Xlogy",
+        "Xlog1py",
+        "Pow",
+    ):
         for a, b in shapes[:3]:
             yield Case(op, (make.real(*a, low=0.1), make.real(*b, low=0.1)))
     for op in ("DivNoNan", "MulNoNan", "Xdivy", "Xlogy"):
         yield Case(op, (make.real(4), np.array([0, 1, 2, 0], F32)), note="zeros")
-        yield Case(op, (np.array([0, 1, 2, 0], F32), np.array([0, np.nan, 2, np.inf], F32)), note="nan")
+        yield Case(
+            op, (np.array([0, 1, 2, 0], F32), np.array([0, np.nan, 2, np.inf], F32)), note="nan"
+        )
     sevens = np.array([7, -7, 7, -7, 0], np.int32), np.array([2, 2, -2, -2, 3], np.int32)
     for op in ("Div", "FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Mod"):
         yield Case(op, sevens)
     for op in ("FloorDiv", "FloorMod", "Mod"):
         yield Case(op, tuple(x.astype(F32) + F32(0.25) for x in sevens))
-    for op in ("Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "ApproximateEqual"):
-        yield Case(op, (make.real(3, 4, low=0, high=3).round(), make.real(3, 4, low=0, high=3).round()))
+    for op in (
+        "Less",
+        "LessEqual",
+        "Greater",
+        "GreaterEqual",
+        "Equal",
+        "NotEqual",
+        "ApproximateEqual",
+    ):
+        yield Case(
+            op, (make.real(3, 4, low=0, high=3).round(), make.real(3, 4, low=0, high=3).round())
+        )
         yield Case(op, (SPECIAL, SPECIAL[::-1].copy()), note="special")
         if op != "ApproximateEqual":
             yield Case(op, (make.whole(0, 3, 2, 1), make.whole(0, 3, 4)))
@@ -210,7 +178,9 @@ def products() -> Iterator[Case]:
     make = Make(4)
     for kind in (*FLOATS, np.int32):
         yield Case("MatMul", (make.real(3, 4, kind=kind), make.real(4, 5, kind=kind)))
-    yield Case("MatMul", (make.real(4, 3), make.real(5, 4)), {"transpose_a": True, "transpose_b": True})
+    yield Case(
+        "MatMul", (make.real(4, 3), make.real(5, 4)), {"transpose_a": True, "transpose_b": True}
+    )
     yield Case("MatMul", (make.real(0, 4), make.real(4, 5)), note="empty")
     yield Case("MatMul", (make.real(3, 0), make.real(0, 5)), note="empty sum")
     yield Case("MatMul", (make.real(300, 400), make.real(400, 500)), note="large")
@@ -228,14 +198,13 @@ def products() -> Iterator[Case]:
         ("abc,cde->abde", ((2, 3, 4), (4, 2, 3))),
         ("ii->i", ((3, 3),)),
     ):
-        yield Case("Einsum", tuple(make.real(*s) for s in shapes), {"equation": equation}, note=equation)
+        yield Case(
+            "Einsum", tuple(make.real(*s) for s in shapes), {"equation": equation}, note=equation
+        )
 
 
-def every() -> Iterator[Case]:
+def cases() -> Iterator[Case]:
     yield from unary()
     yield from binary()
     yield from reductions()
     yield from products()
-
-
-__all__ = ["Case", "DType", "every"]

@@ -1,0 +1,28 @@
+"""Kernels of quantized activations, which keep the range of their input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._quantized import Quantized, check_type, limits_of, same_range
+from mobileprep.ops.quantization import to_integers
+
+
+@kernel("QuantizedRelu", "QuantizedRelu6")
+def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
+    """x, but no number below the one that stands for 0.0, nor above that for 6.0 in Relu6.
+
+    Raises:
+        UnsupportedError: the original has no kernel for the types.
+    """
+    dtype = check_type(node, "Tinput", x, DType.QUINT8, DType.QINT32)
+    check_type(node, "out_type", x, dtype)
+    limits = limits_of(low, high)
+    out = np.asarray(np.maximum(x, to_integers(np.float32(0), limits, x.dtype)))
+    if node.op == "QuantizedRelu6":
+        np.minimum(out, to_integers(np.float32(6), limits, x.dtype), out=out)
+    return out, *same_range(low, high)

@@ -1,0 +1,134 @@
+"""Kernels of quantized sums and products of elements: 8-bit operands, 32-bit results."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import check_allocation
+from mobileprep.ops.kernels._alignment import align
+from mobileprep.ops.kernels._quantized import (
+    Quantized,
+    check_output,
+    check_type,
+    limits_of,
+    product_limits,
+    proper_limits,
+)
+from mobileprep.ops.quantization import (
+    Dequantizer,
+    Limits,
+    Quantizer,
+    levels,
+    offset_of_zero,
+    steps_of,
+    to_floats,
+    to_integers,
+)
+
+_UINT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
+_ALL_BYTES = np.arange(256, dtype=np.uint8)
+# Room above the operands: sums of biases keep 15 bits, sums of tensors 18.
+_BIAS_ROOM, _SUM_ROOM = np.float32(1 << 17), np.float32(1 << 14)
+
+
+@kernel("QuantizedBiasAdd")
+def quantized_bias_add(
+    node: Node, x: Array, bias: Array, low_x: Array, high_x: Array, low_b: Array, high_b: Array
+) -> Quantized:
+    """x plus a bias for each of its last dimension's slices.
+
+    Raises:
+        ValueError: there are more or fewer biases than slices, or none.
+    """
+    dtype = check_type(node, "T1", x, DType.QUINT8, DType.QINT8)
+    check_type(node, "T2", bias, dtype)
+    check_output(node, "out_type", DType.QINT32)
+    if x.ndim < 2 or bias.shape != x.shape[-1:] or not bias.size:
+        message = f"biases of shape {list(bias.shape)} do not fit {list(x.shape)}"
+        raise ValueError(message)
+    check_allocation(x.shape, _INT32)
+    of_x, of_bias = limits_of(low_x, high_x), limits_of(low_b, high_b)
+    total = _bias_limits(of_x, of_bias)
+    quantizer = Quantizer.of(total, _INT32)
+    every = _ALL_BYTES.view(x.dtype)
+    table = quantizer(Dequantizer.of(of_x, x.dtype)(every))
+    added = quantizer(Dequantizer.of(of_bias, bias.dtype)(bias))
+    added += to_integers(np.float32(0), total, _INT32)
+    out = table.take(x.view(np.uint8))
+    out += added
+    return out, *total.outputs()
+
+
+def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
+    """A range around zero that the larger of two ranges takes up a small part of."""
+    largest = -of_bias.low if of_bias.high < -of_bias.low else of_bias.high
+    # In this order an end that is NaN counts as it does to the original.
+    for end in (-of_x.low, of_x.high):
+        largest = largest if end < largest else end
+    with np.errstate(all="ignore"):
+        return Limits(np.float32(-largest * _BIAS_ROOM), np.float32(largest * _BIAS_ROOM))
+
+
+@kernel("QuantizedAdd")
+def quantized_add(
+    node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
+) -> Quantized:
+    """x plus y, broadcast as far as the original can.
+
+    Raises:
+        UnsupportedError: the original cannot broadcast the shapes.
+        InvalidGraphError: a range ends before it begins.
+        ValueError: the shapes do not fit each other.
+    """
+    _check_operands(node, x, y)
+    of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
+    smallest = of_y.low if of_y.low < of_x.low else of_x.low
+    largest = of_y.high if of_x.high < of_y.high else of_x.high
+    with np.errstate(all="ignore"):
+        biggest = np.float32(max(abs(smallest), abs(largest)) * _SUM_ROOM)
+    total = Limits(np.float32(-biggest), biggest)
+    pair = align(node, x, y)
+    left = _in_range(pair.left, of_x, total, alone=pair.alone == 0)
+    right = _in_range(pair.right, of_y, total, alone=pair.alone == 1)
+    return np.add(left, right).reshape(pair.shape), *total.outputs()
+
+
+@kernel("QuantizedMul")
+def quantized_mul(
+    node: Node, x: Array, y: Array, low_x: Array, high_x: Array, low_y: Array, high_y: Array
+) -> Quantized:
+    """x times y; arguments and errors as of ``quantized_add``."""
+    _check_operands(node, x, y)
+    of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
+    pair = align(node, x, y)
+    left = pair.left.astype(np.int32) - np.int32(offset_of_zero(of_x, _UINT8))
+    right = pair.right.astype(np.int32) - np.int32(offset_of_zero(of_y, _UINT8))
+    out = np.multiply(left, right).reshape(pair.shape)
+    return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
+
+
+def _check_operands(node: Node, x: Array, y: Array) -> None:
+    check_type(node, "T1", x, DType.QUINT8)
+    check_type(node, "T2", y, DType.QUINT8)
+    check_output(node, "Toutput", DType.QINT32)
+
+
+def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> NDArray[np.int32]:
+    """Eight-bit numbers of one range as 32-bit numbers of another.
+
+    The original converts a single number by the rule in double precision; of many it converts the
+    numbers 0 and 1, and takes the others to lie on the line through both.
+    """
+    if alone:
+        return to_integers(to_floats(values, limits), total, _INT32)
+    steps = steps_of(_INT32)
+    first, second = levels(to_floats(_ALL_BYTES[:2], limits), total, _INT32)
+    slope = np.int64((second - first).astype(np.int32))
+    line = first + np.arange(256, dtype=np.int64) * slope
+    table = np.clip(line, steps.lowest, steps.highest).astype(np.int32)
+    return table.take(values)

@@ -1,0 +1,96 @@
+"""Kernels that join and reshape quantized tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import axis_of, scalar
+from mobileprep.ops.kernels._quantized import Quantized, check_type, limits_of, same_range
+from mobileprep.ops.kernels.shape import reshape
+from mobileprep.ops.quantization import Dequantizer, Limits, Quantizer
+
+_TABLE_SIZE = 256
+
+
+@kernel("QuantizedConcat")
+def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
+    """Tensors joined along an axis, in a range that holds all of theirs.
+
+    Args:
+        node: gives N, how many tensors there are.
+        axis: the axis, counted from the front.
+        rest: N tensors, the low ends of their ranges, and the high ends.
+
+    Raises:
+        ValueError: the tensors do not fit each other, or there is no such axis.
+    """
+    along = scalar(axis)
+    if along < 0:
+        message = f"the axis {along} is not counted from the front"
+        raise ValueError(message)
+    return _joined(node, rest, along, (DType.QUINT8, DType.QINT32), from_zero=False)
+
+
+@kernel("QuantizedConcatV2")
+def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
+    """As ``quantized_concat``, the axis after the tensors and counted from either side.
+
+    Source: TensorFlow 2 leaves this op to oneDNN, to which unsigned numbers begin at zero.
+    """
+    count = node.attr_int("N")
+    if len(inputs) != 3 * count + 1:
+        message = f"{count} tensors need {3 * count + 1} inputs, and have {len(inputs)}"
+        raise ValueError(message)
+    axis = axis_of(scalar(inputs[count]), inputs[0].ndim)
+    rest = (*inputs[:count], *inputs[count + 1 :])
+    return _joined(node, rest, axis, (DType.QUINT8, DType.QINT8), from_zero=True)
+
+
+def _joined(
+    node: Node, rest: tuple[Array, ...], axis: int, types: tuple[DType, ...], *, from_zero: bool
+) -> Quantized:
+    count = node.attr_int("N")
+    if count < 1 or len(rest) != 3 * count:
+        message = f"{count} tensors need as many ends of ranges, and {len(rest) - count} are given"
+        raise ValueError(message)
+    parts = rest[:count]
+    for part in parts:
+        check_type(node, "T", part, *types)
+    ranges = [limits_of(*ends) for ends in zip(rest[count : 2 * count], rest[2 * count :], strict=True)]
+    common = _common_range(ranges, signed=parts[0].dtype.kind == "i", from_zero=from_zero)
+    moved = [_in_range(part, of, common) for part, of in zip(parts, ranges, strict=True)]
+    return np.concatenate(moved, axis=axis), *common.outputs()
+
+
+def _common_range(ranges: list[Limits], *, signed: bool, from_zero: bool) -> Limits:
+    """The range that holds all ranges; of signed numbers, one that lies evenly around zero."""
+    low, high = np.finfo(np.float32).max, np.finfo(np.float32).min
+    for of in ranges:
+        low = of.low if of.low < low else low
+        high = of.high if high < of.high else high
+    if signed:
+        largest = np.float32(abs(high) if abs(low) < abs(high) else abs(low))
+        return Limits(-largest, largest)
+    return Limits(np.float32(0) if from_zero else np.float32(low), np.float32(high))
+
+
+def _in_range(values: Array, of: Limits, wanted: Limits) -> Array:
+    if (of.low, of.high) == (wanted.low, wanted.high):
+        return values
+    quantizer, dequantizer = Quantizer.of(wanted, values.dtype), Dequantizer.of(of, values.dtype)
+    if values.dtype.itemsize > 1:
+        return quantizer(dequantizer(values))
+    every = np.arange(_TABLE_SIZE, dtype=np.uint8).view(values.dtype)
+    return quantizer(dequantizer(every)).take(values.view(np.uint8))
+
+
+@kernel("QuantizedReshape")
+def quantized_reshape(node: Node, x: Array, shape: Array, low: Array, high: Array) -> Quantized:
+    """The same numbers, of the same range, in another shape."""
+    out = reshape(node, x, shape)
+    assert isinstance(out, np.ndarray)
+    return out, *same_range(low, high)

@@ -1,0 +1,47 @@
+"""GraphDefs, MetaGraphDefs and SavedModels told apart, binary and text."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf import text_format
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.kinds import expect_kind, kind_of, looks_like_text
+from mobileprep.formats.protos import graph_pb2, saved_model_pb2
+
+GRAPH = graph_pb2.GraphDef(node=[graph_pb2.NodeDef(name="a" * 30, op="Const")])
+META = saved_model_pb2.MetaGraphDef(graph_def=GRAPH)
+META.meta_info_def.tags.append("serve")
+WITH_OPS = saved_model_pb2.MetaGraphDef(graph_def=GRAPH)
+WITH_OPS.meta_info_def.meta_graph_version = "1"
+WITH_OPS.meta_info_def.stripped_op_list.op.add(name="Const")
+SAVED = saved_model_pb2.SavedModel(saved_model_schema_version=1, meta_graphs=[META])
+KINDS = [
+    (GRAPH, "GraphDef"),
+    (graph_pb2.GraphDef(versions=graph_pb2.VersionDef(producer=27)), "GraphDef"),
+    (META, "MetaGraphDef"),
+    (WITH_OPS, "MetaGraphDef"),
+    (SAVED, "SavedModel"),
+]
+
+
+@pytest.mark.parametrize(("message", "kind"), KINDS)
+def test_messages_are_told_apart(message, kind):
+    binary = message.SerializeToString()
+    text = text_format.MessageToString(message).encode()
+    assert (kind_of(binary), kind_of(b"# made by hand\n" + text)) == (kind, kind)
+    assert not looks_like_text(binary)
+    assert looks_like_text(text)
+    expect_kind(binary, kind, "f")
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\x0a", b"\x0a\xff", b"\x7f\x01", b"\xff" * 20])
+def test_what_cannot_be_told_is_left_to_the_parser(data):
+    assert kind_of(data) is None
+    expect_kind(data, "GraphDef", "f")
+
+
+def test_another_kind_is_named_with_what_to_do():
+    with pytest.raises(CorruptFileError, match="m.meta: is a MetaGraphDef, not a GraphDef") as told:
+        expect_kind(META.SerializeToString(), "GraphDef", "m.meta")
+    assert told.value.hint == "give it as a meta graph"

@@ -1,0 +1,182 @@
+"""Taking large payloads out of serialized graphs."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mobileprep.errors import CorruptFileError, InternalError
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import (
+    CONTENT_FIELD,
+    DOUBLE_FIELD,
+    FLOAT_FIELD,
+    GRAPH_LAYOUT,
+    LARGE,
+    PAYLOAD_FIELD,
+    Layout,
+    Payload,
+    delimited,
+    encode_varint,
+    field_header,
+    payload_at,
+    split_payloads,
+)
+
+TENSOR = Layout(is_tensor=True)
+MEBI = 1 << 20
+
+
+def put_back(skeleton: pb.TensorProto, payloads: list[Payload]) -> pb.TensorProto:
+    """A tensor with its payload where it was."""
+    if skeleton.payload:
+        payload = payload_at(payloads, skeleton.payload, "t")
+        skeleton.ClearField("payload")
+        skeleton.MergeFromString(delimited(payload.field, bytes(payload.view)))
+    return skeleton
+
+
+@given(
+    content=st.integers(0, 3 * LARGE),
+    floats=st.integers(0, LARGE),
+    doubles=st.integers(0, LARGE),
+    dims=st.lists(st.integers(0, 9), max_size=4),
+)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_a_tensor_is_whole_again_with_its_payload(
+    content: int, floats: int, doubles: int, dims: list[int]
+) -> None:
+    tensor = pb.TensorProto(dtype=1, float_val=range(floats), double_val=range(doubles))
+    tensor.tensor_content = b"x" * content
+    for size in dims:
+        tensor.tensor_shape.dim.add(size=size)
+    data = tensor.SerializeToString()
+    skeleton, payloads = split_payloads(data, TENSOR, "t")
+    assert put_back(pb.TensorProto.FromString(skeleton), payloads) == tensor
+    if payloads:
+        assert len(skeleton) < len(data)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "field"),
+    [
+        (pb.TensorProto(tensor_content=bytes(LARGE)), CONTENT_FIELD),
+        (pb.TensorProto(float_val=[0.5] * LARGE), FLOAT_FIELD),
+        (pb.TensorProto(double_val=[0.5] * LARGE), DOUBLE_FIELD),
+    ],
+)
+def test_a_large_field_becomes_a_view(tensor: pb.TensorProto, field: int) -> None:
+    data = tensor.SerializeToString()
+    skeleton, payloads = split_payloads(data, TENSOR, "t")
+    assert [p.field for p in payloads] == [field]
+    assert np.shares_memory(np.frombuffer(payloads[0].view, np.uint8), np.frombuffer(data, "u1"))
+    assert len(skeleton) < 16
+
+
+def test_a_field_just_below_large_stays() -> None:
+    data = pb.TensorProto(tensor_content=bytes(LARGE - 1)).SerializeToString()
+    assert split_payloads(data, TENSOR, "t") == (data, [])
+
+
+@pytest.mark.parametrize("minimal", [True, False])
+def test_lengths_may_be_spelt_longer_than_need_be(minimal: bool) -> None:
+    length = encode_varint(LARGE)
+    if not minimal:
+        length = length[:-1] + bytes([length[-1] | 0x80, 0x80, 0])
+    data = encode_varint(CONTENT_FIELD << 3 | 2) + length + b"y" * LARGE
+    skeleton, payloads = split_payloads(data, TENSOR, "t")
+    assert bytes(payloads[0].view) == b"y" * LARGE
+    assert put_back(pb.TensorProto.FromString(skeleton), payloads).tensor_content == b"y" * LARGE
+
+
+def node(tensor: bytes) -> bytes:
+    """A serialized graph of one node with a tensor attribute."""
+    value = delimited(8, tensor)
+    return delimited(1, delimited(1, b"c") + delimited(5, delimited(1, b"k") + delimited(2, value)))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (node(encode_varint(1 << 3 | 3) + b"z" * LARGE), "wire type 3"),
+        (node(encode_varint(1 << 3 | 4) + b"z" * LARGE), "wire type 4"),
+        (node(encode_varint(1 << 3 | 6) + b"z" * LARGE), "wire type 6"),
+        (node(b"\x00" * LARGE), "the number 0"),
+        (node(b"\x02\x01z" + b"\x08\x01" * LARGE), "the number 0"),
+        (node(encode_varint(PAYLOAD_FIELD << 3) + b"\x01" + b"\x08\x01" * LARGE), "no TensorFlow"),
+        (node(field_header(4, LARGE) + b"z" * (LARGE - 1)), "are left"),
+        (node(field_header(4, 1 << 62) + b"z" * LARGE), "4611686018427387904 bytes are declared"),
+        (node(b"\x08\x01" * LARGE + encode_varint(5 << 3 | 5) + b"z"), "4 bytes are declared"),
+        (node(b"\x08\x01" * LARGE + encode_varint(6 << 3 | 1) + b"z"), "8 bytes are declared"),
+        (node(b"\x08\x01" * LARGE + b"\xff"), "does not end"),
+    ],
+)
+def test_what_no_graph_holds_is_refused_with_its_place(data: bytes, told: str) -> None:
+    with pytest.raises(CorruptFileError, match=told) as caught:
+        split_payloads(data, GRAPH_LAYOUT, "g.pb")
+    assert caught.value.where.startswith("g.pb, byte ")
+
+
+def test_a_payload_is_handed_out_once() -> None:
+    payloads: list[Payload] = [Payload(CONTENT_FIELD, memoryview(b"abc"))]
+    assert bytes(payload_at(payloads, 1, "g.pb").view) == b"abc"
+    for number in (0, 1, 2, -1):
+        with pytest.raises(CorruptFileError, match="no TensorFlow writes"):
+            payload_at(payloads, number, "g.pb")
+
+
+def hostile_million() -> bytes:
+    """A tensor of a million elements, each a field of its own."""
+    return node(b"\x2d\x00\x00\x00\x00" * MEBI)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        hostile_million,
+        lambda: node(b"\x22\x00" * MEBI),
+        lambda: delimited(1, b"\x2a\x00" * MEBI),
+        lambda: b"\x0a\x00" * MEBI,
+        lambda: delimited(2, b"\x0a\x00" * MEBI),
+    ],
+)
+def test_memory_stays_within_a_few_times_the_file(make: object) -> None:
+    data = make()  # type: ignore[operator]
+    tracemalloc.start()
+    try:
+        split_payloads(data, GRAPH_LAYOUT, "g.pb")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(data) + MEBI
+
+
+def test_time_grows_with_the_file_and_no_faster() -> None:
+    def seconds(count: int) -> float:
+        data = node(b"\x2d\x00\x00\x00\x00" * count)
+        started = time.process_time()
+        split_payloads(data, GRAPH_LAYOUT, "g.pb")
+        return time.process_time() - started
+
+    short = min(seconds(20_000) for _ in range(3))
+    long = min(seconds(200_000) for _ in range(3))
+    # Tenfold; twice that leaves room for a noisy machine, and hundredfold would be quadratic.
+    assert long < 20 * short
+
+
+@given(st.integers(0, 2**70))
+def test_varints_are_spelt_as_protobuf_spells_them(value: int) -> None:
+    spelt = encode_varint(value)
+    assert len(spelt) == max(1, -(-value.bit_length() // 7))
+    assert all(byte & 0x80 for byte in spelt[:-1])
+    assert not spelt[-1] & 0x80
+
+
+def test_a_negative_number_is_our_own_fault() -> None:
+    with pytest.raises(InternalError):
+        encode_varint(-1)
