@@ -33,8 +33,10 @@ def layer(x, name, size, filters, stride=1, relu=True):
         kernel = weights("weights", [size, size, x.shape[-1], filters])
         x = tf.nn.conv2d(x, kernel, strides=[1, stride, stride, 1], padding="SAME")
         ones, zeros = tf.ones_initializer(), tf.zeros_initializer()
-        gamma, variance = (tf.get_variable(n, [filters], initializer=ones) for n in ("gamma", "variance"))
-        beta, mean = (tf.get_variable(n, [filters], initializer=zeros) for n in ("beta", "mean"))
+        gamma = tf.get_variable("gamma", [filters], initializer=ones)
+        variance = tf.get_variable("variance", [filters], initializer=ones)
+        beta = tf.get_variable("beta", [filters], initializer=zeros)
+        mean = tf.get_variable("mean", [filters], initializer=zeros)
         x, _, _ = tf.nn.fused_batch_norm(x, gamma, beta, mean, variance, is_training=False)
         return tf.nn.relu(x) if relu else x
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+
+# Candidates beyond which only the likeliest are compared in full.
+_MANY = 1000
 
 
 class MobileprepError(Exception):
@@ -88,8 +92,19 @@ class InternalError(MobileprepError):
 def did_you_mean(name: str, candidates: Iterable[str], *, count: int = 1) -> list[str]:
     """The ``count`` names among ``candidates`` that look most like ``name``, best first."""
     import difflib  # costs start-up time, and only failures need it
+    import heapq
 
-    return difflib.get_close_matches(name, list(candidates), n=count, cutoff=0.5)
+    listed = list(candidates)
+    if len(listed) > _MANY:
+        # A full comparison takes its time; a slip leaves most of a name's ends as they are.
+        listed = heapq.nlargest(_MANY, listed, key=lambda known: _shared_ends(name, known))
+    return difflib.get_close_matches(name, listed, n=count, cutoff=0.5)
+
+
+def _shared_ends(a: str, b: str) -> int:
+    """How many characters two names begin and end with in common."""
+    pairs = ((a, b), (a[::-1], b[::-1]))
+    return sum(len(os.path.commonprefix(pair)) for pair in pairs)  # noqa: RUF071 - not of paths
 
 
 def nearest_hint(name: str, candidates: Iterable[str]) -> str:

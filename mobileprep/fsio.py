@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +13,8 @@ from typing import BinaryIO
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 
 _HASH_BLOCK = 1 << 20
+# A temporary name is longer than the final one, which may be as long as the system allows.
+_NAME_KEPT = 80
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:
@@ -67,15 +68,14 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     Raises:
         ArtifactError: the folder or the file cannot be written.
     """
-    temporary: str | None = None
+    # A name of our own rather than tempfile's: its files are private, and outputs take the
+    # rights that the user's umask gives, which threads cannot ask for without changing it.
+    temporary = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
+        with temporary.open("xb") as stream:
             yield stream
-        _give_usual_rights(temporary)
-        os.replace(temporary, path)  # noqa: PTH105 - a Path here would only be turned back
-        temporary = None
+        temporary.replace(path)
     except MobileprepError:
         raise
     except OSError as error:
@@ -83,8 +83,8 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         message = f"cannot be written: {reason}"
         raise ArtifactError(message, "check the disk's space and rights", str(path)) from error
     finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def write_bytes(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
@@ -129,10 +129,3 @@ def inside(folder: Path, name: str) -> Path:
         message = f"the name {name!r} leads out of the folder"
         raise ArtifactError(message, "use a relative name without '..'", str(folder))
     return path
-
-
-def _give_usual_rights(temporary: str) -> None:
-    """mkstemp makes files private; outputs take the rights that the user's umask gives."""
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(temporary, 0o666 & ~mask)  # noqa: PTH101 - as above

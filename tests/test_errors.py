@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 
@@ -48,3 +49,11 @@ def test_the_nearest_name_is_offered() -> None:
     assert did_you_mean("Conv2d", ["Relu", "Conv2D", "Conv3D"]) == ["Conv2D"]
     assert nearest_hint("outputz", ["outputs", "inputs"]) == "did you mean 'outputs'?"
     assert nearest_hint("zzz", ["outputs"]) == ""
+
+
+def test_among_many_names_the_nearest_is_found_soon() -> None:
+    names = [f"block{i % 97}/layer{i}/weights" for i in range(50_000)]
+    started = time.process_time()
+    assert did_you_mean("block9/layre9/weights", names) == ["block9/layer9/weights"]
+    assert did_you_mean("lock9/layer9/weights", names) == ["block9/layer9/weights"]
+    assert time.process_time() - started < 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,51 @@ def test_files_get_the_rights_that_the_mask_gives(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o640
+
+
+def test_threads_do_not_disturb_each_other_s_rights(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: write_text(tmp_path / f"d{i}" / "f", "x"), range(400)))
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(old)
+    for path in tmp_path.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o750 if path.is_dir() else 0o640)
+
+
+def test_threads_that_write_one_file_leave_one_of_their_texts(tmp_path: Path) -> None:
+    texts = [str(i) * 50_000 for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_text(tmp_path / "f", text), texts * 10))
+    assert (tmp_path / "f").read_text() in texts
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    write_text(tmp_path / ("x" * 255), "x")
+    with pytest.raises(ArtifactError, match="too long"):
+        write_text(tmp_path / ("x" * 256), "x")
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "model.pb"
+    target.write_bytes(b"old")
+    with pytest.raises(ArtifactError, match="No space left") as caught, atomic_writer(target) as s:
+        s.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.where == str(target)
+    assert "space" in caught.value.hint
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "f" / "below").mkdir(parents=True)
+    with pytest.raises(ArtifactError, match="cannot be written"):
+        write_text(tmp_path / "f", "x")
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
 def test_a_folder_that_cannot_be_made_is_an_artifact_error(tmp_path: Path) -> None:

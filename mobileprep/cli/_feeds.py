@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mobileprep.cli._tensors import TensorInfo, tensor_info
-from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import read_bytes
@@ -69,6 +69,8 @@ def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array
     Raises:
         UsageError: the tensor is not in the graph, or the file does not suit it.
         CorruptFileError: the file is missing or damaged.
+        UnsupportedError: the file needs a library that is not installed, or has samples of
+            another width than 16 bits.
     """
     tensor = tensor_info(graph, name)
     if what == _RANDOM or what.startswith(f"{_RANDOM}:"):
@@ -80,10 +82,14 @@ def read_feed(graph: Graph, name: str, what: str, options: FeedOptions) -> Array
     data = read_bytes(path, limit=_MOST_BYTES)
     if tensor.dtype is DType.STRING:
         return np.array(data, dtype=object)
-    if kind in _PICTURES:
-        return _picture(tensor, data, options)
-    if kind == ".wav":
-        return _samples(tensor, data)
+    try:
+        if kind in _PICTURES:
+            return _picture(tensor, data, options)
+        if kind == ".wav":
+            return _samples(tensor, data)
+    except (CorruptFileError, UnsupportedError) as error:
+        place = f"{what}, {error.where}" if error.where else what
+        raise type(error)(error.message, error.hint, place) from error
     message = f"{name!r} cannot be fed {what!r}: a file's kind is told by the end of its name"
     raise UsageError(message, "use .npy, .npz, .wav, .png, .jpg, .gif, .bmp, or 'random'")
 

@@ -5,58 +5,46 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.errors import UsageError
+
+if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
+    from mobileprep.freeze.options import FreezeResult
 
 _CHECKPOINT_VERSIONS = (1, 2)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    names = "names, a,b"
+    _model_flags(parser)
+    _original_flags(parser)
+    _further_flags(parser)
+
+
+def _model_flags(parser: argparse.ArgumentParser) -> None:
+    """What is read and what is written."""
     flag(parser, "input_graph", default="", metavar="FILE", help="a GraphDef, binary or text")
     flag(parser, "input_meta_graph", default="", metavar="FILE", help="a MetaGraphDef (.meta)")
     flag(parser, "input_saved_model_dir", default="", metavar="DIR", help="a SavedModel")
     flag(parser, "saved_model_tags", default="", metavar="TAGS", help="its tags, a,b")
-    flag(
-        parser,
-        "input_checkpoint",
-        default="",
-        metavar="PREFIX",
-        help="the values of the variables: a prefix, a file of the set, or a folder",
-    )
+    checkpoint = "the values of the variables: a prefix, a file of the set, or a folder"
+    flag(parser, "input_checkpoint", default="", metavar="PREFIX", help=checkpoint)
     flag(parser, "input_saver", default="", metavar="FILE", help="a SaverDef, binary or text")
-    flag(
-        parser,
-        "checkpoint_version",
-        type=int,
-        default=2,
-        metavar="1|2",
-        help="accepted; the checkpoint itself says of which version it is",
-    )
-    bool_flag(
-        parser,
-        "input_binary",
-        default=False,
-        help_line="accepted; the files themselves say whether they are binary",
-    )
     flag(parser, "output_graph", required=True, metavar="FILE", help="the graph to write")
-    flag(
-        parser,
-        "output_node_names",
-        default="",
-        metavar="NAMES",
-        help="the nodes to keep, or outputs of the signature, a,b",
-    )
+    bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
+    outputs = "the nodes to keep, or outputs of the signature, a,b"
+    flag(parser, "output_node_names", default="", metavar="NAMES", help=outputs)
     flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
+
+
+def _original_flags(parser: argparse.ArgumentParser) -> None:
+    """The choices of the original."""
     bool_flag(parser, "clear_devices", default=True, help_line="take the device off every node")
-    flag(parser, "initializer_nodes", default="", help=f"ops that give variables values: {names}")
-    flag(
-        parser,
-        "variable_names_whitelist",
-        default="",
-        help=f"the only variables to convert: {names}",
-    )
+    initializers = "ops that give variables values, a,b"
+    flag(parser, "initializer_nodes", default="", metavar="NAMES", help=initializers)
+    only = "the only variables to convert, a,b"
+    flag(parser, "variable_names_whitelist", default="", metavar="NAMES", help=only)
     parser.add_argument(
         "--variable_names_blacklist",
         "--variable-names-blacklist",
@@ -64,49 +52,30 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--variable-names-denylist",
         dest="variable_names_blacklist",
         default="",
-        help=f"variables to leave as they are: {names}",
+        metavar="NAMES",
+        help="variables to leave as they are, a,b",
     )
-    flag(
-        parser,
-        "restore_op_name",
-        default="",
-        metavar="NAME",
-        help="the op that restores a checkpoint in the graph (default: the saver's)",
-    )
-    flag(
-        parser,
-        "filename_tensor_name",
-        default="",
-        metavar="NAME",
-        help="accepted, and not needed, as in the original",
-    )
-    bool_flag(
-        parser,
-        "moving_averages",
-        default=False,
-        help_line="take the moving averages of variables instead of their last values",
-    )
-    flag(
-        parser,
-        "batch_norm",
-        choices=("inference", "keep"),
-        default="inference",
-        help="what to do with batch normalisation left in training mode",
-    )
-    flag(
-        parser,
-        "control_flow",
-        choices=("keep", "lower"),
-        default="keep",
-        help="keep loops and conditionals as functions, or make them Switch, Merge and so on",
-    )
-    bool_flag(
-        parser,
-        "remove_dropout",
-        default=True,
-        help_line="cut out dropout with a constant keep probability",
-    )
-    bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
+    restore = "the op that restores a checkpoint in the graph (default: the saver's)"
+    flag(parser, "restore_op_name", default="", metavar="NAME", help=restore)
+    unused = "accepted, and not needed, as in the original"
+    flag(parser, "filename_tensor_name", default="", metavar="NAME", help=unused)
+    version = "accepted; the checkpoint itself says of which version it is"
+    flag(parser, "checkpoint_version", type=int, default=2, metavar="1|2", help=version)
+    told = "accepted; the files themselves say whether they are binary"
+    bool_flag(parser, "input_binary", default=False, help_line=told)
+
+
+def _further_flags(parser: argparse.ArgumentParser) -> None:
+    """What the original cannot do."""
+    averages = "take the moving averages of variables instead of their last values"
+    bool_flag(parser, "moving_averages", default=False, help_line=averages)
+    norm = "what to do with batch normalisation left in training mode"
+    choices = ("inference", "keep")
+    flag(parser, "batch_norm", choices=choices, default="inference", help=norm)
+    control_flow = "keep loops and conditionals as functions, or make them Switch, Merge and so on"
+    flag(parser, "control_flow", choices=("keep", "lower"), default="keep", help=control_flow)
+    dropout = "cut out dropout with a constant keep probability"
+    bool_flag(parser, "remove_dropout", default=True, help_line=dropout)
 
 
 @verb("freeze", "turn a model's variables into constants, as freeze_graph does", _arguments)
@@ -145,6 +114,11 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     write_graph(Path(args.output_graph), result.graph, as_text=args.output_as_text)
+    _tell(result)
+    return 0
+
+
+def _tell(result: FreezeResult) -> None:
     for warning in result.warnings:
         print(f"mobileprep: warning: {warning}", file=sys.stderr)
     for name in result.init_ops:
@@ -154,7 +128,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"mobileprep: {told}", file=sys.stderr)
     print(f"Converted {len(result.variables)} variables to const ops.")
     print(f"{len(result.graph)} ops in the final graph.")
-    return 0
 
 
 def _path(text: str) -> Path | None:

@@ -129,8 +129,8 @@ def _likely(graph: Graph, usual: str, candidates: list[str], option: str) -> str
     if len(candidates) == 1:
         return candidates[0]
     message = f"there is no layer {usual!r} in the graph"
-    known = ", ".join(candidates[:5])
-    raise UsageError(message, f"name one with {option}; it may be one of: {known}")
+    known = f"; it may be one of: {', '.join(candidates[:5])}" if candidates else ""
+    raise UsageError(message, f"name one with {option}{known}")
 
 
 def _write(path: Path, outputs: dict[str, Array]) -> None:

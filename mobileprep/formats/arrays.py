@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+import zlib
 from pathlib import Path
-from typing import IO, Any
+from tokenize import TokenError
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.lib import format as npy
@@ -15,7 +17,24 @@ from numpy.typing import NDArray
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
 
-_HINT = "save it again with numpy.savez"
+_HINT: Final = "save it again with numpy.savez"
+_REASON: Final = 120  # characters; numpy quotes whole headers
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_HEADERS: Final = {
+    (1, 0): npy.read_array_header_1_0,
+    (2, 0): npy.read_array_header_2_0,
+    (3, 0): npy.read_array_header_2_0,  # differs in the names of fields alone
+}
+# A header is a Python literal: whatever its parser may say.
+_HEADER_FAULTS: Final = (ValueError, EOFError, SyntaxError, TokenError, RecursionError, MemoryError)
+_ARCHIVE_FAULTS: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def read_arrays(path: Path, *, limit: int = 1 << 32) -> dict[str, NDArray[Any]]:
@@ -55,24 +74,21 @@ def _read_zip(stream: IO[bytes], path: Path, limit: int) -> dict[str, NDArray[An
         with zipfile.ZipFile(stream) as archive:
             for entry in archive.infolist():
                 where = f"{path}, {entry.filename}"
+                if entry.compress_type not in _METHODS:
+                    message = "is compressed in a way that numpy does not write"
+                    raise CorruptFileError(message, _HINT, where)
                 with archive.open(entry) as member:
                     array = _read_array(member, entry.file_size, limit, where)
                 limit -= array.nbytes
                 arrays[entry.filename.removesuffix(".npy")] = array
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError) as error:
+    except _ARCHIVE_FAULTS as error:
         msg = f"is no readable .npz file: {error}"
         raise CorruptFileError(msg, _HINT, str(path)) from error
     return arrays
 
 
 def _read_array(stream: IO[bytes], size: int, limit: int, where: str) -> NDArray[Any]:
-    try:
-        version = npy.read_magic(stream)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read_header(stream)
-    except (ValueError, EOFError) as error:
-        msg = f"is no array file: {error}"
-        raise CorruptFileError(msg, _HINT, where) from error
+    shape, fortran, dtype = _read_header(stream, where)
     if dtype.hasobject:
         raise CorruptFileError("holds Python objects, which are not read", _HINT, where)  # noqa: EM101
     wanted = math.prod(shape) * dtype.itemsize
@@ -83,4 +99,29 @@ def _read_array(stream: IO[bytes], size: int, limit: int, where: str) -> NDArray
     if len(data) < wanted:
         message = f"ends after {len(data)} of {wanted} bytes"
         raise CorruptFileError(message, _HINT, where)
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    try:
+        return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    except ValueError as error:
+        # An axis beyond what an address can hold, or more axes than numpy has.
+        raise _no_array(error, where) from error
+
+
+def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the first axis varies fastest, and element type; all of them possible."""
+    try:
+        version = npy.read_magic(stream)
+        if version not in _HEADERS:
+            message = f"is an array file of the unknown version {version[0]}.{version[1]}"
+            raise CorruptFileError(message, _HINT, where)
+        shape, fortran, dtype = _HEADERS[version](stream)
+    except _HEADER_FAULTS as error:
+        raise _no_array(error, where) from error
+    if any(size < 0 for size in shape) or not dtype.itemsize:
+        message = f"declares the shape {list(shape)} of elements of {dtype.itemsize} bytes"
+        raise CorruptFileError(message, _HINT, where)
+    return shape, fortran, dtype
+
+
+def _no_array(error: Exception, where: str) -> CorruptFileError:
+    reason = str(error).partition("\n")[0][:_REASON]
+    return CorruptFileError(f"is no array file: {reason}", _HINT, where)

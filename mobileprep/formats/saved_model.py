@@ -108,7 +108,9 @@ def saved_model_file(folder: Path) -> Path:
     raise CorruptFileError(message, "name the folder of a SavedModel", str(folder))
 
 
-def _read(path: Path, message: type[M], layout: Layout, kind: Kind) -> tuple[M, list[Payload]]:
+def _read(
+    path: Path, message: type[M], layout: Layout, kind: Kind | None
+) -> tuple[M, list[Payload]]:
     data = map_file(path)
     if not data:
         msg = "is empty"

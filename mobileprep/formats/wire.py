@@ -56,6 +56,9 @@ class Payload:
     view: memoryview
 
 
+_TAKEN: Final = Payload(0, memoryview(b""))
+
+
 def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list[Payload]]:
     """A serialized message without its large tensor payloads, and those payloads.
 
@@ -163,12 +166,17 @@ def delimited(number: int, body: bytes) -> bytes:
 
 
 def payload_at(payloads: list[Payload], number: int, file: str) -> Payload:
-    """The payload that ``payload: number`` stands for.
+    """The payload that ``payload: number`` stands for; each is handed out once.
+
+    A file that has the field itself, in a tensor too small to be looked into, names a payload
+    of another tensor, and one of the two comes too late.
 
     Raises:
-        CorruptFileError: there is none of that number.
+        CorruptFileError: there is none of that number, or it is taken.
     """
-    if not 1 <= number <= len(payloads):
+    found = payloads[number - 1] if 1 <= number <= len(payloads) else _TAKEN
+    if found is _TAKEN:
         message = "a tensor has a field that no TensorFlow writes"
         raise CorruptFileError(message, "write the graph anew with TensorFlow", file)
-    return payloads[number - 1]
+    payloads[number - 1] = _TAKEN
+    return found

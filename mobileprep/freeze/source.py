@@ -21,7 +21,10 @@ from mobileprep.formats.saved_model import (
 from mobileprep.freeze.meta_graph import assets_of, init_ops_of, signatures_of, slices_of
 from mobileprep.freeze.model import LoadedSource
 from mobileprep.freeze.object_graph import keys_by_full_name
+from mobileprep.freeze.partitions import slices_by_name
+from mobileprep.freeze.restore import Source
 from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_proto
 
 __all__ = ["LoadedSource", "load_source"]
@@ -70,7 +73,7 @@ def load_source(
 
 def _from_graph(path: Path, checkpoint: Path | None) -> LoadedSource:
     graph, opened = read_graph(path), _opened(checkpoint)
-    keys = {} if opened is None else keys_by_full_name(opened, graph)
+    keys = _keys(opened, graph)
     return LoadedSource(graph, str(path), opened, keys=keys)
 
 
@@ -94,9 +97,7 @@ def _from_saved_model(folder: Path, tags: Sequence[str], checkpoint: Path | None
 def _loaded(meta: MetaGraph, checkpoint: Checkpoint | None, assets: Path) -> LoadedSource:
     proto = meta.proto
     graph = graph_from_proto(proto.graph_def, meta.payloads, meta.file)
-    keys = slices_of(proto, meta.file)
-    if checkpoint is not None:
-        keys = {**keys_by_full_name(checkpoint, graph), **keys}
+    keys = {**_keys(checkpoint, graph), **slices_of(proto, meta.file)}
     return LoadedSource(
         graph,
         meta.file,
@@ -107,6 +108,13 @@ def _loaded(meta: MetaGraph, checkpoint: Checkpoint | None, assets: Path) -> Loa
         assets_of(proto, assets, meta.file),
         keys,
     )
+
+
+def _keys(checkpoint: Checkpoint | None, graph: Graph) -> dict[str, Source]:
+    """What the checkpoint itself tells of where variables lie in it."""
+    if checkpoint is None:
+        return {}
+    return {**slices_by_name(checkpoint, graph), **keys_by_full_name(checkpoint, graph)}
 
 
 def _opened(checkpoint: Path | None) -> Checkpoint | None:

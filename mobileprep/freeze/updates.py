@@ -44,10 +44,11 @@ def without_updates(
     by_data = reachable(graph, roots, through_control=False)
     plain: dict[str, Node] = {}
     late = [(variable, name) for variable, name in uses.blocked if name not in initial]
+    after = _after(graph, {name for _, name in late})
     for variable, name in late:
         if name in by_data:
             plain[name] = _result(graph, variable, graph[name], where)
-        _check_not_read_after(graph, variable, name, by_data, where)
+        _check_not_read_after(graph, variable, name, by_data & after, where)
     gone = _with_takers(graph, {name for _, name in uses.blocked if name not in plain})
     kept = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
     lost = [graph[name].op for _, name in late if name in gone]
@@ -71,16 +72,28 @@ def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
 
 
 def _check_not_read_after(
-    graph: Graph, variable: str, update: str, by_data: set[str], where: str
+    graph: Graph, variable: str, update: str, suspects: set[str], where: str
 ) -> None:
     for reader in graph.consumers.get(variable, ()):
-        is_output = reader.name in by_data and reader.name != update
-        if is_output and update in reachable(graph, [reader.name]):
+        is_suspect = reader.name in suspects and reader.name != update
+        if is_suspect and update in reachable(graph, [reader.name]):
             message = (
                 f"an output reads the variable {variable!r} after {update!r} "
                 f"({graph[update].op}) has changed it"
             )
             raise UnsupportedError(message, _HINT, where)
+
+
+def _after(graph: Graph, names: set[str]) -> set[str]:
+    """All nodes that run after one of the named ones."""
+    found = set(names)
+    waiting = list(names)
+    while waiting:
+        for consumer in graph.consumers.get(waiting.pop(), ()):
+            if consumer.name not in found:
+                found.add(consumer.name)
+                waiting.append(consumer.name)
+    return found
 
 
 def _with_takers(graph: Graph, names: Iterable[str]) -> set[str]:

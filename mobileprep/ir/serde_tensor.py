@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,8 +11,18 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.tensor_values import VALUE_FIELD, listed_values, packed_values
-from mobileprep.formats.wire import CONTENT_FIELD, LARGE, Payload, payload_at
+from mobileprep.formats.wire import (
+    CONTENT_FIELD,
+    DOUBLE_FIELD,
+    FLOAT_FIELD,
+    LARGE,
+    Payload,
+    delimited,
+    payload_at,
+)
 from mobileprep.ir.tensor import Array, Tensor, check_shape
+
+_PACKED_FIELD: Final = {DType.FLOAT: FLOAT_FIELD, DType.DOUBLE: DOUBLE_FIELD}
 
 
 def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str) -> Tensor:
@@ -26,20 +36,31 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
     shape = check_shape([d.size for d in proto.tensor_shape.dim], where)
     content: bytes | memoryview | None = proto.tensor_content or None
     values: Array | None = None
-    if proto.payload:
-        payload = payload_at(payloads, proto.payload, where)
-        if payload.field == CONTENT_FIELD:
-            content = payload.view
-        else:
-            values = packed_values(payload, where)
+    payload = payload_at(payloads, proto.payload, where) if proto.payload else None
     if dtype.numpy is None and dtype is not DType.STRING:
-        return Tensor(dtype, shape, opaque=proto.SerializeToString(deterministic=True))
+        return Tensor(dtype, shape, opaque=_opaque(proto, payload))
+    if payload is not None and payload.field == CONTENT_FIELD:
+        content = payload.view
+    elif payload is not None and payload.field == _PACKED_FIELD.get(dtype):
+        # Elements in the field of another type do not count: values stay those of the type's own.
+        values = packed_values(payload, where)
     if values is None and content is None:
         listed = listed_values(proto, dtype)
         values = np.empty(0, dtype=dtype.numpy or object) if listed is None else listed
     tensor = Tensor(dtype, shape, content=content, values=values)
     _check_length(tensor, where)
     return tensor
+
+
+def _opaque(proto: pb.TensorProto, payload: Payload | None) -> bytes:
+    """A whole TensorProto, with its payload back in its place."""
+    if payload is None:
+        return proto.SerializeToString(deterministic=True)
+    whole = pb.TensorProto()
+    whole.CopyFrom(proto)
+    whole.ClearField("payload")
+    whole.MergeFromString(delimited(payload.field, bytes(payload.view)))
+    return whole.SerializeToString(deterministic=True)
 
 
 def tensor_to_proto(tensor: Tensor, proto: pb.TensorProto, *, with_content: bool = True) -> None:

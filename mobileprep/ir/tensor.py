@@ -17,6 +17,8 @@ Array = NDArray[Any]
 
 # More than any shipped constant; a short text such as `size: 99999999999` must not allocate.
 MAX_BYTES = 1 << 31
+# What every numpy has; newer ones have more.
+_FEW_AXES = 32
 
 
 class Tensor:
@@ -60,12 +62,16 @@ class Tensor:
             dtype: the element type, where numpy cannot say it (quantized types).
 
         Raises:
-            UnsupportedError: numpy's type has no counterpart.
+            UnsupportedError: numpy's type has no counterpart, or ``dtype`` has no elements that
+                numpy could hold.
         """
-        array = np.asarray(array)
+        given, array = array, np.asarray(array)
+        if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
+            array = np.asarray(given, dtype=object)  # numpy's text types cut zero bytes off
         kind = dtype if dtype is not None else dtype_from_numpy(array.dtype)
-        if kind is None:
-            message = f"arrays of numpy type {array.dtype} have no TensorFlow counterpart"
+        if kind is None or (kind.numpy is None and kind is not DType.STRING):
+            wanted = "counterpart" if kind is None else f"counterpart of type {kind.short}"
+            message = f"arrays of numpy type {array.dtype} have no TensorFlow {wanted}"
             raise UnsupportedError(message)
         if kind is DType.STRING:
             flat = np.empty(array.size, dtype=object)
@@ -102,8 +108,9 @@ class Tensor:
         """The elements as a read-only array of ``shape``; strings as an object array of bytes.
 
         Raises:
-            InvalidGraphError: the elements do not fit the shape.
-            UnsupportedError: the type has no elements to look at (resource, variant).
+            InvalidGraphError: the elements do not fit the shape, or would take over 2 GiB.
+            UnsupportedError: the type has no elements to look at (resource, variant), or the
+                shape has more axes than numpy's arrays.
         """
         if self._array is None:
             self._array = _read_only(self._decode())
@@ -117,8 +124,17 @@ class Tensor:
         return np.ascontiguousarray(self.array()).reshape(-1).view(np.uint8).data
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor:
-        """The same elements under another shape of the same size."""
-        return Tensor.of(self.array().reshape(shape), self.dtype)
+        """The same elements under another shape of the same size, in the form that they are in.
+
+        Raises:
+            InvalidGraphError: the shape is of another size.
+        """
+        if math.prod(shape) != self.size:
+            message = f"a tensor of shape {list(self.shape)} does not fit into {list(shape)}"
+            raise InvalidGraphError(message, "the sizes have to multiply to the same")
+        if self._array is not None and self.content is None and self.values is None:
+            return Tensor.of(self._array.reshape(shape), self.dtype)
+        return Tensor(self.dtype, shape, content=self.content, values=self.values)
 
     def identical(self, other: Tensor) -> bool:
         """Whether type, shape and every element's bytes are the same (NaN equals itself)."""
@@ -130,7 +146,7 @@ class Tensor:
             if self.dtype is not DType.STRING:
                 return self.opaque == other.opaque
             return list(self.array().ravel()) == list(other.array().ravel())
-        return memoryview(self.raw()) == memoryview(other.raw())
+        return _same_bytes(memoryview(self.raw()), memoryview(other.raw()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tensor) and self.identical(other)
@@ -152,16 +168,27 @@ class Tensor:
             message = f"a tensor of shape {list(self.shape)} would take {self.nbytes} bytes"
             raise InvalidGraphError(message, "no constant may take more than 2 GiB")
         if self.content is not None:
-            return np.frombuffer(self.content, dtype=kind).reshape(self.shape)
-        return _spread(self.values, self.size, kind).reshape(self.shape)
+            return _shaped(np.frombuffer(self.content, dtype=kind), self.shape)
+        return _shaped(_spread(self.values, self.size, kind), self.shape)
 
     def _decode_strings(self) -> Array:
         if self.content is not None:
-            return _split_strings(self.content, self.size).reshape(self.shape)
+            return _shaped(_split_strings(self.content, self.size), self.shape)
         if self.size > MAX_BYTES // 8:
             message = f"a string tensor of shape {list(self.shape)} is too large"
             raise InvalidGraphError(message, "no constant may take more than 2 GiB")
-        return _spread(self.values, self.size, np.dtype(object)).reshape(self.shape)
+        return _shaped(_spread(self.values, self.size, np.dtype(object)), self.shape)
+
+
+def _shaped(elements: Array, shape: tuple[int, ...]) -> Array:
+    try:
+        return elements.reshape(shape)
+    except ValueError as error:
+        if len(elements) == math.prod(shape) and len(shape) > _FEW_AXES:
+            message = f"a tensor has {len(shape)} axes, which is more than numpy's arrays have"
+            raise UnsupportedError(message) from error
+        message = f"{len(elements)} elements do not fit a tensor of shape {list(shape)}"
+        raise InvalidGraphError(message, "write the graph anew") from error
 
 
 def _spread(values: Array | None, size: int, kind: np.dtype[Any]) -> Array:
@@ -190,8 +217,22 @@ def _split_strings(content: bytes | memoryview, size: int) -> Array:
     return out
 
 
+def _same_bytes(a: memoryview, b: memoryview) -> bool:
+    """Compare in words of eight bytes; memoryviews compare themselves byte by byte, slowly."""
+    if len(a) != len(b):
+        return False
+    words = len(a) // 8
+    x, y = (np.frombuffer(data, np.uint64, words) for data in (a, b))
+    return bytes(a[words * 8 :]) == bytes(b[words * 8 :]) and bool(np.array_equal(x, y))
+
+
 def _as_bytes(element: object) -> bytes:
-    return element if isinstance(element, bytes) else str(element).encode()
+    if isinstance(element, bytes):
+        return element
+    if isinstance(element, str):
+        return element.encode()
+    message = f"an element of type {type(element).__name__} is no string"
+    raise UnsupportedError(message)
 
 
 def _read_only(array: Array) -> Array:

@@ -14,6 +14,8 @@ from mobileprep.ir.refs import parse_ref
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z|_[A-Za-z0-9_.\\/>-]*\Z")
 _LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
 _MERGES = frozenset({"Merge", "RefMerge"})
+# Of a long circle this many nodes are named.
+_SHOWN = 8
 
 
 def check_graph(graph: Graph, where: str) -> None:
@@ -113,10 +115,17 @@ def _closes_loop(graph: Graph, consumer: Node, producer: str) -> bool:
 def _cycle(graph: Graph, done: set[str], where: str) -> InvalidGraphError:
     """Follow unfinished inputs backwards until a node comes round again."""
     name = next(n.name for n in graph if n.name not in done)
-    trail: list[str] = []
+    trail: dict[str, None] = {}  # keeps the order, and knows at once what it holds
     while name not in trail:
-        trail.append(name)
-        name = next(r.node for r in graph[name].inputs if r.node not in done)
-    circle = [*trail[trail.index(name) :], name]
-    shown = " <- ".join(circle[:8]) + (" ..." if len(circle) > 8 else "")
-    return InvalidGraphError(f"nodes feed each other in a circle: {shown}", "", where)
+        trail[name] = None
+        node = graph[name]
+        name = next(
+            r.node
+            for r in node.inputs
+            if r.node not in done and not _closes_loop(graph, node, r.node)
+        )
+    passed = list(trail)
+    circle = [*passed[passed.index(name) :], name]
+    shown = " <- ".join(circle[:_SHOWN]) + (" ..." if len(circle) > _SHOWN else "")
+    message = f"nodes feed each other in a circle: {shown}"
+    return InvalidGraphError(message, "break the circle, or export the graph again", where)

@@ -77,7 +77,7 @@ def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) ->
 
 
 class Uses:
-    """Who makes and who reads each tensor.
+    """Who reads each tensor.
 
     Args:
         actions: the actions.
@@ -85,18 +85,15 @@ class Uses:
     """
 
     def __init__(self, actions: Sequence[Action], wanted: Collection[Edge]) -> None:
-        self.makers: dict[Edge, Action] = {}
-        self.readers: dict[Edge, list[Action]] = {}
+        self._readers: dict[Edge, list[Action]] = {}
         self._wanted = frozenset(wanted)
         for action in actions:
-            for _, tensor in action.outputs:
-                self.makers[tensor] = action
             for read in action.inputs:
-                self.readers.setdefault(read, []).append(action)
+                self._readers.setdefault(read, []).append(action)
 
     def only_reader(self, tensor: Edge) -> Action | None:
         """The one action that reads a tensor, or None where several do or a user does."""
-        readers = self.readers.get(tensor, [])
+        readers = self._readers.get(tensor, [])
         return readers[0] if len(readers) == 1 and tensor not in self._wanted else None
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.allocation import allocated
 from mobileprep.ops.parallel import for_each, threads
 from mobileprep.ops.products import FEW_ROWS, LEAST_WORK, multiply
 from mobileprep.ops.tiling import Finish, Tile, patches, tiles
@@ -41,7 +42,7 @@ def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = N
         if finish is not None:
             finish(out, Tile(slice(0, len(out)), slice(0, positions[0])))
         return out
-    out = np.empty((x.shape[0], *positions, count), dtype=x.dtype)
+    out = allocated((x.shape[0], *positions, count), x.dtype)
     if out.size:
         _fill(out, x, filters.reshape(-1, count), window, finish)
     return out

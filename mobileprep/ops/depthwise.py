@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.allocation import allocated
 from mobileprep.ops.parallel import for_each, threads
 from mobileprep.ops.products import LEAST_WORK
 from mobileprep.ops.tiling import Finish, Tile, patches, tiles
@@ -42,7 +43,7 @@ def convolve_depthwise(
         message = f"{x.shape[-1]} channels do not fit filters for {channels}"
         raise ValueError(message)
     positions = window.positions(x.shape[1:-1])
-    out = np.empty((x.shape[0], *positions, channels * multiplier), dtype=x.dtype)
+    out = allocated((x.shape[0], *positions, channels * multiplier), x.dtype)
     if not out.size:
         return out
     if multiplier > 1:

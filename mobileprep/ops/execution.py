@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mobileprep.ops.actions import Values
+from mobileprep.ops.branches import DEAD
 from mobileprep.ops.context import Context
 from mobileprep.ops.failures import perform
+from mobileprep.ops.guards import RAN
 from mobileprep.ops.plan import Plan, Step
 
 
@@ -37,7 +37,8 @@ def _observed(step: Step, inputs: list[Any], context: Context, where: str) -> Va
     start = time.perf_counter()
     results = perform(step.action, inputs, context, where)
     seconds = time.perf_counter() - start
-    arrays = [x for x in results if isinstance(x, np.ndarray)]
-    if context.observer is not None and len(arrays) == len(results):
-        context.observer(step.action.covers, start, seconds, arrays)
+    # Of a branch that was not taken there is nothing to tell.
+    if context.observer is not None and not any(x is DEAD for x in results):
+        outputs = [x for x in results if x is not RAN]
+        context.observer(step.action.covers, start, seconds, outputs)
     return results

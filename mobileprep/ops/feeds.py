@@ -60,5 +60,9 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
 
 def _as_bytes(array: Array) -> Array:
     flat = np.empty(array.size, dtype=object)
+    if array.dtype.kind == "S" and array.size == 1:
+        # A file's contents may end in zeros, which numpy takes for filling and hides.
+        flat[0] = array.tobytes()
+        return flat.reshape(array.shape)
     flat[:] = [x.encode() if isinstance(x, str) else bytes(x) for x in array.ravel().tolist()]
     return flat.reshape(array.shape)

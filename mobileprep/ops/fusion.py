@@ -53,7 +53,7 @@ def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edg
     uses = Uses(actions, wanted)
     replaced: dict[str, Action | None] = {}
     for action in actions:
-        chain = _chain(action, constants, uses)
+        chain = _chain(action, constants, uses, replaced)
         if chain is None:
             continue
         replaced.update((member.node.name, None) for member in chain.members)
@@ -62,8 +62,17 @@ def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edg
     return [a for a in left if a is not None]
 
 
-def _chain(action: Action, constants: Constants, uses: Uses) -> _Chain | None:
-    """The longest chain that begins at an action, or None where it cannot be one."""
+def _chain(
+    action: Action, constants: Constants, uses: Uses, taken: Collection[str]
+) -> _Chain | None:
+    """The longest chain that begins at an action, or None where it cannot be one.
+
+    Args:
+        action: the action.
+        constants: the constants.
+        uses: who reads what.
+        taken: nodes of other chains: a sum of two convolutions ends one of them only.
+    """
     node = action.node
     if (
         node.op not in _CONVOLUTIONS
@@ -82,7 +91,9 @@ def _chain(action: Action, constants: Constants, uses: Uses) -> _Chain | None:
     chain = _Chain((action,), channels, np.ones(channels), np.zeros(channels))
     while not chain.activation:
         reader = uses.only_reader(chain.end)
-        longer = None if reader is None else _extended(chain, reader, constants)
+        if reader is None or reader.node.name in taken:
+            break
+        longer = _extended(chain, reader, constants)
         if longer is None:
             break
         chain = longer

@@ -14,7 +14,7 @@ from mobileprep.ops.actions import Action, Edge, Values, made
 from mobileprep.ops.branches import DEAD
 from mobileprep.ops.context import Context
 
-_RAN = np.zeros(0, np.int8)
+RAN = np.zeros(0, np.int8)
 """What a node's control output holds where the node ran."""
 
 
@@ -33,7 +33,7 @@ def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Ac
     def run(context: Context, inputs: Values) -> Values:
         if any(x is DEAD for x in inputs):
             return dead
-        return [*action.run(context, inputs[:count])[:size], _RAN]
+        return [*action.run(context, inputs[:count])[:size], RAN]
 
     outputs = action.outputs
     if is_control:
@@ -74,7 +74,7 @@ def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int])
     def run(context: Context, inputs: Values) -> Values:
         for value, place in zip(inputs, places, strict=True):
             if value is not DEAD:
-                return value, place, _RAN
+                return value, place, RAN
         return DEAD, DEAD, DEAD
 
     outputs = (*made(node, [0, 1]), (2, (node.name, CONTROL)))

@@ -56,8 +56,12 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
         raise ValueError(message)
     image = _opened(data, "JPEG")
     mode = "L" if channels == 1 or (channels == 0 and image.mode == "L") else "RGB"
+    wanted = tuple(-(-side // ratio) for side in image.size)
     # libjpeg converts and shrinks itself, more exactly than a conversion afterwards.
-    image.draft(mode, tuple(-(-side // ratio) for side in image.size))
+    image.draft(mode, tuple(max(side // ratio, 1) for side in image.size))
+    if image.size != wanted:
+        message = f"an image of {image.size[0]} x {image.size[1]} pixels is not shrunk by {ratio}"
+        raise UnsupportedError(message, "use a larger image, or none of the attribute 'ratio'")
     return _pixels(image, mode)
 
 
@@ -107,8 +111,10 @@ def _opened(data: bytes, kind: str) -> Any:  # noqa: ANN401 - an image of an opt
             # Pillow's own bound is told by a warning; ours is checked below.
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
             image = pillow.open(io.BytesIO(data), formats=[kind])
+    except pillow.UnidentifiedImageError as error:
+        raise _damaged(kind, "its header is not understood") from error
     except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
-        raise _damaged(kind, error) from error
+        raise _damaged(kind, str(error)) from error
     width, height = image.size
     if width * height > _MOST_PIXELS:
         message = f"has {width} x {height} pixels, which is too much"
@@ -130,12 +136,12 @@ def _pixels(image: Any, mode: str) -> Array:  # noqa: ANN401
         converted = image if image.mode == mode else image.convert(mode)
         pixels: Array = np.asarray(converted)
     except (OSError, SyntaxError, ValueError) as error:
-        raise _damaged(str(image.format), error) from error
+        raise _damaged(str(image.format), str(error)) from error
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
 
 
-def _damaged(kind: str, error: Exception) -> CorruptFileError:
-    return CorruptFileError(f"is damaged: {error}", "save the image again", f"{kind} image")
+def _damaged(kind: str, reason: str) -> CorruptFileError:
+    return CorruptFileError(f"is damaged: {reason}", "save the image again", f"{kind} image")
 
 
 def _png_pixels(image: Any) -> Array:  # noqa: ANN401

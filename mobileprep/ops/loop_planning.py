@@ -72,5 +72,10 @@ def _head(head: Node, entering: list[Node], carrying: list[Node], where: str) ->
         for first, later in ((0, 1), (1, 0)):
             if names[first] in entries and names[later] in carried:
                 return Head(entries[names[first]], carried[names[later]], (first, later))
-    message = f"node {head.name!r} ({head.op}) does not join what enters a loop with what returns"
-    raise InvalidGraphError(message, "export the graph again", where)
+    raise malformed_head(head, where)
+
+
+def malformed_head(node: Node, where: str) -> InvalidGraphError:
+    """What to say of a Merge that a loop returns to, but that does not begin one."""
+    message = f"node {node.name!r} ({node.op}) does not join what enters a loop with what returns"
+    return InvalidGraphError(message, "export the graph again", where)

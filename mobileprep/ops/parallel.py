@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,21 +34,27 @@ class _Crew:
         # What BLAS would use is what the machine has, or what the user's environment allows.
         self.threads = min(min(told, default=1), _MOST_THREADS)
         self.pool = ThreadPoolExecutor(max(self.threads - 1, 1), thread_name_prefix="mobileprep")
+        # BLAS obeys only the thread that spoke first, until that thread lets go: users come and
+        # go in threads of their own, so one thread speaks for them all.
+        self._speaker = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-blas")
         self._lock = threading.Lock()
         self._users = 0
-        self._limit: Any = None
+        self._hold = ExitStack()
 
     def enter(self) -> None:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._limit = self._blas.limit(limits=1, user_api="blas")
+                self._speaker.submit(self._take_hold).result()
 
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._limit.restore_original_limits()
+                self._speaker.submit(self._hold.close).result()
+
+    def _take_hold(self) -> None:
+        self._hold.enter_context(self._blas.limit(limits=1, user_api="blas"))
 
 
 _crew: _Crew | None = None
@@ -113,7 +119,12 @@ def for_each(work: Callable[[T], None], parts: Iterable[T]) -> None:
                     part = pending.popleft()
                 except IndexError:
                     return
-                work(part)
+                try:
+                    work(part)
+                except BaseException:
+                    # What the others would still do is of no use.
+                    pending.clear()
+                    raise
 
     # What a part shares out in its turn would find all threads busy.
     _here.crew = None

@@ -51,9 +51,8 @@ def make_plan(
     _check_fetches(fetches, known)
     region = Region(known, known.frames.root, {})
     refuse(region.lacking, where)
-    places = [region.tensor(r) if edge(r) not in fed else edge(r) for r in fetches]
-    for ref, place in zip(fetches, places, strict=True):
-        if place == NOWHERE:
+    for ref in fetches:
+        if edge(ref) not in fed and region.tensor(ref) == NOWHERE:
             message = f"{str(ref)!r} lies in a branch that is never taken"
             raise UsageError(message, "fetch what comes after the branches join", where)
     actions, constants = region.actions, region.constants

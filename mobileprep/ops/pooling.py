@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.allocation import allocated
 from mobileprep.ops.parallel import for_each, threads
 from mobileprep.ops.tiling import Tile, padded_rows, tiles
 from mobileprep.ops.window import Window
@@ -45,7 +46,7 @@ def average(x: Array, window: Window) -> Array:
 
 def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Array:
     positions = window.positions(x.shape[1:-1])
-    out = np.empty((x.shape[0], *positions, x.shape[-1]), dtype=x.dtype)
+    out = allocated((x.shape[0], *positions, x.shape[-1]), x.dtype)
 
     def work(tile: Tile) -> None:
         source = padded_rows(x, window, tile, padding)

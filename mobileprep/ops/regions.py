@@ -24,7 +24,7 @@ from mobileprep.ops.context import Context, find_context_kernel
 from mobileprep.ops.frames import ENTERS, EXITS, NEXT_ITERATIONS, Frame
 from mobileprep.ops.guards import constant_action, guarded, merge_action, switch_action
 from mobileprep.ops.kernel import find_kernel
-from mobileprep.ops.loop_planning import plan_loop
+from mobileprep.ops.loop_planning import malformed_head, plan_loop
 from mobileprep.ops.survey import Survey
 from mobileprep.ops.units import ordered_units, unit_inputs
 
@@ -58,6 +58,8 @@ class Region:
         units = ordered_units(frame, survey.frames, survey.where)
         self._add_constants()
         self.branches = Branches(constant_pred(self.constants))
+        if frame.parent is None:
+            self._refuse_heads()
         for unit in units:
             if isinstance(unit, Frame):
                 exits = [n.name for n in unit.of_op(EXITS)]
@@ -73,6 +75,12 @@ class Region:
     def tensor(self, ref: Ref) -> Edge:
         """The tensor that a reference names, or ``NOWHERE`` where it is never computed."""
         return NOWHERE if self.branches.never(ref) else edge(ref)
+
+    def _refuse_heads(self) -> None:
+        """Outside of loops nothing returns to a Merge."""
+        for node in self.frame.nodes:
+            if self.survey.is_head(node):
+                raise malformed_head(node, self.survey.where)
 
     def _loop_inputs(self, loop: Frame) -> list[Ref]:
         """What a loop takes from this frame."""

@@ -173,7 +173,8 @@ def resize_area(x: Array, size: tuple[int, int], sampling: Sampling) -> Array:
     images = x.astype(np.float32)
     area = np.float32(1)
     for axis, count in zip((1, 2), size, strict=True):
-        scale = sampling.scale(x.shape[axis], count)
+        # The only pixel of an axis, its corners aligned, covers no area, and is the mean.
+        scale = sampling.scale(x.shape[axis], count) or np.float32(1)
         images = _area_taps(x.shape[axis], count, scale).apply(images, axis)
         area *= scale
     images *= np.float32(1) / area

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
@@ -11,6 +11,8 @@ from mobileprep.ir.graph import Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ops.opdefs import any_op_def
+
+_TYPES: Final = "list(type)"
 
 
 def signature_of(node: Node, library: Library | None = None) -> OpDef | None:
@@ -57,7 +59,7 @@ def _types(node: Node, definition: OpDef, args: Sequence[ArgDef]) -> list[DType]
 
 def _arg_types(node: Node, definition: OpDef, arg: ArgDef) -> list[DType]:
     if arg.type_list_attr:
-        return list(_attr(node, definition, arg.type_list_attr, "list(type)"))
+        return list(_attr(node, definition, arg.type_list_attr, _TYPES))
     dtype = arg.dtype
     if arg.type_attr:
         dtype = _attr(node, definition, arg.type_attr, "type")
@@ -77,7 +79,9 @@ def _attr(node: Node, definition: OpDef, name: str, kind: str) -> Any:  # noqa: 
     if value is None:
         declared = definition.attr(name)
         value = declared.default if declared is not None else None
-    if value is None or value.kind not in (kind, "list"):
+    # An empty list does not tell of what it is a list.
+    fits = value is not None and (value.kind == kind or (value.kind, kind) == ("list", _TYPES))
+    if value is None or not fits:
         message = f"node {node.name!r} ({node.op}) has no {kind} attribute {name!r}"
         raise InvalidGraphError(message, "the graph was written by a faulty tool")
     return value.value

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.allocation import allocated
 from mobileprep.ops.window import Window, reach
 
 
@@ -87,7 +87,8 @@ def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array
     if first == low and end == high and not any(map(sum, window.pads[1:])):
         return inside
     widths = [d + sum(p) for d, p in zip(x.shape[2:-1], window.pads[1:], strict=True)]
-    out = np.full((len(inside), end - first, *widths, x.shape[-1]), value, dtype=x.dtype)
+    out = allocated((len(inside), end - first, *widths, x.shape[-1]), x.dtype)
+    out.fill(value)
     rest = (slice(a, a + d) for d, (a, _) in zip(x.shape[2:-1], window.pads[1:], strict=True))
     within = (slice(None), slice(low - first, high - first), *rest)
     out[within] = inside

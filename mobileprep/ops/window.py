@@ -19,6 +19,10 @@ _LAYOUTS = {
 }
 
 
+# More elements along an axis than any window has: each costs a step.
+_LARGEST = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """How a window slides, an entry for each spatial axis.
@@ -101,7 +105,7 @@ def make_window(
     Raises:
         ValueError: an entry below 1, or an unknown padding.
     """
-    if min((*size, *strides, *dilations)) < 1:
+    if min((*size, *strides, *dilations)) < 1 or max(size) > _LARGEST:
         message = f"window {list(size)}, strides {list(strides)}, dilations {list(dilations)}"
         raise ValueError(message)
     scheme = node.attr_str("padding")

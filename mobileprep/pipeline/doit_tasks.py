@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from doit.cmd_base import TaskLoader2
-from doit.doit_cmd import DoitMain
+from doit.cmd_run import Run
+from doit.dependency import JsonDB
 from doit.exceptions import TaskFailed
+from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 
 from mobileprep.errors import MobileprepError
@@ -18,6 +19,9 @@ from mobileprep.plan.spec import StageSpec
 
 Action = Callable[[], None]
 Check = Callable[[], bool]
+
+_BACKEND: Final = "none"
+_REPORTER: Final = "zero"
 
 
 def stage_task(spec: StageSpec, run: Action, is_fresh: Check) -> dict[str, Any]:
@@ -58,35 +62,63 @@ def guarded(action: Action, failures: list[BaseException]) -> Callable[[], TaskF
     return run
 
 
-def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int) -> None:
-    """Run tasks through doit; what failed is in the tasks' own lists afterwards."""
-    listed = [dict_to_task(task) for task in tasks]
-    with tempfile.TemporaryDirectory(prefix="mobileprep-") as folder:
-        # doit's own record of past runs is not used, so it lives no longer than the run.
-        config = {
-            "dep_file": os.path.join(folder, "doit.json"),  # noqa: PTH118 - doit wants text
-            "backend": "json",
-            "reporter": "zero",
-        }
-        loader = _Loader(listed, config)
-        main = DoitMain(loader, config_filenames=(), extra_config={"GLOBAL": {}})
-        main.run(["run", "-n", str(jobs if jobs > 1 else 0), "-P", "thread"])
+def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int) -> bool:
+    """Run tasks through doit; whether all went well.
+
+    Args:
+        tasks: as ``stage_task`` makes them.
+        jobs: how many may run at once.
+
+    Raises:
+        Exception: whatever a task's check of freshness raises.
+    """
+    command = _Run(task_loader=_Loader([dict_to_task(task) for task in tasks]))
+    streams = sys.stdout, sys.stderr
+    try:
+        code = command.parse_execute(["-n", str(jobs if jobs > 1 else 0), "-P", "thread"])
+    finally:
+        # Each task puts its own in their place for a time, and tasks end in any order.
+        sys.stdout, sys.stderr = streams
+    return bool(code == 0)
+
+
+class _Forgetful(JsonDB):  # type: ignore[misc]
+    """A record of past runs that is never written: freshness is not for doit to judge."""
+
+    def dump(self) -> None:
+        """Nothing is kept."""
+
+
+class _Run(Run):  # type: ignore[misc]
+    """doit's run command without its plugins: what is installed beside has no part in a build.
+
+    Looking for plugins would also read the metadata of every installed package three times.
+    """
+
+    name = "run"
+
+    def get_backends(self) -> dict[str, type]:
+        """The only one there is."""
+        return {_BACKEND: _Forgetful}
+
+    def get_reporters(self) -> dict[str, type]:
+        """The one that says nothing: progress and failures are told by the caller."""
+        return {_REPORTER: ZeroReporter}
 
 
 class _Loader(TaskLoader2):  # type: ignore[misc]
     """Hands tasks that exist already to doit."""
 
-    def __init__(self, tasks: list[Task], config: dict[str, Any]) -> None:
+    def __init__(self, tasks: list[Task]) -> None:
         super().__init__()
         self._tasks = tasks
-        self._config = config
 
     def setup(self, opt_values: dict[str, Any]) -> None:
         """Nothing is to be loaded."""
 
     def load_doit_config(self) -> dict[str, Any]:
         """Our settings; the user's own doit files do not matter here."""
-        return self._config
+        return {"backend": _BACKEND, "dep_file": "", "reporter": _REPORTER}
 
     def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
         """The tasks."""

@@ -6,9 +6,9 @@ import shutil
 import time
 from pathlib import Path
 
-from mobileprep.errors import CorruptFileError, InternalError
+from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.state import Stale, State
-from mobileprep.pipeline.store import Record
+from mobileprep.pipeline.store import Record, unwritable
 from mobileprep.plan.fingerprints import fingerprint
 from mobileprep.plan.spec import StageSpec
 from mobileprep.stages.base import Job, stage_function
@@ -25,15 +25,17 @@ def execute(spec: StageSpec, state: State) -> Record:
     if not isinstance(verdict, Stale) or verdict.parts is None:
         message = f"{spec.task} was run before the stages that it needs"
         raise InternalError(message)
-    stamp = state.stamp(spec)
     folder = state.store.workspace()
     started = time.perf_counter()
     try:
         stage_function(spec.stage)(_job(spec, state, folder))
-        if state.stamp(spec) != stamp:
-            message = f"an input file of {spec.task} changed during the build"
-            raise CorruptFileError(message, "build again")
+        state.check_unchanged(spec)
         outputs = {name: state.store.take(folder / name) for name in _left(folder, spec)}
+    except ArtifactError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        # Stages write nowhere but to their folder, whose name would tell the user nothing.
+        raise unwritable(error.__cause__, state.store.folder) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     record = Record(verdict.parts, outputs, round(time.perf_counter() - started, 4))

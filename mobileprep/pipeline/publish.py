@@ -110,7 +110,7 @@ def _files_of(folder: Path) -> set[str]:
     """The files that an earlier build left, as its manifest says; none without a manifest."""
     try:
         listed = json.loads((folder / MANIFEST).read_bytes())["files"]
-        return {str(name) for name in listed}
+        return {str(name) for name in listed} - {MANIFEST}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.pipeline.execute import execute
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output, Record
@@ -81,9 +81,12 @@ def build(state: State, *, jobs: int = 1, listen: Listener) -> list[Ran]:
     for spec in state.plan.stages:
         action = guarded(_action(spec, state, ran, listen), failures)
         tasks.append(stage_task(spec, action, _check(spec, state)))
-    run_tasks(tasks, jobs=jobs)
+    went_well = run_tasks(tasks, jobs=jobs)
     if failures:
         raise failures[0]
+    if not went_well:
+        message = "a stage failed and left no error"
+        raise InternalError(message)
     return ran
 
 

@@ -12,6 +12,8 @@ from mobileprep.pipeline.store import Output, Record, Store
 from mobileprep.plan.fingerprints import Components, components, explain, fingerprint
 from mobileprep.plan.spec import InputFile, Plan, StageSpec
 
+Stamp = tuple[int, int, int, int]
+
 
 @dataclass(frozen=True)
 class Fresh:
@@ -49,6 +51,8 @@ class State:
         self._force = force
         self._specs = {s.task: s for s in plan.stages}
         self._digests: dict[Path, str] = {}
+        self._stamps: dict[Path, Stamp | None] = {}
+        self._held: set[Output] = set()
         self._verdicts: dict[str, Fresh | Stale] = {}
 
     def verdict(self, task: str) -> Fresh | Stale:
@@ -77,19 +81,24 @@ class State:
         return verdict.record.outputs[name]
 
     def digest(self, file: InputFile) -> str:
-        """The sha256 of an input file."""
-        if file.path not in self._digests:
-            self._digests[file.path] = sha256_file(file.path)
-        return self._digests[file.path]
+        """The sha256 of an input file, taken once."""
+        path = file.path
+        if path not in self._digests:
+            stamp = _stamp(path)
+            self._digests[path] = sha256_file(path)
+            self._stamps[path] = stamp
+        return self._digests[path]
 
-    def stamp(self, spec: StageSpec) -> tuple[tuple[int, int, int], ...]:
-        """What tells cheaply that an input file was touched while a stage ran."""
-        try:
-            stats = [f.path.stat() for files in spec.files.values() for f in files]
-        except OSError as error:
-            message = "an input file vanished during the build"
-            raise CorruptFileError(message, "build again", str(error.filename)) from error
-        return tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
+    def check_unchanged(self, spec: StageSpec) -> None:
+        """Make sure that a stage has read the bytes that its fingerprint was made of.
+
+        Raises:
+            CorruptFileError: an input file was touched since its digest was taken.
+        """
+        for file in (f for files in spec.files.values() for f in files):
+            if _stamp(file.path) != self._stamps.get(file.path):
+                message = f"{file.name} changed during the build"
+                raise CorruptFileError(message, "build again", str(file.path))
 
     def latest_key(self, spec: StageSpec) -> str:
         """The key under which the task's last components are kept."""
@@ -111,9 +120,15 @@ class State:
         if record is None or not set(spec.outputs) <= set(record.outputs):
             return Stale(tuple(self._reasons(spec, parts)), parts)
         for name, output in record.outputs.items():
-            if not self.store.holds(output):
+            if not self._holds(output):
                 return Stale((f"the stored {name} is missing or damaged",), parts)
         return Fresh(record)
+
+    def _holds(self, output: Output) -> bool:
+        """Whether the store has an object whole; steps that change nothing share theirs."""
+        if output not in self._held and self.store.holds(output):
+            self._held.add(output)
+        return output in self._held
 
     def _reasons(self, spec: StageSpec, parts: Components) -> list[str]:
         before = self.store.latest(self.latest_key(spec))
@@ -123,3 +138,12 @@ class State:
             return explain(dict(before), parts) or ["its record is gone"]
         except (KeyError, TypeError, AttributeError):
             return ["its record cannot be read"]
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """What tells cheaply that a file was touched; None where it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)

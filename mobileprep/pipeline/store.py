@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from mobileprep.fsio import place, sha256_file, write_text
 from mobileprep.plan.fingerprints import canonical
 
 _FORMAT = "v1"
+_HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,12 @@ class Store:
         Raises:
             ArtifactError: the store cannot be written.
         """
-        root = self.folder / "tmp"
+        folder = self.folder / "tmp" / os.urandom(8).hex()
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(dir=root))
+            folder.mkdir(parents=True)
         except OSError as error:
-            message = f"the store cannot be written: {error.strerror}"
-            hint = "set MOBILEPREP_CACHE to a folder that can be written"
-            raise ArtifactError(message, hint, str(root)) from error
+            raise unwritable(error, folder.parent) from error
+        return folder
 
     def take(self, path: Path) -> Output:
         """Move a finished file of a workspace into the store.
@@ -94,9 +92,7 @@ class Store:
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
         except OSError as error:
-            message = f"the store cannot be written: {error.strerror}"
-            hint = "set MOBILEPREP_CACHE to a folder that can be written"
-            raise ArtifactError(message, hint, str(target)) from error
+            raise unwritable(error, target.parent) from error
         return output
 
     def publish(self, output: Output, target: Path) -> None:
@@ -108,13 +104,17 @@ class Store:
         return _record(self._json("records", fingerprint))
 
     def save(self, fingerprint: str, record: Record) -> None:
-        """Keep a record."""
+        """Keep a record.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
         data = {
             "components": record.components,
             "outputs": {name: asdict(out) for name, out in record.outputs.items()},
             "seconds": record.seconds,
         }
-        write_text(self._path("records", fingerprint), canonical(data))
+        self._write(self._path("records", fingerprint), data)
 
     def latest(self, task_key: str) -> Mapping[str, Any] | None:
         """The components of a task's last run in this store, to explain what has changed."""
@@ -122,8 +122,8 @@ class Store:
         return data if isinstance(data, dict) else None
 
     def save_latest(self, task_key: str, components: Mapping[str, Any]) -> None:
-        """Keep the components of a task's run."""
-        write_text(self._path("latest", task_key), canonical(components))
+        """Keep the components of a task's run; raises what ``save`` does."""
+        self._write(self._path("latest", task_key), components)
 
     def empty(self) -> None:
         """Remove everything."""
@@ -132,12 +132,24 @@ class Store:
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / f"{key}.json"
 
+    def _write(self, path: Path, data: object) -> None:
+        try:
+            write_text(path, canonical(data))
+        except ArtifactError as error:
+            raise ArtifactError(error.message, _HINT, error.where) from error
+
     def _json(self, kind: str, key: str) -> object:
         try:
             return json.loads(self._path(kind, key).read_bytes())
         except (OSError, ValueError):
             # A record that is gone or damaged only means that the stage runs again.
             return None
+
+
+def unwritable(error: OSError, folder: Path) -> ArtifactError:
+    """The error for a store that the system would not let us write to."""
+    reason = error.strerror or str(error)
+    return ArtifactError(f"the store cannot be written: {reason}", _HINT, str(folder))
 
 
 def _record(data: object) -> Record | None:

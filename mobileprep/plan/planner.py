@@ -9,6 +9,7 @@ from typing import Any, Final
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
+from mobileprep.plan.step_files import step_files
 from mobileprep.recipe.model import Recipe, Source, Step, Target, digestible
 
 GRAPH: Final = "graph.pb"
@@ -58,6 +59,10 @@ class _Builder:
             validation = self._validate(recipe, target, freeze, package)
             facts["validation"] = Upstream(validation[-1], "validation.json")
             sources += single_file(target.validation.data)
+        for step in target.transforms:
+            sources += [
+                f for named in step_files(target, step).values() for f in single_file(named)
+            ]
         return TargetPlan(
             recipe.name,
             target.folder,
@@ -147,14 +152,13 @@ class _Builder:
             "ignore_errors": step.ignore_errors,
             "earlier": earlier,
         }
-        plugin = step.plugin
+        named = step_files(target, step)
         spec = StageSpec(
             label,
             "transform",
             parameters,
-            # The code of a transform from outside is an input like any other.
-            {} if plugin is None else {"plugin": single_file(plugin.file)},
-            {} if plugin is None else {"plugin": plugin.file.path},
+            {slot: single_file(file) for slot, file in named.items()},
+            {slot: file.path for slot, file in named.items()},
             upstream=inputs,
             outputs=(GRAPH, "step.json"),
             places=_places(target, "transforms", "inputs", "outputs"),

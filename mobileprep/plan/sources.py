@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
@@ -14,16 +17,19 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
 def single_file(named: Named) -> tuple[InputFile, ...]:
-    """The one file that a recipe names, or every file of the folder it names, sorted.
+    """The one file that a recipe names.
 
     Raises:
-        CorruptFileError: it is not there.
+        CorruptFileError: it is not there, or is a folder or a device.
     """
-    if named.path.is_dir():
-        return folder_files(named)
-    if not named.path.exists():
-        raise _missing(named, named.path)
-    return (InputFile(named.name, named.path),)
+    path = named.path
+    if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
+        return (InputFile(named.name, path),)
+    if os.path.exists(path):  # noqa: PTH110 - as above
+        hint = "name a file in it" if _is_dir(path) else "name a file"
+        message = f"{named.name} is no file"
+        raise CorruptFileError(message, hint, named.place or str(path))
+    raise _missing(named, path)
 
 
 def folder_files(named: Named) -> tuple[InputFile, ...]:
@@ -32,7 +38,7 @@ def folder_files(named: Named) -> tuple[InputFile, ...]:
     Raises:
         CorruptFileError: the folder is not there, or holds nothing.
     """
-    files = sorted(p for p in named.path.rglob("*") if p.is_file())
+    files = sorted(p for p in named.path.rglob("*") if p.is_file()) if _is_dir(named.path) else []
     if not files:
         raise _missing(named, named.path)
     return tuple(_below(named, p.relative_to(named.path).as_posix(), p) for p in files)
@@ -61,16 +67,15 @@ def checkpoint_files(named: Named) -> tuple[InputFile, ...]:
         CorruptFileError: nothing of that name is there.
     """
     path = named.path
-    if path.is_dir():
+    if _is_dir(path):
         return folder_files(named)
     folder = path.parent
     prefix = _MEMBER.sub("", path.name)
-    if path.name == "checkpoint" and path.is_file():
-        found = [p for p in folder.glob("*") if p.is_file()]
-    else:
-        found = [p for p in folder.glob("*") if p.is_file() and _belongs(p.name, prefix)]
+    files = [p for p in folder.glob("*") if p.is_file()] if _is_dir(folder) else []
+    is_state = path.name == "checkpoint" and path in files
+    found = files if is_state else [p for p in files if _belongs(p.name, prefix)]
     if not found:
-        raise _missing(named, folder / f"{prefix}.index")
+        raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
     return tuple(InputFile(_beside(named.name, p.name), p) for p in sorted(found))
 
 
@@ -90,10 +95,16 @@ def _beside(name: str, sibling: str) -> str:
     return f"{head}{slash}{sibling}"
 
 
-def _missing(named: Named, path: Path) -> CorruptFileError:
+def _is_dir(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - answers, where Path raises, for names too long
+
+
+def _missing(named: Named, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
+    """The error for a path, with the nearest of some names, or else of those in its folder."""
     message = f"{named.name} is not there"
-    folder = path.parent
-    siblings = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    near = did_you_mean(path.name, siblings)
+    known = sorted(names)
+    with contextlib.suppress(OSError):
+        known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - names alone are asked
+    near = did_you_mean(path.name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
     return CorruptFileError(message, hint, named.place or str(path))

@@ -140,7 +140,16 @@ _TYPES: Mapping[str, Callable[[Plain], bool]] = {
     "number": _is_number,
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
 }
-_ANNOTATIONS = {"$schema", "$id", "$comment", "title", "description", "default", "examples"}
+_ANNOTATIONS = {
+    "$schema",
+    "$id",
+    "$comment",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "format",
+}
 # Read with other keywords: "$ref", "pattern" and "if".
 _COMPANIONS = {"$defs", "patternErrorMessage", "then", "else"}
 _WITHOUT_EFFECT = _ANNOTATIONS | _COMPANIONS

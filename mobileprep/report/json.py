@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 from mobileprep.report.collect import Report
 
 
 def report_data(report: Report) -> dict[str, Any]:
-    """The report as JSON-able data."""
-    return dataclasses.asdict(report)
+    """The report as JSON-able data; JSON has no infinity and no NaN, so those are null."""
+    data: dict[str, Any] = _finite(dataclasses.asdict(report))
+    return data
 
 
 def report_json(report: Report) -> bytes:
     """The report as JSON text, keys sorted."""
-    return (json.dumps(report_data(report), sort_keys=True, indent=1) + "\n").encode()
+    text = json.dumps(report_data(report), sort_keys=True, indent=1, allow_nan=False)
+    return f"{text}\n".encode()
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON-able data
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

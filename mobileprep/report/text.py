@@ -1,56 +1,70 @@
-"""The report as text for a terminal."""
+"""The report as text for a terminal.
+
+The one table there is is laid out here: importing rich for it would take longer than all other
+work of a build in which little has changed.
+"""
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Iterator, Sequence
 
 from mobileprep.report.collect import Accuracy, Report, StepLine
 
-_WIDTH = 100
+_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "added", "removed", "changed")
+_CHECKED = "difference"
+_GAP = "  "
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def report_text(report: Report, *, width: int = _WIDTH, color: bool = False) -> str:
-    """The report as a few tables, ``width`` columns wide."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=color, highlight=False)
-    console.print(f"[bold]{report.recipe}/{report.target}[/bold]")
-    console.print(_steps(report))
+def report_text(report: Report, *, color: bool = False) -> str:
+    """The report in lines that are as long as they need to be.
+
+    Args:
+        report: the report.
+        color: set off the target's name, with a terminal's escape sequences.
+    """
+    name = f"{report.recipe}/{report.target}"
+    lines = [f"{_BOLD}{name}{_PLAIN}" if color else name]
+    lines += _table(_rows(report))
+    lines += [f"  warning: {warning}" for warning in report.source["warnings"]]
     for step in report.steps:
-        _remarks(console, step)
-    console.print(_model_line(report), soft_wrap=True)
+        lines += _remarks(step)
+    lines.append(_model_line(report))
     if report.accuracy is not None:
-        console.print(_accuracy_line(report.accuracy), soft_wrap=True)
-    ops = ", ".join(f"{op} {count}" for op, count in report.ops.items())
-    console.print(f"ops      {ops}", soft_wrap=True)
-    return stream.getvalue()
+        lines.append(_accuracy_line(report.accuracy))
+    lines.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _steps(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("step")
-    for name in ("nodes", "parameters", "bytes", "matched", "added", "removed", "changed"):
-        table.add_column(name, justify="right")
+def _rows(report: Report) -> list[tuple[str, ...]]:
+    """The cells of the table of steps, with a last column where steps were checked."""
     checked = any(s.largest_difference is not None for s in report.steps)
-    if checked:
-        table.add_column("difference", justify="right")
     source = report.source
     counts = (source["nodes"], source["parameters"], source["bytes"])
-    table.add_row("frozen", *(f"{n:,}" for n in counts))
+    rows = [
+        (*_HEADINGS, _CHECKED) if checked else _HEADINGS,
+        ("frozen", *(f"{n:,}" for n in counts)),
+    ]
     for s in report.steps:
         numbers = (s.nodes, s.parameters, s.bytes, s.matched, s.added, s.removed, s.changed)
-        difference = [f"{s.largest_difference:.3g}"] if s.largest_difference is not None else []
-        table.add_row(s.name, *(f"{n:,}" for n in numbers), *difference)
-    return table
+        difference = [_difference(s.largest_difference)] if checked else []
+        rows.append((s.name, *(f"{n:,}" for n in numbers), *difference))
+    return rows
 
 
-def _remarks(console: Console, step: StepLine) -> None:
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Rows in columns, the first of them to the left and the others to the right."""
+    widths = [max(len(r[i]) for r in rows if i < len(r)) for i in range(len(rows[0]))]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=False)]
+        yield _GAP.join([first.ljust(widths[0]), *cells]).rstrip()
+
+
+def _remarks(step: StepLine) -> Iterator[str]:
     for reason, count in step.skipped.items():
-        console.print(f"  {step.name}: {count} left as they were: {reason}", soft_wrap=True)
+        yield f"  {step.name}: {count} left as they were: {reason}"
     for warning in step.warnings:
-        console.print(f"  warning: {warning}", soft_wrap=True)
+        yield f"  warning: {warning}"
 
 
 def _model_line(report: Report) -> str:
@@ -65,5 +79,9 @@ def _accuracy_line(accuracy: Accuracy) -> str:
     return (
         f"accuracy top-1 {accuracy.top1_before:.4f} before, {accuracy.top1_after:.4f} after "
         f"({accuracy.samples} samples); largest output difference "
-        f"{accuracy.largest_difference:.3g}"
+        f"{_difference(accuracy.largest_difference)}"
     )
+
+
+def _difference(largest: float | None) -> str:
+    return "-" if largest is None else f"{largest:.3g}"

@@ -20,7 +20,10 @@ def run(job: Job) -> None:
     """Leaves ``graph.pb`` and ``step.json``."""
     told = job.parameters
     interface = read_interface(job)
-    step = Step(told["name"], told["options"], told["ignore_errors"], job.roots.get("plugin"))
+    # Files are named as the recipe has them; here they are opened where they lie.
+    files = {name: str(path) for name, path in job.roots.items() if name in told["options"]}
+    options = {**told["options"], **files}
+    step = Step(told["name"], options, told["ignore_errors"], job.roots.get("plugin"))
     context = Context(interface.inputs, interface.kept)
     graph = read_graph(job.inputs["graph"])
     told_before = cautions(graph, told["earlier"], step.name, step.options)

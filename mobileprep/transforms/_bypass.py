@@ -11,6 +11,7 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
+from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._control_flow import SWITCHES, conditional_nodes
 from mobileprep.transforms._unused import without_newly_unused
@@ -68,9 +69,13 @@ class Bypass:
     Args:
         graph: the graph.
         protected: names of nodes that stay.
+
+    Raises:
+        InvalidGraphError: an input is not there.
     """
 
     def __init__(self, graph: Graph, protected: Collection[str]) -> None:
+        check_inputs(graph, "")
         self._graph = graph
         self._protected = protected
         self._guards = Guards(graph)

@@ -17,8 +17,7 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.static_values import SHAPE_OPS, shape_values
 from mobileprep.transforms._execution import Execution
 
-_SHAPE_OPS = frozenset({"Shape", "ShapeN", "Rank", "Size"})
-_NO_CONTROLS: frozenset[str] = frozenset()
+_NO_CONTROLS: frozenset[Ref] = frozenset()
 
 Refusal = Callable[[Node], str]
 """Why a node must not be folded although its inputs are constant, or an empty text."""

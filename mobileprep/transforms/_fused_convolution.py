@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
@@ -20,18 +21,21 @@ from mobileprep.transforms.base import Context, Result
 Fusion = Callable[[Match], Sequence[Node] | Leave]
 """``match -> the nodes that take its place``."""
 
+_ONE_IMAGE: Final = "the fused op is right for batches of one image only"
 _TYPES: Final = (DType.FLOAT, DType.HALF, DType.DOUBLE)
 
 
 def fuse(graph: Graph, context: Context, pattern: OpTypePattern, fused: Fusion) -> Result:
     """Replace every place of a pattern, which labels ``conv``, ``pad`` and ``resize``.
 
-    The original looks once; in a recipe places that share a node are all fused.
+    The original looks once; in a recipe places that share a node are all fused. The user is told
+    what TensorFlow's kernels of the fused ops, seen in 2.21, get wrong.
     """
     protected = fed_and_fetched(context)
     rule = Rule(pattern, fused, reason_not_to_fuse)
     run = rewrite if context.faithful else rewrite_all
-    return as_result(run(graph, rule, protected), graph, context)
+    result = as_result(run(graph, rule, protected), graph, context)
+    return replace(result, warnings=(_ONE_IMAGE,)) if result.matched else result
 
 
 def reason_not_to_fuse(match: Match) -> str:

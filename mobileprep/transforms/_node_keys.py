@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any, Final
 
 from mobileprep.formats.dtypes import DType
@@ -17,6 +18,8 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.transforms._hash64 import combine, hash64, hash_text
 
 _DIGEST_SIZE: Final = 16
+# Kinds whose values are equal for equal hashes, and repeat a lot.
+_PLAIN: Final = frozenset({"string", "int", "bool", "type", "list(int)", "list(type)"})
 
 
 def attrs_key(node: Node) -> Hashable:
@@ -65,13 +68,22 @@ def _canonical(ref: Ref) -> str:
 def _attr_hash(value: AttrValue, longest: int) -> int:
     if value.kind == "tensor" and value.value.dtype.itemsize and value.value.nbytes > longest:
         return hash64(zlib.crc32(value.value.raw()).to_bytes(4, "little"))
+    return _plain_hash(value) if value.kind in _PLAIN else _serialized_hash(value)
+
+
+@lru_cache(maxsize=1 << 12)
+def _plain_hash(value: AttrValue) -> int:
+    return _serialized_hash(value)
+
+
+def _serialized_hash(value: AttrValue) -> int:
     proto = pb.AttrValue()
     attr_to_proto(value, proto)
     return hash64(proto.SerializeToString(deterministic=True))
 
 
 def _value_key(value: AttrValue) -> Hashable:
-    return value.kind, _key(value.value)
+    return value if value.kind in _PLAIN else (value.kind, _key(value.value))
 
 
 def _key(value: Any) -> Hashable:  # noqa: ANN401 - whatever an attribute holds

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import node_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.transforms._identities import node_behind
+from mobileprep.ir.verify import check_inputs
 
 # Where an op takes its variance.
 _VARIANCE_INPUT: Final = {
@@ -27,7 +28,11 @@ def variances(graph: Graph) -> frozenset[str]:
 
     Found are those that reach the variance of a batch normalization op, or Rsqrt or Sqrt, through
     nothing but Identity and one addition, of the epsilon.
+
+    Raises:
+        InvalidGraphError: an input is not there.
     """
+    check_inputs(graph, "")
     found: set[str] = set()
     for node in graph:
         index = _VARIANCE_INPUT.get(node.op)

@@ -13,7 +13,7 @@ from typing import Final
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.verify import check_tensors
+from mobileprep.ir.verify import check_inputs, check_tensors
 from mobileprep.ops.opdefs import NEWEST, OLDEST
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._execution import execution
@@ -54,6 +54,7 @@ class FoldConstants(Transform):
         if not context.outputs:
             message = "no outputs are named"
             raise refuse(self.transform_name, message, "name what the graph is run for")
+        check_inputs(graph, self.transform_name)
         check_tensors(graph, context.inputs, "input", "")
         check_tensors(graph, context.outputs, "output", "")
         fold = self._faithfully if context.faithful else self._in_place

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,20 +48,23 @@ class FreezeRequantizationRanges(Transform):
         ranges = self._ranges(graph)
         renames = Renames()
         nodes: list[Node] = []
+        skipped: Counter[str] = Counter()
         for node in graph:
-            if node.name not in ranges:
+            reason = _reason_to_stay(node, ranges)
+            if node.op != "RequantizationRange" or reason:
                 nodes.append(node)
+                skipped.update([reason] if reason else [])
                 continue
-            frozen = ranges[node.name]
-            low = _scalar(f"{node.name}/frozen_min", frozen.low)
-            high = _scalar(f"{node.name}/frozen_max", frozen.high)
+            low = _scalar(f"{node.name}/frozen_min", ranges[node.name].low)
+            high = _scalar(f"{node.name}/frozen_max", ranges[node.name].high)
             renames.tensor(Ref(node.name, 0), Ref(low.name, explicit=True))
             renames.tensor(Ref(node.name, 1), Ref(high.name, explicit=True))
             renames.tensor(control(node.name), control(low.name))
             nodes += [low, high]
-        unseen = sum(n.op == "RequantizationRange" for n in graph) - len(ranges)
-        skipped = {"the log has no range of it": unseen} if unseen else {}
-        return Result(rename_inputs(graph.with_nodes(nodes), renames), len(ranges), skipped)
+        if not renames:
+            return Result(graph, skipped=skipped)
+        matched = sum(n.op == "RequantizationRange" for n in graph) - skipped.total()
+        return Result(rename_inputs(graph.with_nodes(nodes), renames), matched, skipped)
 
     def _ranges(self, graph: Graph) -> dict[str, Range]:
         if not self.min_max_log_file:
@@ -94,6 +98,16 @@ class FreezeRequantizationRanges(Transform):
         low = _at(sorted(r.low for r in seen), float(count * passed_over))
         high = _at(sorted(r.high for r in seen), float(count * kept))
         return Range(low, high)
+
+
+def _reason_to_stay(node: Node, ranges: Mapping[str, Range]) -> str:
+    """Why a range goes on being measured; the original freezes what Requantize does not take."""
+    if node.op != "RequantizationRange":
+        return ""
+    found = ranges.get(node.name)
+    if found is None:
+        return "the log has no range of it"
+    return "" if found.low <= 0 and found.low <= found.high else "its range is none"
 
 
 def _at(values: Sequence[float], position: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
@@ -13,7 +13,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Renames, rename_inputs, unique_name
+from mobileprep.ir.rewrite import unique_name
 from mobileprep.ops.signature import output_types, signature_of
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
@@ -59,9 +59,8 @@ class InsertLogging(Transform):
         """
         used = _used_outputs(graph)
         skipped: Counter[str] = Counter()
-        renames = Renames()
         nodes: list[Node] = []
-        printers: set[str] = set()
+        printed: dict[str, Ref] = {}
         for node in graph:
             nodes.append(node)
             if node.name not in used or not self._is_chosen(node):
@@ -73,12 +72,12 @@ class InsertLogging(Transform):
                 continue
             name = unique_name(f"{node.name}__print__", graph.by_name)
             nodes.append(self._printer(node, name, sorted(used[node.name]), types))
-            printers.add(name)
-            renames.tensor(Ref(node.name), Ref(name, explicit=True))
-        if not printers:
+            printed[node.name] = Ref(name, explicit=True)
+        if not printed:
             return Result(graph, skipped=skipped)
-        done = rename_inputs(graph.with_nodes(nodes), renames, printers)
-        return Result(done, len(printers), skipped)
+        printers = {ref.node for ref in printed.values()}
+        nodes = [n if n.name in printers else _redirected(n, printed) for n in nodes]
+        return Result(graph.with_nodes(nodes), len(printed), skipped)
 
     def _is_chosen(self, node: Node) -> bool:
         if self.op and node.op not in self.op:
@@ -103,6 +102,12 @@ class InsertLogging(Transform):
     def _message(self, node: Node, name: str) -> str:
         op = f";{node.op};" if self.show_op else ""
         return f"{op}{f';{name};' if self.show_name else ''}{self.message}"
+
+
+def _redirected(node: Node, printed: Mapping[str, Ref]) -> Node:
+    """The node with first outputs taken from where they are printed."""
+    inputs = tuple([printed.get(r.node, r) if r.index == 0 else r for r in node.inputs])
+    return node if inputs == node.inputs else replace(node, inputs=inputs)
 
 
 def _used_outputs(graph: Graph) -> Mapping[str, set[int]]:

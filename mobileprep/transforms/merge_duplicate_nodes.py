@@ -63,8 +63,10 @@ class _Merging:
         self._place = {name: i for i, name in enumerate(self._node)}
         self._attrs: dict[str, Hashable] = {}
         self._attr_hashes: dict[str, tuple[int, ...]] = {}
-        self._key: dict[str, Hashable] = {}
-        self._equal: dict[Hashable, dict[str, None]] = defaultdict(dict)
+        # Keys are numbered: a number is hashed more quickly.
+        self._numbers: dict[Hashable, int] = {}
+        self._key: dict[str, int] = {}
+        self._equal: dict[int, dict[str, None]] = defaultdict(dict)
         self._consumers = {k: [n.name for n in v] for k, v in graph.consumers.items()}
         self.survivor: dict[str, str] = {}
 
@@ -93,12 +95,13 @@ class _Merging:
             return nodes
         return sorted(nodes, key=lambda n: (self._hash(self._node[n.name]), self._place[n.name]))
 
-    def _rekeyed(self, name: str) -> Hashable:
+    def _rekeyed(self, name: str) -> int:
         node = self._node[name]
         if name not in self._attrs:
             self._attrs[name] = attrs_key(node)
         own_name = name if name in self._protected else ""
-        key = (node.op, own_name, node.device, node.inputs, self._attrs[name])
+        whole = (node.op, own_name, node.device, node.inputs, self._attrs[name])
+        key = self._numbers.setdefault(whole, len(self._numbers))
         old = self._key.get(name)
         if old is not None:
             del self._equal[old][name]
@@ -106,7 +109,7 @@ class _Merging:
         self._equal[key][name] = None
         return key
 
-    def _merge(self, keys: Iterable[Hashable], first: bool) -> list[str]:
+    def _merge(self, keys: Iterable[int], first: bool) -> list[str]:
         merged = []
         for key in keys:
             group = self._equal[key]

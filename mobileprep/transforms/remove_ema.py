@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import source_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.transforms._identities import source_behind
+from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms._unused import without_newly_unused
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -34,7 +35,12 @@ class RemoveEma(Transform):
     """
 
     def apply(self, graph: Graph, context: Context) -> Result:
-        """Connect the ranges."""
+        """Connect the ranges.
+
+        Raises:
+            InvalidGraphError: an input is not there.
+        """
+        check_inputs(graph, self.transform_name)
         moved = {n.name: m for n in graph if (m := _with_read_range(graph, n)) is not n}
         if not moved:
             return Result(graph)

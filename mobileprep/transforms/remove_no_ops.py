@@ -12,12 +12,12 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES, constant_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.order import tool_order
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._bypass import Bypass
-from mobileprep.transforms._identities import IDENTITIES, constant_behind
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 

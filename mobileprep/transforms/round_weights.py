@@ -80,7 +80,7 @@ class RoundWeights(Transform):
         if faithful:
             high = max(high, LEAST_MAXIMUM)
             if low == high:
-                high = low + 1 if low < _NEARLY_ZERO else 2 * low
+                high = low + np.float32(1) if low < _NEARLY_ZERO else low + low
         elif low == high:
             return _ALL_EQUAL, None
         with np.errstate(over="ignore", invalid="ignore"):

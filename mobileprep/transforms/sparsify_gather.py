@@ -12,6 +12,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import control
 from mobileprep.ir.rewrite import Rule, rewrite_all
+from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms._gathers import Gathers
 from mobileprep.transforms._leftovers import without_leftovers
 from mobileprep.transforms._restored import Restored
@@ -52,7 +53,9 @@ class SparsifyGather(Transform):
             TransformError: the values of a variable cannot be found, or in the faithful mode the
                 original refuses a look-up.
             CorruptFileError: the checkpoint is not there, or is damaged.
+            InvalidGraphError: an input is not there.
         """
+        check_inputs(graph, self.transform_name)
         before = graph
         graph = graph.with_nodes(n.without_attrs("_output_shapes") for n in graph)
         with Restored(graph, self.input_checkpoint) as restored:

@@ -123,9 +123,10 @@ def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
         if name in needed:
             continue
         needed.add(name)
-        if name in fed:
-            continue
-        waiting += [r.node for r in graph[name].inputs if r.node not in needed]
+        node = graph.get(name)
+        if name in fed or node is None:
+            continue  # a missing input is found by the check that follows every step
+        waiting += [r.node for r in node.inputs if r.node not in needed]
     return needed
 
 

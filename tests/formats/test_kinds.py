@@ -42,6 +42,8 @@ def test_what_cannot_be_told_is_left_to_the_parser(data):
 
 
 def test_another_kind_is_named_with_what_to_do():
-    with pytest.raises(CorruptFileError, match="m.meta: is a MetaGraphDef, not a GraphDef") as told:
+    with pytest.raises(
+        CorruptFileError, match=r"m\.meta: is a MetaGraphDef, not a GraphDef"
+    ) as told:
         expect_kind(META.SerializeToString(), "GraphDef", "m.meta")
     assert told.value.hint == "give it as a meta graph"

@@ -10,6 +10,7 @@ from mobileprep.formats.checkpoint import open_checkpoint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as saved_pb
 from mobileprep.freeze.object_graph import keys_by_full_name
+from mobileprep.freeze.partitions import slices_by_name
 from mobileprep.freeze.restore import Source, restored_from
 from mobileprep.ir.graph import Graph
 from tests.formats.checkpoint_writer import write_bundle
@@ -191,3 +192,40 @@ def test_a_damaged_object_graph_is_refused(tmp_path):
 def test_a_checkpoint_without_objects_names_nothing(tmp_path):
     write_bundle(tmp_path / "c", {"w": FULL})
     assert keys_by_full_name(open_checkpoint(tmp_path / "c"), Graph([handle("w", 4, 3)])) == {}
+
+
+def pieces(*shapes):
+    nodes = [handle(f"emb/part_{i}", *shape) for i, shape in enumerate(shapes)]
+    return Graph([*nodes, handle("other", 2)])
+
+
+def opened(folder, **tensors):
+    write_bundle(folder / "c", tensors)
+    return open_checkpoint(folder / "c")
+
+
+def test_pieces_of_a_variable_are_told_by_their_shapes(tmp_path):
+    checkpoint = opened(tmp_path, emb=FULL)
+    assert slices_by_name(checkpoint, pieces((1, 3), (3, 3))) == {
+        "emb/part_0": Source("emb", "4 3 0,1:0,3"),
+        "emb/part_1": Source("emb", "4 3 1,3:0,3"),
+    }
+    assert slices_by_name(checkpoint, pieces((4, 2), (4, 1))) == {
+        "emb/part_0": Source("emb", "4 3 0,4:0,2"),
+        "emb/part_1": Source("emb", "4 3 0,4:2,1"),
+    }
+
+
+@pytest.mark.parametrize("shapes", [[(1, 3), (2, 3)], [(4, 3, 1)], [(2, 3), (2, 2)], [(4,)]])
+def test_pieces_that_do_not_make_up_the_tensor_tell_nothing(tmp_path, shapes):
+    assert slices_by_name(opened(tmp_path, emb=FULL), pieces(*shapes)) == {}
+
+
+def test_a_missing_piece_tells_nothing(tmp_path):
+    graph = Graph([handle("emb/part_1", 4, 3)])
+    assert slices_by_name(opened(tmp_path, emb=FULL), graph) == {}
+
+
+def test_pieces_that_were_saved_as_such_are_no_slices(tmp_path):
+    tensors = {"emb": FULL, "emb/part_0": FULL}
+    assert slices_by_name(opened(tmp_path, **tensors), pieces((4, 3))) == {}

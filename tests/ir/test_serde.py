@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    MobileprepError,
+    UnsupportedError,
+)
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import LARGE, PAYLOAD_FIELD, delimited
@@ -157,6 +162,53 @@ def test_a_small_field_of_our_own_in_a_file_is_refused_too() -> None:
         graph_from_bytes(graph.SerializeToString(), "g")
 
 
+def test_a_field_of_our_own_cannot_stand_for_another_constant() -> None:
+    graph = const_proto(DType.FLOAT, as_content=True, count=LARGE)
+    graph.node.extend(const_proto(DType.FLOAT, as_content=False, count=LARGE).node)
+    graph.node[1].attr["value"].tensor.payload = 1
+    with pytest.raises(CorruptFileError, match="no TensorFlow writes"):
+        graph_from_bytes(graph.SerializeToString(), "g")
+
+
+@pytest.mark.parametrize("dtype", [DType.INT32, DType.DOUBLE, DType.STRING, DType.HALF])
+def test_elements_in_another_type_s_field_do_not_count(dtype: DType) -> None:
+    graph = const_proto(DType.FLOAT, as_content=False, count=LARGE)
+    tensor = graph.node[0].attr["value"].tensor
+    tensor.float_val.extend([7.0] * LARGE)
+    tensor.dtype = dtype.value
+    array = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value").array()
+    assert array.dtype == (dtype.numpy or object)
+    assert set(array.tolist()) == ({0} if dtype.numpy else {b""})
+
+
+def test_large_tensors_of_a_newer_tensorflow_pass_through() -> None:
+    graph = const_proto(DType.FLOAT, as_content=True, count=LARGE)
+    graph.node[0].attr["value"].tensor.dtype = 77
+    assert again(graph) == graph
+
+
+@pytest.mark.parametrize("rank", [33, 65, 254])
+def test_more_axes_than_numpy_has_are_an_error_not_a_crash(rank: int) -> None:
+    graph = const_proto(DType.FLOAT, as_content=True, count=1)
+    shape = graph.node[0].attr["value"].tensor.tensor_shape
+    for _ in range(rank - 1):
+        shape.dim.add(size=1)
+    assert again(graph) == graph
+    tensor = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
+    try:
+        assert tensor.array().ndim == rank
+    except UnsupportedError as error:
+        assert f"{rank} axes" in error.message
+
+
+def test_no_elements_under_a_huge_axis_are_an_error_not_a_crash() -> None:
+    graph = const_proto(DType.FLOAT, as_content=False, count=0)
+    graph.node[0].attr["value"].tensor.tensor_shape.dim.add(size=1 << 62)
+    tensor = graph_from_bytes(graph.SerializeToString(), "g").nodes[0].attr_tensor("value")
+    with pytest.raises(MobileprepError):
+        tensor.array()
+
+
 def test_content_of_the_wrong_length_is_refused() -> None:
     graph = const_proto(DType.FLOAT, as_content=True)
     graph.node[0].attr["value"].tensor.tensor_content = b"12345"
@@ -216,6 +268,20 @@ def test_flipped_bits_give_no_traceback() -> None:
         position = generator.randrange(1700 if generator.random() < 0.9 else len(data))
         spoilt[position] ^= 1 << generator.randrange(8)
         read_or_refuse(bytes(spoilt))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_names_that_are_no_utf8_are_refused(number: int) -> None:
+    node = delimited(1, b"a") + delimited(number, b"\xff\xfe")
+    with pytest.raises(CorruptFileError, match="no binary GraphDef"):
+        graph_from_bytes(delimited(1, node), "g")
+
+
+def test_an_attribute_s_name_that_is_no_utf8_is_refused() -> None:
+    value = delimited(2, pb.AttrValue(i=1).SerializeToString())
+    entries = [delimited(5, delimited(1, key) + value) for key in (b"T", b"\xff\xfe")]
+    with pytest.raises(CorruptFileError, match="no binary GraphDef"):
+        graph_from_bytes(delimited(1, delimited(1, b"a") + b"".join(entries)), "g")
 
 
 def test_deep_nesting_is_an_error_not_a_crash() -> None:

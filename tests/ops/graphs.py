@@ -13,7 +13,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import OpDef
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.interpreter import Interpreter
 from mobileprep.ops.opdefs import any_op_def
@@ -110,3 +110,24 @@ def f32(*values: Any) -> np.ndarray:
 def i32(*values: Any) -> np.ndarray:
     """An int32 array; several arguments make a vector."""
     return np.array(values[0] if len(values) == 1 else values, dtype=np.int32)
+
+
+def n(name: str, op: str, *inputs: str, **attrs: Any) -> Node:
+    """A node; inputs as a graph spells them, attributes of the kinds that its op names."""
+    definition = any_op_def(op)
+    kinds = {a.name: a.kind for a in definition.attrs} if definition is not None else {}
+    known = {name: value(kinds.get(name, "int"), v) for name, v in attrs.items()}
+    return Node(name, op, tuple(parse_ref(i) for i in inputs), "", known)
+
+
+def c(name: str, given: Any, *controls: str, dtype: Any = None) -> Node:
+    """A constant; Python's numbers become float32 or int32."""
+    array = np.asarray(given, dtype=dtype)
+    if dtype is None and array.dtype.kind in "if":
+        array = array.astype(np.int32 if array.dtype.kind == "i" else np.float32)
+    return constant(name, Tensor.of(array), "", tuple(parse_ref(i) for i in controls))
+
+
+def p(name: str, dtype: Any = np.float32, shape: tuple[int, ...] | None = None) -> Node:
+    """A placeholder."""
+    return n(name, "Placeholder", dtype=dtype, shape=attr.shape(shape))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mobileprep.errors import CorruptFileError, TransformError
+from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.publish import MANIFEST, publish, unpublish
 from mobileprep.pipeline.runner import build, collect, stale_stages
@@ -167,6 +168,96 @@ def test_a_file_that_changes_during_its_stage_is_an_error(
     monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
     with pytest.raises(CorruptFileError, match="changed during the build"):
         ran(chain(source), store)
+
+
+def test_a_file_that_changes_before_its_stage_begins_is_an_error(
+    source: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its digest was taken when the build began; an earlier stage may have taken hours."""
+    other = tmp_path / "in" / "other.txt"
+    other.write_text("other")
+    a, b = chain(source).stages
+    b = StageSpec(
+        b.task,
+        b.stage,
+        b.parameters,
+        {"other": (InputFile("other.txt", other),)},
+        upstream=b.upstream,
+        outputs=b.outputs,
+    )
+
+    def meddle(job: Job) -> None:
+        join(job)
+        if job.task == "r/a":
+            other.write_text("OTHER")
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
+    with pytest.raises(CorruptFileError, match=r"other\.txt changed during the build"):
+        ran(Plan((a, b), ()), store)
+    monkeypatch.setattr(execution, "stage_function", lambda _name: join)
+    assert ran(Plan((a, b), ()), store) == ["r/b"]
+    state = State(Plan((a, b), ()), store)
+    stale_stages(state)
+    assert store.object_path(state.output("r/b", "files/text").sha256).read_text() == "OTHERabc!"
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda p: p.write_text("x" * 9)])
+def test_a_file_that_goes_while_its_stage_runs_is_an_error(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]
+) -> None:
+    def meddle(job: Job) -> None:
+        join(job)
+        spoil(source)
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
+    with pytest.raises(CorruptFileError, match=r"source\.txt changed during the build"):
+        ran(chain(source), store)
+    assert not list((store.folder / "records").rglob("*"))
+    assert not list((store.folder / "tmp").iterdir())
+
+
+def test_a_failed_stage_leaves_no_workspace(source: Path, store: Store) -> None:
+    for error in (TransformError("no"), ZeroDivisionError("bug"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            ran(_without_json(chain(source, second={"fail": error})), store)
+        assert not list((store.folder / "tmp").iterdir())
+
+
+def test_a_full_disk_ends_the_build_and_the_next_one_goes_on(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_self: Path, _target: Path) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(ArtifactError, match="No space left") as caught:
+            ran(chain(source), store)
+        assert "MOBILEPREP_CACHE" in caught.value.hint
+        assert "free space" in caught.value.hint
+    assert not [p for p in store.folder.rglob("*") if p.is_file()]
+    assert ran(chain(source), store) == ["r/a", "r/b"]
+
+
+def test_a_stage_that_leaves_too_little_is_our_own_fault(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "stage_function", lambda _name: lambda _job: None)
+    with pytest.raises(InternalError, match=r"the stage join did not leave facts\.json"):
+        ran(chain(source), store)
+
+
+def test_a_fresh_build_writes_nothing_to_the_store(source: Path, store: Store) -> None:
+    ran(chain(source), store)
+    before = {p: p.stat().st_mtime_ns for p in store.folder.rglob("*")}
+    assert ran(chain(source), store) == []
+    assert {p: p.stat().st_mtime_ns for p in store.folder.rglob("*")} == before
+
+
+def test_errors_without_a_place_get_the_stage_s(source: Path, store: Store) -> None:
+    with pytest.raises(TransformError) as caught:
+        ran(_without_json(chain(source, second={"fail": TransformError("no", "mend")})), store)
+    assert (caught.value.message, caught.value.hint, caught.value.where) == ("no", "mend", "r/b")
 
 
 def test_two_jobs_give_the_same(source: Path, store: Store) -> None:

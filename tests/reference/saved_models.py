@@ -132,7 +132,7 @@ def sharded(tf: ModuleType, folder: Path) -> Saved:
     return Saved(source, feeds, ("y",), expected)
 
 
-def partitioned(*, resource: bool, with_saver: bool = True) -> Build:
+def partitioned(*, resource: bool, meta: bool = True) -> Build:
     def build(tf: ModuleType, folder: Path) -> Saved:
         v1 = tf.compat.v1
 
@@ -149,10 +149,21 @@ def partitioned(*, resource: bool, with_saver: bool = True) -> Build:
             return {"outputs": [tf.identity(found, name="y")]}
 
         feeds = {"ids:0": np.array([0, 3, 4, 9], np.int32)}
-        source, expected = trained(tf, folder, graph, feeds=feeds, meta=True)
+        source, expected = trained(tf, folder, graph, feeds=feeds, meta=meta)
+        if not meta:
+            drop_saver(tf, source["graph"])
         return Saved(source, feeds, ("y",), expected)
 
     return build
+
+
+def drop_saver(tf: ModuleType, path: Path) -> None:
+    """Leave out of a graph the ops that save and restore, as `extract_sub_graph` does."""
+    graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+    kept = [node for node in graph.node if not node.name.startswith("save/")]
+    del graph.node[:]
+    graph.node.extend(kept)
+    path.write_bytes(graph.SerializeToString())
 
 
 def renamed(tf: ModuleType, folder: Path) -> Saved:
@@ -480,9 +491,8 @@ def batch_norm(*, fused: bool = True, resource: bool) -> Build:
 
         def graph():
             x = v1.placeholder(tf.float32, [None, 2, 2, 3], name="x")
-            gamma, beta = (
-                variable(tf, f"bn/{n}", [3], resource=resource) for n in ("gamma", "beta")
-            )
+            gamma = variable(tf, "bn/gamma", [3], resource=resource)
+            beta = variable(tf, "bn/beta", [3], resource=resource)
             mean = variable(tf, "bn/moving_mean", [3], resource=resource)
             variance = variable(tf, "bn/moving_variance", [3], resource=resource)
             y, m, v = v1.nn.fused_batch_norm(x, gamma, beta, is_training=True, name="bn/norm")
@@ -551,6 +561,7 @@ ZOO: dict[str, Build] = {
     "four shards": sharded,
     "partitioned ref variables": partitioned(resource=False),
     "partitioned resource variables": partitioned(resource=True),
+    "partitioned variables without a saver": partitioned(resource=True, meta=False),
     "renamed variables": renamed,
     "averages of ref variables": moving_averages(resource=False),
     "averages of resource variables": moving_averages(resource=True),

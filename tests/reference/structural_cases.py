@@ -218,6 +218,18 @@ CHAINS = [
     ),
 ]
 
+# The networks are large, and the rest of the chains looks at single nodes.
+NETWORK_CHAINS = [
+    "strip_unused_nodes",
+    "remove_nodes(op=Identity)",
+    "merge_duplicate_nodes",
+    "sort_by_execution_order",
+    "obfuscate_names",
+    "quantize_weights",
+    "round_weights",
+    CHAINS[-1],
+]
+
 RANDOM_CHAINS = [
     "remove_nodes(op=Identity)",
     "remove_nodes(op=Identity, op=CheckNumerics, op=Relu)",

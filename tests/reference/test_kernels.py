@@ -12,14 +12,15 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_proto
 from mobileprep.ops.interpreter import Interpreter
 from tests.ops.graphs import fetches, op_graph
-from tests.reference.cases import arrays, math, networks
+from tests.reference.cases import arrays, elementwise, networks, products, reductions
 from tests.reference.cases.base import Case
 
 pytestmark = pytest.mark.reference
 
-CASES = [*math.cases(), *arrays.cases(), *networks.cases()]
+_FAMILIES = (elementwise, reductions, products, arrays, networks)
+CASES = [case for family in _FAMILIES for case in family.cases()]
 
-_NO_KERNEL = ("No OpKernel", "has constraint on attr", "not supported", "not implemented")
+_NO_KERNEL = ("No OpKernel", "has constraint on attr", "does not support", "not supported")
 # What a type's own rounding leaves to the order of a sum.
 _COARSE = {"float16": 4e-3, "bfloat16": 4e-2, "float64": 1e-9, "complex128": 1e-9}
 
@@ -62,6 +63,7 @@ def test_a_kernel_gives_what_tensorflow_gives(case: Case, tf: ModuleType) -> Non
 
 
 def compare(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> None:
+    assert isinstance(ours, np.ndarray)
     assert ours.shape == theirs.shape
     assert ours.dtype == theirs.dtype
     if ours.dtype.kind in "iub" or ours.dtype == object:

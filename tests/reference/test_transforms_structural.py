@@ -21,6 +21,7 @@ from tests.reference.networks import NETWORKS, network
 from tests.reference.original import differences, known_to_original, run_original
 from tests.reference.structural_cases import (
     CHAINS,
+    NETWORK_CHAINS,
     PURPOSE_BUILT,
     RANDOM_CHAINS,
     Case,
@@ -90,7 +91,7 @@ def test_keras_networks_come_out_equal(
     folder = pytestconfig.cache.mkdir("networks")  # type: ignore[union-attr]
     found = network(tf, folder, name)
     graph = known_to_original(read_graph(found.path))
-    for chain in CHAINS:
+    for chain in NETWORK_CHAINS:
         unlike = unequal_but_for_mended(theirs, graph, chain, found.input, found.output)
         assert not unlike, chain
 

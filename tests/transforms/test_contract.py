@@ -10,15 +10,20 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mobileprep.transforms
-from mobileprep.errors import UsageError
+from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
 from mobileprep.recipe.schemas import SCHEMA_FOLDER
 from mobileprep.transforms.base import (
+    Context,
     Transform,
     collected,
     make_transform,
     transform_class,
     transform_names,
 )
+from mobileprep.transforms.chain import Step, run_chain
+from tests.transforms.graphs import node, placeholder
 
 MODULES = Path(mobileprep.transforms.__file__).parent
 SCHEMAS = SCHEMA_FOLDER / "transforms"
@@ -125,6 +130,36 @@ def _without_none(hint):
 def test_errors_are_ignored_by_the_chain_and_not_by_the_transform(name):
     assert "ignore_errors" not in _options(name)
     assert "ignore_errors" not in _schema(name)["properties"]
+
+
+REQUIRED = {
+    "remove_attribute": {"attribute_name": "T"},
+    "remove_nodes": {"op": ("Identity", "Relu")},
+    "rename_attribute": {"old_attribute_name": "T", "new_attribute_name": "kind"},
+    "rename_node": {"old_node_name": "a", "new_node_name": "b"},
+    "rename_op": {"old_op_name": "Mul", "new_op_name": "Times"},
+}
+# Whatever a transform looks for, here are nodes that lack their inputs.
+BROKEN = Graph(
+    [
+        placeholder(),
+        node("a", "Mul", "gone gone:1"),
+        node("i", "Identity", "gone"),
+        node("g", "Gather", "i gone", T=None, Tindices=DType.INT64),
+        node("c", "Cast", "i", T=None, SrcT=DType.FLOAT, DstT=DType.FLOAT),
+        node("q", "FakeQuantWithMinMaxVars", "a gone gone", T=None),
+        node("r", "Rsqrt", "gone"),
+        node("out", "Conv2D", "a i", strides=(1, 1, 1, 1), padding="SAME"),
+    ]
+)
+
+
+@for_each
+@pytest.mark.parametrize("faithful", [True, False])
+def test_a_missing_input_is_an_error_that_says_so(name, faithful):
+    step = Step(name, REQUIRED.get(name, {}))
+    with pytest.raises(MobileprepError):
+        run_chain(BROKEN, [step], Context(("x",), ("out",), faithful))
 
 
 def test_a_misspelt_transform_is_an_error_with_the_nearest_name():

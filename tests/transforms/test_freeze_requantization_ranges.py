@@ -54,20 +54,20 @@ def test_golden(tmp_path):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, [1, 19]),
-        ({"min_percentile": 0.0, "max_percentile": 0.0}, [0, 19]),
-        ({"min_percentile": 10.0, "max_percentile": 20.0}, [2, 16]),
-        ({"min_percentile": 100.0, "max_percentile": 100.0}, [19, 0]),
+        ({}, [-19, 19]),
+        ({"min_percentile": 0.0, "max_percentile": 0.0}, [-20, 19]),
+        ({"min_percentile": 10.0, "max_percentile": 20.0}, [-18, 16]),
+        ({"min_percentile": 100.0, "max_percentile": 100.0}, [-1, 0]),
     ],
 )
 def test_percentiles_pass_over_the_outermost_ends(tmp_path, options, expected):
-    log = _log(tmp_path, *(_line(i, i) for i in np.random.default_rng(0).permutation(20)))
+    log = _log(tmp_path, *(_line(i - 20, i) for i in np.random.default_rng(0).permutation(20)))
     assert _frozen(_graph(), log, **options) == expected
 
 
 def test_a_position_between_two_values_is_rounded_up(tmp_path):
-    log = _log(tmp_path, *(_line(i, i) for i in range(10)))
-    assert _frozen(_graph(), log) == [1, 9]
+    log = _log(tmp_path, *(_line(i - 10, i) for i in range(10)))
+    assert _frozen(_graph(), log) == [-9, 9]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,13 @@ def test_nodes_without_a_range_in_the_log_are_counted(tmp_path):
     result = apply(NAME, _graph(other), min_max_log_file=_log(tmp_path, _line(-1, 1)))
     assert result.skipped == {"the log has no range of it": 1}
     assert "other" in result.graph
+
+
+@pytest.mark.parametrize("ends", [(0.5, 2.0), (-1.0, -2.0)])
+def test_a_range_that_no_run_would_take_goes_on_being_measured(tmp_path, ends):
+    result = apply(NAME, _graph(), min_max_log_file=_log(tmp_path, _line(*ends)))
+    assert result.skipped == {"its range is none": 1}
+    assert "range" in result.graph
 
 
 def test_control_inputs_on_the_node_move_to_its_constant(tmp_path):

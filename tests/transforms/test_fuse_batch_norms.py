@@ -87,6 +87,7 @@ def _nchw(op="Conv2D"):
 
 
 BIAS = [const("b", normal(5, seed=7)), node("biased", "BiasAdd", "layer b", data_format="NHWC")]
+SAME = node("same", "Identity", "layer")
 PADDINGS = const("paddings", [[0, 0], [1, 2], [2, 1], [0, 0]], np.int32)
 MIRROR = node("pad", "MirrorPad", "layer paddings", Tpaddings=DType.INT32, mode="REFLECT")
 ZEROS = node("pad", "Pad", "layer paddings", Tpaddings=DType.INT32)
@@ -141,7 +142,7 @@ MATCHES = {
         (1, 4, 5, 5, 4),
     ),
     "behind BiasAdd": (_graph(*_fused("biased"), between=BIAS), IMAGE),
-    "behind Identity": (_graph(*_fused("same"), between=[node("same", "Identity", "layer")]), IMAGE),
+    "behind Identity": (_graph(*_fused("same"), between=[SAME]), IMAGE),
     "behind MirrorPad": (_graph(*_fused("pad"), between=[PADDINGS, MIRROR]), IMAGE),
     "behind Pad, channels alike": (
         _graph(*_fused("pad"), between=[PADDINGS, ZEROS], stats=_stats(**ALIKE)),

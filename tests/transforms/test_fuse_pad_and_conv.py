@@ -5,7 +5,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 OUT = node("out", "Identity", "layer")
 
@@ -29,6 +29,7 @@ def _graph(*more, pad=None, paddings=None, **attrs):
 def test_the_pair_becomes_one_op(faithful):
     result = apply("fuse_pad_and_conv", _graph(), faithful=faithful)
     assert result.matched == 1
+    assert "one image" in result.warnings[0]
     assert shown(result.graph) == (
         "w = Const() value=float32[3, 3, 4, 5]\n"
         "x = Placeholder()\n"
@@ -37,6 +38,14 @@ def test_the_pair_becomes_one_op(faithful):
         " T=float32 mode=REFLECT padding=SAME strides=1,1,1,1\n"
         "out = Identity(layer) T=float32"
     )
+
+
+def test_the_fused_op_gives_the_same_numbers():
+    graph = _graph()
+    x = normal(1, 6, 6, 4, seed=5)
+    after = apply("fuse_pad_and_conv", graph).graph
+    # The same products, summed in another order.
+    np.testing.assert_allclose(run(after, x), run(graph, x), rtol=1e-5, atol=1e-5)
 
 
 NEAR_MISSES = {

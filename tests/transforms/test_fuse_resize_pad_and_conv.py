@@ -5,7 +5,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 
 def _graph(*more, resize=None, **attrs):
@@ -28,6 +28,7 @@ def _graph(*more, resize=None, **attrs):
 def test_the_three_become_one_op(faithful):
     result = apply("fuse_resize_pad_and_conv", _graph(), faithful=faithful)
     assert result.matched == 1
+    assert "one image" in result.warnings[0]
     assert shown(result.graph) == (
         "x = Placeholder()\n"
         "size = Const() value=int32[2]\n"
@@ -37,6 +38,14 @@ def test_the_three_become_one_op(faithful):
         " mode=SYMMETRIC padding=SAME resize_align_corners=False strides=1,1,1,1\n"
         "out = Identity(layer) T=float32"
     )
+
+
+def test_the_fused_op_gives_the_same_numbers():
+    graph = _graph()
+    x = normal(1, 6, 6, 4, seed=5)
+    after = apply("fuse_resize_pad_and_conv", graph).graph
+    # The same products, summed in another order.
+    np.testing.assert_allclose(run(after, x), run(graph, x), rtol=1e-5, atol=1e-5)
 
 
 NEAR_MISSES = {

@@ -17,7 +17,7 @@ from mobileprep.ops.engines.tensorflow_engine import TensorFlowEngine
 
 AUTO: Final = "auto"
 
-Open = Callable[[Graph, str], Engine]
+Open = Callable[[Graph, str, int], Engine]
 
 # Fastest first, as measured on convolutional networks.
 _ENGINES: Final[dict[str, Open]] = {
@@ -29,7 +29,12 @@ ENGINE_NAMES: Final = (AUTO, *sorted(_ENGINES))
 
 
 def open_engine(
-    name: str, graph: Graph, path: Path | None, *, tell: Callable[[str], None] | None = None
+    name: str,
+    graph: Graph,
+    path: Path | None,
+    *,
+    threads: int = 0,
+    tell: Callable[[str], None] | None = None,
 ) -> Engine:
     """An engine for a graph.
 
@@ -37,6 +42,7 @@ def open_engine(
         name: "auto" for the fastest installed one that can run the graph, else the engine's name.
         graph: the graph.
         path: where the graph was read from, for messages.
+        threads: how many to use, 0 or less for what the engine takes by itself.
         tell: with "auto", told in a sentence why an engine cannot be taken.
 
     Raises:
@@ -45,12 +51,12 @@ def open_engine(
     """
     where = str(path) if path is not None else "graph"
     if name == AUTO:
-        return _Fastest(graph, where, tell)
+        return _Fastest(graph, where, threads, tell)
     if name not in _ENGINES:
         message = f"there is no engine {name!r}"
         hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
         raise UsageError(message, hint)
-    return _ENGINES[name](graph, where)
+    return _ENGINES[name](graph, where, threads)
 
 
 def installed_engines() -> list[str]:
@@ -61,9 +67,12 @@ def installed_engines() -> list[str]:
 class _Fastest:
     """The first engine that runs what is asked for; whether one can is known once it has."""
 
-    def __init__(self, graph: Graph, where: str, tell: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, graph: Graph, where: str, threads: int, tell: Callable[[str], None] | None
+    ) -> None:
         self._graph = graph
         self._where = where
+        self._threads = threads
         self._tell = tell
         self._left = installed_engines()
         self._engine: Engine | None = None
@@ -78,7 +87,8 @@ class _Fastest:
         while True:
             try:
                 if self._engine is None:
-                    self._engine = _ENGINES[self._left[0]](self._graph, self._where)
+                    engine = _ENGINES[self._left[0]]
+                    self._engine = engine(self._graph, self._where, self._threads)
                 return self._engine.run(fetches, feeds)
             except UnsupportedError as error:
                 if len(self._left) == 1:

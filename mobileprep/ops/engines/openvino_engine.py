@@ -33,6 +33,7 @@ class OpenVinoEngine:
     Args:
         graph: the graph.
         where: what the graph is called, for messages.
+        threads: how many to use, 0 or less for what OpenVINO takes by itself.
 
     Raises:
         UnsupportedError: OpenVINO is not installed.
@@ -40,9 +41,12 @@ class OpenVinoEngine:
 
     name = "openvino"
 
-    def __init__(self, graph: Graph, where: str) -> None:
+    def __init__(self, graph: Graph, where: str, threads: int = 0) -> None:
         self._graph = graph
         self._where = where
+        self._config = dict(_CONFIG)
+        if threads > 0:
+            self._config["INFERENCE_NUM_THREADS"] = str(threads)
         self._core = _openvino().Core()
         self._models: dict[Key, Any] = {}
 
@@ -82,7 +86,9 @@ class OpenVinoEngine:
             path = Path(folder) / "graph.pb"
             write_graph(path, part.graph)
             try:
-                compiled = self._core.compile_model(self._core.read_model(path), "CPU", _CONFIG)
+                compiled = self._core.compile_model(
+                    self._core.read_model(path), "CPU", self._config
+                )
                 return _Request(compiled, part.inputs, part.outputs)
             except RuntimeError as error:
                 raise self._refusal(error) from error

@@ -14,6 +14,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.engines.subgraph import checked_feeds, known_ref
+from mobileprep.ops.engines.tables import TableFiller
 
 _PLACES = ("Graph execution error", "Detected at", "Node:", "\t", "Original stack", "  ")
 
@@ -24,6 +25,7 @@ class TensorFlowEngine:
     Args:
         graph: the graph.
         where: what the graph is called, for messages.
+        threads: how many to use, 0 or less for what TensorFlow takes by itself.
 
     Raises:
         UnsupportedError: TensorFlow is not installed, or does not take the graph.
@@ -31,7 +33,7 @@ class TensorFlowEngine:
 
     name = "tensorflow"
 
-    def __init__(self, graph: Graph, where: str) -> None:
+    def __init__(self, graph: Graph, where: str, threads: int = 0) -> None:
         self._graph = graph
         self._where = where
         self._tf = _tensorflow()
@@ -40,12 +42,17 @@ class TensorFlowEngine:
         try:
             with loaded.as_default():
                 self._tf.import_graph_def(definition, name="")
-        except ValueError as error:
+        except (ValueError, self._tf.errors.OpError) as error:
             raise self._refusal(error) from error
-        self._session = self._tf.Session(graph=loaded)
+        config = self._tf.ConfigProto(
+            intra_op_parallelism_threads=max(threads, 0),
+            inter_op_parallelism_threads=max(threads, 0),
+        )
+        self._session = self._tf.Session(graph=loaded, config=config)
+        self._tables = TableFiller(graph, where)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        """See ``Engine.run``."""
+        """See ``Engine.run``. Tables that are needed are filled first."""
         given = checked_feeds(self._graph, feeds, self._where)
         wanted = [known_ref(self._graph, name, "fetch", self._where) for name in fetches]
         fed = {}
@@ -54,7 +61,11 @@ class TensorFlowEngine:
             tensor = self._tensor(f"{ref.node}:{ref.index}")
             fed[tensor] = _as_quantized(array, tensor.dtype.base_dtype.as_numpy_dtype)
         tensors = [self._tensor(f"{r.node}:{r.index}") for r in wanted]
+        due = [
+            self._session.graph.get_operation_by_name(n) for n in self._tables.due(fetches, given)
+        ]
         try:
+            self._session.run(due)
             found = self._session.run(tensors, fed)
         except self._tf.errors.UnimplementedError as error:
             raise self._refusal(error) from error

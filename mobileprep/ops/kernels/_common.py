@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,24 @@ import numpy as np
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.allocation import MAX_OUTPUT_BYTES, check_allocation
 
-# A tensor beyond this is a slip or an attack in any graph for a mobile device.
-MAX_OUTPUT_BYTES = 1 << 32
+__all__ = [
+    "MAX_OUTPUT_BYTES",
+    "as_array",
+    "axes_of",
+    "axis_of",
+    "check_allocation",
+    "check_broadcast",
+    "check_outputs",
+    "dimensions",
+    "integers",
+    "same_type",
+    "scalar",
+]
+
+# More outputs than any node has; each takes memory even where its tensor is empty.
+_MAX_OUTPUTS = 1 << 20
 
 
 def as_array(result: Any, like: Array) -> Array:  # noqa: ANN401 - arrays or numpy's scalars
@@ -67,17 +81,25 @@ def dimensions(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...]:
     return shape
 
 
-def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Refuse shapes that cannot be, or that no device could hold.
+def check_broadcast(*arrays: Array) -> None:
+    """Refuse operands that are small and would broadcast to what no device could hold.
 
     Raises:
-        ValueError: a negative dimension, or more than ``MAX_OUTPUT_BYTES``.
+        ValueError: more than ``MAX_OUTPUT_BYTES``, or shapes that do not broadcast.
     """
-    if any(d < 0 for d in shape):
-        message = f"{list(shape)} is no shape"
-        raise ValueError(message)
-    if math.prod(shape) * dtype.itemsize > MAX_OUTPUT_BYTES:
-        message = f"a tensor of shape {list(shape)} passes {MAX_OUTPUT_BYTES} bytes"
+    # The product of sizes bounds the result; to work out the result itself takes longer.
+    if math.prod(x.size for x in arrays) * arrays[0].dtype.itemsize > MAX_OUTPUT_BYTES:
+        check_allocation(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype)
+
+
+def check_outputs(count: int) -> None:
+    """Refuse a number of outputs that no node has.
+
+    Raises:
+        ValueError: below 1, or above a million.
+    """
+    if not 1 <= count <= _MAX_OUTPUTS:
+        message = f"a node cannot have {count} outputs"
         raise ValueError(message)
 
 

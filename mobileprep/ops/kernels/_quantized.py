@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -10,7 +11,9 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.quantization import Kind, Limits, flushed, steps_of
+from mobileprep.ops.quantization import Kind, Limits, steps_of
+
+_SMALLEST_NORMAL = np.finfo(np.float32).tiny
 
 Quantized = tuple[Array, Array, Array]
 """A tensor of integers, and the two ends of its range."""
@@ -59,7 +62,8 @@ def number(array: Array) -> np.float32:
     if array.size != 1:
         message = f"the end of a range is one number, and no tensor of shape {list(array.shape)}"
         raise ValueError(message)
-    return np.float32(array.reshape(()))
+    found: np.float32 = np.float32(array.item())
+    return found
 
 
 def limits_of(low: Array, high: Array) -> Limits:
@@ -68,7 +72,12 @@ def limits_of(low: Array, high: Array) -> Limits:
     Raises:
         ValueError: a tensor has no or several elements.
     """
-    return Limits(number(flushed(low)), number(flushed(high)))
+    return Limits(_normal(number(low)), _normal(number(high)))
+
+
+def _normal(end: np.float32) -> np.float32:
+    """Zero for a denormal number, which TensorFlow has the processor take for one."""
+    return end if not abs(end) < _SMALLEST_NORMAL else np.float32(math.copysign(0.0, end))
 
 
 def proper_limits(node: Node, low: Array, high: Array) -> Limits:
@@ -92,16 +101,16 @@ def bad_limits(node: Node, low: object, high: object) -> InvalidGraphError:
 def product_limits(of_x: Limits, of_y: Limits, kind_x: Kind, kind_y: Kind) -> Limits:
     """The range of 32-bit sums of products: a step is the product of the factors' steps."""
     steps = steps_of(np.dtype(np.int32))
-    with np.errstate(all="ignore"):
-        step = np.float32(_step(of_x, kind_x) * _step(of_y, kind_y))
-        return Limits(
-            np.float32(step * np.float32(steps.lowest)),
-            np.float32(step * np.float32(steps.highest)),
-        )
+    step = _step(of_x, kind_x) * _step(of_y, kind_y)
+    return Limits(step * np.float32(steps.lowest), step * np.float32(steps.highest))
 
 
 def _step(limits: Limits, kind: Kind) -> np.float32:
-    return np.float32(limits.span / np.float32(steps_of(kind).count - 1))
+    # Signed factors lie evenly around zero: their lowest number is left out.
+    steps = steps_of(kind)
+    width = steps.highest - max(steps.lowest, -steps.highest)
+    step: np.float32 = limits.span / np.float32(width)
+    return step
 
 
 def same_range(low: Array, high: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import as_array, same_type
+from mobileprep.ops.kernels._common import as_array, check_broadcast, same_type
 
 Binary = Callable[[Array, Array], Any]
 
@@ -114,6 +114,7 @@ _BINARY: dict[str, Binary] = {
 def _as_kernel(function: Binary) -> Callable[[Node, Array, Array], Array]:
     def run(node: Node, x: Array, y: Array) -> Array:
         same_type(node, x, y)
+        check_broadcast(x, y)
         return as_array(function(x, y), x)
 
     return run
@@ -129,6 +130,7 @@ def equal(node: Node, x: Array, y: Array) -> Array:
     same_type(node, x, y)
     compare = np.equal if node.op == "Equal" else np.not_equal
     try:
+        check_broadcast(x, y)
         return np.asarray(compare(x, y), dtype=bool)
     except ValueError:
         if node.attr_bool("incompatible_shape_error", True):
@@ -140,6 +142,7 @@ def equal(node: Node, x: Array, y: Array) -> Array:
 def squared_difference(node: Node, x: Array, y: Array) -> Array:
     """(x - y)^2; for complex numbers the square of the modulus."""
     same_type(node, x, y)
+    check_broadcast(x, y)
     difference = np.subtract(x, y)
     return as_array(np.multiply(np.conj(difference), difference), x)
 
@@ -186,4 +189,5 @@ def bias_add(node: Node, x: Array, bias: Array) -> Array:
 def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
     """x held between two bounds, each of one element or of the shape of x."""
     same_type(node, x, low, high)
+    check_broadcast(x, low, high)
     return as_array(np.minimum(np.maximum(x, low), high), x)

@@ -11,7 +11,9 @@ from mobileprep.ops.kernel import kernel
 
 
 @kernel(
+    "DeepCopy",
     "EnsureShape",
+    "GuaranteeConst",
     "Identity",
     "LoopCond",
     "PlaceholderWithDefault",

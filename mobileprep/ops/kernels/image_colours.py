@@ -9,8 +9,6 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import as_array
 
-_SIXTH = np.float32(1 / 6)
-
 
 @kernel("RGBToHSV")
 def rgb_to_hsv(node: Node, images: Array) -> Array:
@@ -23,9 +21,7 @@ def _hsv(images: Array) -> tuple[Array, Array, Array]:
     value = images.max(axis=-1)
     spread = value - images.min(axis=-1)
     saturation = np.divide(spread, value, out=np.zeros_like(value), where=value > 0)
-    norm = np.divide(
-        _SIXTH.astype(images.dtype), spread, out=np.zeros_like(value), where=spread > 0
-    )
+    norm = np.divide(images.dtype.type(1 / 6), spread, out=np.zeros_like(value), where=spread > 0)
     third = images.dtype.type(1 / 3)
     hue = np.where(
         red == value,

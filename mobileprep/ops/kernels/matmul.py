@@ -7,14 +7,17 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import same_type
+from mobileprep.ops.kernels._common import check_allocation, same_type
 
 
 def product(x: Array, y: Array) -> Array:
-    """x @ y; types narrower than single precision are summed in single precision."""
+    """x @ y for two axes and more; half precision is summed in single precision."""
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         wide = product(x.astype(np.float32), y.astype(np.float32))
         return wide.astype(x.dtype)
+    if x.shape[-1] == y.shape[-2]:
+        lead = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        check_allocation((*lead, x.shape[-2], y.shape[-1]), x.dtype)
     out: Array = np.matmul(x, y)
     return out
 

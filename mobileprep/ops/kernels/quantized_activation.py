@@ -9,7 +9,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._quantized import Quantized, check_type, limits_of, same_range
-from mobileprep.ops.quantization import to_integers
+from mobileprep.ops.quantization import steps_of, to_integer
 
 
 @kernel("QuantizedRelu", "QuantizedRelu6")
@@ -22,7 +22,8 @@ def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     dtype = check_type(node, "Tinput", x, DType.QUINT8, DType.QINT32)
     check_type(node, "out_type", x, dtype)
     limits = limits_of(low, high)
-    out = np.asarray(np.maximum(x, to_integers(np.float32(0), limits, x.dtype)))
-    if node.op == "QuantizedRelu6":
-        np.minimum(out, to_integers(np.float32(6), limits, x.dtype), out=out)
-    return out, *same_range(low, high)
+    least = to_integer(0.0, limits, x.dtype)
+    most = to_integer(6.0, limits, x.dtype) if node.op == "QuantizedRelu6" else None
+    kind = x.dtype.type
+    out = np.clip(x, kind(least), kind(steps_of(x.dtype).highest if most is None else most))
+    return np.asarray(out), *same_range(low, high)

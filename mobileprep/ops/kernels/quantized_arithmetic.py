@@ -9,8 +9,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import check_allocation
 from mobileprep.ops.kernels._alignment import align
+from mobileprep.ops.kernels._common import check_allocation
 from mobileprep.ops.kernels._quantized import (
     Quantized,
     check_output,
@@ -19,19 +19,20 @@ from mobileprep.ops.kernels._quantized import (
     product_limits,
     proper_limits,
 )
+from mobileprep.ops.linear_rules import Dequantizer, Quantizer
 from mobileprep.ops.quantization import (
-    Dequantizer,
+    EVERY_BYTE,
     Limits,
-    Quantizer,
-    levels,
+    level,
+    looked_up,
     offset_of_zero,
     steps_of,
     to_floats,
+    to_integer,
     to_integers,
 )
 
 _UINT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
-_ALL_BYTES = np.arange(256, dtype=np.uint8)
 # Room above the operands: sums of biases keep 15 bits, sums of tensors 18.
 _BIAS_ROOM, _SUM_ROOM = np.float32(1 << 17), np.float32(1 << 14)
 
@@ -43,6 +44,7 @@ def quantized_bias_add(
     """x plus a bias for each of its last dimension's slices.
 
     Raises:
+        UnsupportedError: the original has no kernel for the types.
         ValueError: there are more or fewer biases than slices, or none.
     """
     dtype = check_type(node, "T1", x, DType.QUINT8, DType.QINT8)
@@ -55,11 +57,10 @@ def quantized_bias_add(
     of_x, of_bias = limits_of(low_x, high_x), limits_of(low_b, high_b)
     total = _bias_limits(of_x, of_bias)
     quantizer = Quantizer.of(total, _INT32)
-    every = _ALL_BYTES.view(x.dtype)
-    table = quantizer(Dequantizer.of(of_x, x.dtype)(every))
     added = quantizer(Dequantizer.of(of_bias, bias.dtype)(bias))
-    added += to_integers(np.float32(0), total, _INT32)
-    out = table.take(x.view(np.uint8))
+    added += np.int32(to_integer(0.0, total, _INT32))
+    table = quantizer(Dequantizer.of(of_x, x.dtype)(EVERY_BYTE.view(x.dtype)))
+    out = looked_up(table, x)
     out += added
     return out, *total.outputs()
 
@@ -70,8 +71,7 @@ def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
     # In this order an end that is NaN counts as it does to the original.
     for end in (-of_x.low, of_x.high):
         largest = largest if end < largest else end
-    with np.errstate(all="ignore"):
-        return Limits(np.float32(-largest * _BIAS_ROOM), np.float32(largest * _BIAS_ROOM))
+    return Limits(-largest * _BIAS_ROOM, largest * _BIAS_ROOM)
 
 
 @kernel("QuantizedAdd")
@@ -81,17 +81,15 @@ def quantized_add(
     """x plus y, broadcast as far as the original can.
 
     Raises:
-        UnsupportedError: the original cannot broadcast the shapes.
-        InvalidGraphError: a range ends before it begins.
+        UnsupportedError: the original has no kernel for the types, or cannot broadcast the shapes.
+        InvalidGraphError: a range does not end above its beginning.
         ValueError: the shapes do not fit each other.
     """
     _check_operands(node, x, y)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
-    smallest = of_y.low if of_y.low < of_x.low else of_x.low
-    largest = of_y.high if of_x.high < of_y.high else of_x.high
-    with np.errstate(all="ignore"):
-        biggest = np.float32(max(abs(smallest), abs(largest)) * _SUM_ROOM)
-    total = Limits(np.float32(-biggest), biggest)
+    ends = min(of_x.low, of_y.low), max(of_x.high, of_y.high)
+    largest = max(abs(end) for end in ends) * _SUM_ROOM
+    total = Limits(-largest, largest)
     pair = align(node, x, y)
     left = _in_range(pair.left, of_x, total, alone=pair.alone == 0)
     right = _in_range(pair.right, of_y, total, alone=pair.alone == 1)
@@ -106,8 +104,7 @@ def quantized_mul(
     _check_operands(node, x, y)
     of_x, of_y = proper_limits(node, low_x, high_x), proper_limits(node, low_y, high_y)
     pair = align(node, x, y)
-    left = pair.left.astype(np.int32) - np.int32(offset_of_zero(of_x, _UINT8))
-    right = pair.right.astype(np.int32) - np.int32(offset_of_zero(of_y, _UINT8))
+    left, right = _less_zero(pair.left, of_x), _less_zero(pair.right, of_y)
     out = np.multiply(left, right).reshape(pair.shape)
     return out, *product_limits(of_x, of_y, _UINT8, _UINT8).outputs()
 
@@ -116,6 +113,12 @@ def _check_operands(node: Node, x: Array, y: Array) -> None:
     check_type(node, "T1", x, DType.QUINT8)
     check_type(node, "T2", y, DType.QUINT8)
     check_output(node, "Toutput", DType.QINT32)
+
+
+def _less_zero(values: Array, limits: Limits) -> NDArray[np.int32]:
+    out = values.astype(np.int32)
+    out -= np.int32(offset_of_zero(limits, _UINT8))
+    return out
 
 
 def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> NDArray[np.int32]:
@@ -127,8 +130,7 @@ def _in_range(values: Array, limits: Limits, total: Limits, *, alone: bool) -> N
     if alone:
         return to_integers(to_floats(values, limits), total, _INT32)
     steps = steps_of(_INT32)
-    first, second = levels(to_floats(_ALL_BYTES[:2], limits), total, _INT32)
-    slope = np.int64((second - first).astype(np.int32))
-    line = first + np.arange(256, dtype=np.int64) * slope
-    table = np.clip(line, steps.lowest, steps.highest).astype(np.int32)
-    return table.take(values)
+    first, second = (level(float(v), total, _INT32) for v in to_floats(EVERY_BYTE[:2], limits))
+    slope = np.array(second - first).astype(np.int32).astype(np.int64)
+    line = EVERY_BYTE * slope + first
+    return looked_up(np.clip(line, steps.lowest, steps.highest).astype(np.int32), values)

@@ -12,7 +12,8 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._quantized import check_output, check_type, limits_of
 from mobileprep.ops.kernels._slices import along_axis, sliced_axis
-from mobileprep.ops.quantization import Dequantizer, flushed, steps_of
+from mobileprep.ops.linear_rules import Dequantizer
+from mobileprep.ops.quantization import flushed, steps_of
 
 _TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
 
@@ -22,55 +23,57 @@ def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
     """Floats for quantized integers, in single precision.
 
     Args:
-        node: gives T and mode and, since TensorFlow 2, axis, narrow_range and dtype.
+        node: gives T, mode and, since TensorFlow 2, axis, narrow_range and dtype.
         values: the integers.
         low: the float that the lowest integer stands for: a scalar, or a vector along axis.
         high: the same for the highest.
 
     Raises:
-        UnsupportedError: a type or mode, or a mode with an axis, that the op does not have.
-        InvalidGraphError: the ends of the range do not fit the axis.
+        UnsupportedError: a type, or a mode with an axis or a type, that the op does not have.
+        InvalidGraphError: there is no such mode, or the ends of the range do not fit the axis.
     """
     check_type(node, "T", values, *_TYPES)
     dtype = check_output(node, "dtype", DType.FLOAT, DType.BFLOAT16)
     mode = node.attr_str("mode", "MIN_COMBINED")
-    if dtype is DType.BFLOAT16 and mode != "MIN_COMBINED":
-        message = f"node {node.name!r}: {mode} does not put out bfloat16"
-        raise UnsupportedError(message, "use MIN_COMBINED")
     axis = sliced_axis(node, values)
+    _check_mode(node, mode, dtype, axis)
     if mode == "MIN_FIRST":
-        if axis is not None:
-            message = f"node {node.name!r}: MIN_FIRST has no ranges along an axis"
-            raise UnsupportedError(message, "use MIN_COMBINED or SCALED")
         return Dequantizer.of(limits_of(low, high), values.dtype)(values)
     lows, highs = (flushed(along_axis(node, end, values, axis)) for end in (low, high))
     if mode == "MIN_COMBINED":
         return _min_combined(values, lows, highs).astype(dtype.numpy, copy=False)
-    if mode == "SCALED":
-        return _scaled(values, lows, highs, narrow=node.attr_bool("narrow_range", False))
-    message = f"node {node.name!r}: {node.op} has no mode {mode!r}"
-    raise InvalidGraphError(message, "the modes are MIN_COMBINED, MIN_FIRST and SCALED")
+    return _scaled(values, lows, highs, narrow=node.attr_bool("narrow_range", False))
+
+
+def _check_mode(node: Node, mode: str, dtype: DType, axis: int | None) -> None:
+    if mode not in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
+        message = f"node {node.name!r}: {node.op} has no mode {mode!r}"
+        raise InvalidGraphError(message, "the modes are MIN_COMBINED, MIN_FIRST and SCALED")
+    if dtype is DType.BFLOAT16 and mode != "MIN_COMBINED":
+        message = f"node {node.name!r}: {mode} does not put out bfloat16"
+        raise UnsupportedError(message, "use MIN_COMBINED")
+    if axis is not None and mode == "MIN_FIRST":
+        message = f"node {node.name!r}: MIN_FIRST has no ranges along an axis"
+        raise UnsupportedError(message, "use MIN_COMBINED or SCALED")
 
 
 def _min_combined(values: Array, low: Array, high: Array) -> NDArray[np.float32]:
     steps = steps_of(values.dtype)
     width = np.float32(steps.highest) - np.float32(steps.lowest)
     out = np.array(values, dtype=np.float32)
-    with np.errstate(all="ignore"):
-        if steps.lowest < 0:
-            out += (width + np.float32(1)) / np.float32(2)
-        out *= (high - low) / width
-        out += low
+    if steps.lowest < 0:
+        out += (width + np.float32(1)) / np.float32(2)
+    out *= (high - low) / width
+    out += low
     return out
 
 
 def _scaled(values: Array, low: Array, high: Array, *, narrow: bool) -> NDArray[np.float32]:
     steps = steps_of(values.dtype)
+    scale = high / np.float32(steps.highest)
+    if steps.lowest < 0:
+        below = low / np.float32(steps.lowest + narrow)
+        scale = np.where(below < scale, scale, below)
     out = np.array(values, dtype=np.float32)
-    with np.errstate(all="ignore"):
-        scale = high / np.float32(steps.highest)
-        if steps.lowest < 0:
-            below = low / np.float32(steps.lowest + narrow)
-            scale = np.where(below < scale, scale, below)
-        out *= scale
+    out *= scale
     return out

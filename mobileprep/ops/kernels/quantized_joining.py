@@ -11,9 +11,8 @@ from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import axis_of, scalar
 from mobileprep.ops.kernels._quantized import Quantized, check_type, limits_of, same_range
 from mobileprep.ops.kernels.shape import reshape
-from mobileprep.ops.quantization import Dequantizer, Limits, Quantizer
-
-_TABLE_SIZE = 256
+from mobileprep.ops.linear_rules import Dequantizer, Quantizer
+from mobileprep.ops.quantization import EVERY_BYTE, Limits, looked_up
 
 
 @kernel("QuantizedConcat")
@@ -39,7 +38,8 @@ def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
 def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
     """As ``quantized_concat``, the axis after the tensors and counted from either side.
 
-    Source: TensorFlow 2 leaves this op to oneDNN, to which unsigned numbers begin at zero.
+    TensorFlow 2 leaves this op to oneDNN: unless all ranges are the same, that of unsigned numbers
+    begins at zero.
     """
     count = node.attr_int("N")
     if len(inputs) != 3 * count + 1:
@@ -60,22 +60,28 @@ def _joined(
     parts = rest[:count]
     for part in parts:
         check_type(node, "T", part, *types)
-    ranges = [limits_of(*ends) for ends in zip(rest[count : 2 * count], rest[2 * count :], strict=True)]
-    common = _common_range(ranges, signed=parts[0].dtype.kind == "i", from_zero=from_zero)
-    moved = [_in_range(part, of, common) for part, of in zip(parts, ranges, strict=True)]
+    ends = zip(rest[count : 2 * count], rest[2 * count :], strict=True)
+    ranges = [limits_of(*pair) for pair in ends]
+    signed = parts[0].dtype.kind == "i"
+    if from_zero and len(set(ranges)) == 1 and parts[0].ndim == 4:
+        return np.concatenate(parts, axis=axis), *ranges[0].outputs()
+    common = _common_range(ranges, signed=signed, from_zero=from_zero)
+    # The original leaves empty tensors out, but not their ranges, which others then get.
+    following = iter(ranges)
+    moved = [_in_range(part, next(following), common) if part.size else part for part in parts]
     return np.concatenate(moved, axis=axis), *common.outputs()
 
 
 def _common_range(ranges: list[Limits], *, signed: bool, from_zero: bool) -> Limits:
-    """The range that holds all ranges; of signed numbers, one that lies evenly around zero."""
-    low, high = np.finfo(np.float32).max, np.finfo(np.float32).min
+    """The range that holds zero and all ranges; of signed numbers, one evenly around zero."""
+    low, high = np.float32(0), np.finfo(np.float32).min
     for of in ranges:
         low = of.low if of.low < low else low
         high = of.high if high < of.high else high
     if signed:
         largest = np.float32(abs(high) if abs(low) < abs(high) else abs(low))
         return Limits(-largest, largest)
-    return Limits(np.float32(0) if from_zero else np.float32(low), np.float32(high))
+    return Limits(np.float32(0 if from_zero else low), np.float32(high))
 
 
 def _in_range(values: Array, of: Limits, wanted: Limits) -> Array:
@@ -84,8 +90,7 @@ def _in_range(values: Array, of: Limits, wanted: Limits) -> Array:
     quantizer, dequantizer = Quantizer.of(wanted, values.dtype), Dequantizer.of(of, values.dtype)
     if values.dtype.itemsize > 1:
         return quantizer(dequantizer(values))
-    every = np.arange(_TABLE_SIZE, dtype=np.uint8).view(values.dtype)
-    return quantizer(dequantizer(every)).take(values.view(np.uint8))
+    return looked_up(quantizer(dequantizer(EVERY_BYTE.view(values.dtype))), values)
 
 
 @kernel("QuantizedReshape")

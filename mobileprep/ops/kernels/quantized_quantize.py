@@ -12,10 +12,10 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._quantized import Quantized, bad_limits, check_output, check_type
 from mobileprep.ops.kernels._slices import along_axis, sliced_axis
+from mobileprep.ops.linear_rules import Quantizer
 from mobileprep.ops.quantization import (
     Kind,
     Limits,
-    Quantizer,
     as_integers,
     flushed,
     round_half_away,
@@ -24,11 +24,14 @@ from mobileprep.ops.quantization import (
 
 _TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
 _LARGEST = np.finfo(np.float32).max
+_ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @kernel("QuantizeV2")
 def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     """Integers for floats, and the range that they stand for, which holds zero.
+
+    NaN becomes 0, and with MIN_FIRST the lowest integer of 32 bits.
 
     Args:
         node: gives T, mode and round_mode and, since TensorFlow 2, axis, narrow_range and
@@ -52,8 +55,8 @@ def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
         if axis is not None:
             message = f"node {node.name!r}: MIN_FIRST has no ranges along an axis"
             raise UnsupportedError(message, "use MIN_COMBINED or SCALED")
-        limits = Limits(np.float32(lows.reshape(())), np.float32(highs.reshape(())))
-        return Quantizer.of(limits, kind)(x.copy()), *limits.outputs()
+        limits = Limits(np.float32(lows.item()), np.float32(highs.item()))
+        return Quantizer.of(limits, kind)(x), *limits.outputs()
     if mode == "MIN_COMBINED":
         out = _min_combined(x, lows, highs, kind)
     else:
@@ -81,18 +84,16 @@ def _modes(node: Node) -> tuple[str, bool]:
 def _nudged(node: Node, low: Array, high: Array) -> tuple[Array, Array]:
     """Ranges that hold zero and are not too narrow to compute with.
 
-    Which operand an ``np.where`` takes decides what becomes of NaN.
+    Which operand ``np.where`` takes decides what becomes of NaN.
     """
     if (high < low).any():
         raise bad_limits(node, low.reshape(-1).tolist(), high.reshape(-1).tolist())
-    zero, one = np.float32(0), np.float32(1)
-    with np.errstate(all="ignore"):
-        largest = np.where(np.abs(low) < np.abs(high), np.abs(high), np.abs(low))
-        epsilon = np.where(one < largest, largest, one)
-        epsilon = epsilon * np.float32(node.attr_float("ensure_minimum_range", 0.01))
-        begin = np.where(low < zero, low, zero)
-        end = np.where(high < begin + epsilon, begin + epsilon, high)
-        return begin, np.where(zero < end, end, zero)
+    largest = np.where(np.abs(low) < np.abs(high), np.abs(high), np.abs(low))
+    least = np.float32(node.attr_float("ensure_minimum_range", 0.01))
+    begin = np.where(low < _ZERO, low, _ZERO)
+    end = begin + np.where(largest > _ONE, largest, _ONE) * least
+    end = np.where(high < end, end, high)
+    return begin, np.where(end > _ZERO, end, _ZERO)
 
 
 def _held(x: Array, low: Array, high: Array) -> NDArray[np.float32]:
@@ -103,16 +104,14 @@ def _held(x: Array, low: Array, high: Array) -> NDArray[np.float32]:
 
 def _min_combined(x: Array, low: Array, high: Array, kind: Kind) -> Array:
     steps = steps_of(kind)
-    with np.errstate(all="ignore"):
-        scale = ((steps.count - 1.0) / (high - low).astype(np.float64)).astype(np.float32)
-        out = _held(x, low, high)
-        out -= low
-        out *= scale
-        if steps.lowest < 0:
-            out -= np.float32(steps.count / 2)
-            return as_integers(round_half_away(out), kind)
-        out += np.float32(0.5)
-        return as_integers(out, kind)
+    out = _held(x, low, high)
+    out -= low
+    out *= ((steps.count - 1.0) / (high - low).astype(np.float64)).astype(np.float32)
+    if steps.lowest < 0:
+        out -= np.float32(steps.count / 2)
+        return as_integers(round_half_away(out), kind)
+    out += np.float32(0.5)
+    return as_integers(out, kind)
 
 
 def _scaled(
@@ -121,12 +120,11 @@ def _scaled(
     """The integers, and the range that zero and the larger of its ends lead to."""
     steps = steps_of(kind)
     least, most = np.float32(steps.lowest + narrow), np.float32(steps.highest)
-    with np.errstate(all="ignore"):
-        below = np.where(least * low > 0, least / low, _LARGEST)
-        above = np.where(most * high > 0, most / high, _LARGEST)
-        scale = np.where(above < below, above, below)
-        low, high = flushed(least / scale), flushed(most / scale)
-        out = _held(x, low, high)
-        out *= scale
-        rounded = np.rint(out, out=out) if to_even else round_half_away(out)
-        return as_integers(rounded, kind), low, high
+    below = np.where(least * low > 0, least / low, _LARGEST)
+    above = np.where(most * high > 0, most / high, _LARGEST)
+    scale = np.where(above < below, above, below)
+    low, high = flushed(least / scale), flushed(most / scale)
+    out = _held(x, low, high)
+    out *= scale
+    whole = np.rint(out, out=out) if to_even else round_half_away(out)
+    return as_integers(whole, kind), low, high

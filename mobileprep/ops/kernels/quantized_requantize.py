@@ -11,7 +11,8 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.fixed_point import to_quint8
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._quantized import Quantized, check_output, check_type, limits_of, number
-from mobileprep.ops.quantization import Dequantizer, Limits, Quantizer, steps_of, to_floats
+from mobileprep.ops.linear_rules import Dequantizer, Quantizer
+from mobileprep.ops.quantization import Limits, steps_of, to_floats
 
 _INT8, _INT32 = np.dtype(np.int8), np.dtype(np.int32)
 
@@ -23,14 +24,14 @@ def requantize(
     """Eight-bit numbers of a wanted range for 32-bit numbers of another.
 
     Raises:
-        InvalidGraphError: the wanted range does not hold zero.
+        InvalidGraphError: the wanted range begins above zero, or ends before it begins.
     """
     check_type(node, "Tinput", x, DType.QINT32)
     dtype = check_output(node, "out_type", DType.QUINT8, DType.QINT8)
     limits, wanted = limits_of(low, high), limits_of(wanted_low, wanted_high)
-    if not wanted.low <= 0 <= wanted.high:
+    if not (wanted.low <= 0 and wanted.low <= wanted.high):
         message = f"node {node.name!r} is to give the range from {wanted.low} to {wanted.high}"
-        raise InvalidGraphError(message, "a range begins at or below zero, and ends at or above it")
+        raise InvalidGraphError(message, "a range begins at or below zero, and does not end before")
     ends = np.asarray(number(wanted_low)), np.asarray(number(wanted_high))
     if dtype is DType.QUINT8:
         return to_quint8(x, limits, wanted), *ends

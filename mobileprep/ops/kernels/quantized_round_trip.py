@@ -82,17 +82,16 @@ def _rounded(node: Node, x: Array, ends: tuple[Array, Array], steps: _Steps) -> 
         return x
     given = node.attr_bool("range_given", False)
     low, high = _given(node, x, ends, axis) if given else _found(x, axis)
-    with np.errstate(all="ignore"):
-        scale, inverse, low, high = _scales(flushed(low), flushed(high), steps)
-        out = _held(x, low, high) if given else x.copy()
-        out *= scale
-        if steps.half_up:
-            out += x.dtype.type(0.5)
-            np.floor(out, out=out)
-        else:
-            np.rint(out, out=out)
-        out *= inverse
-        return out
+    scale, inverse, low, high = _scales(flushed(low), flushed(high), steps)
+    out = _held(x, low, high) if given else x.copy()
+    out *= scale
+    if steps.half_up:
+        out += x.dtype.type(0.5)
+        np.floor(out, out=out)
+    else:
+        np.rint(out, out=out)
+    out *= inverse
+    return out
 
 
 def _given(node: Node, x: Array, ends: tuple[Array, Array], axis: int) -> tuple[Array, Array]:

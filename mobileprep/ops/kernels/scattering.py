@@ -10,7 +10,13 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import dimensions, integers, same_type, scalar
+from mobileprep.ops.kernels._common import (
+    check_outputs,
+    dimensions,
+    integers,
+    same_type,
+    scalar,
+)
 from mobileprep.ops.kernels.selecting import check_indices
 
 Write = Callable[[Array, Any, Array], None]
@@ -66,6 +72,7 @@ def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:
 def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, ...]:
     """Slices of x sorted into several tensors."""
     count = node.attr_int("num_partitions")
+    check_outputs(count)
     if x.shape[: partitions.ndim] != partitions.shape:
         message = f"partitions of shape {list(partitions.shape)} for {list(x.shape)}"
         raise ValueError(message)

@@ -10,7 +10,13 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import axis_of, check_allocation, same_type, scalar
+from mobileprep.ops.kernels._common import (
+    axis_of,
+    check_allocation,
+    check_broadcast,
+    same_type,
+    scalar,
+)
 
 
 def check_indices(indices: Array, extent: int) -> None:
@@ -109,6 +115,7 @@ def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
 def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
     """x where the condition holds, else y, all broadcast."""
     same_type(node, x, y)
+    check_broadcast(x, y, condition)
     return np.where(condition, x, y)
 
 

@@ -119,6 +119,22 @@ def fill(node: Node, dims: Array, value: Array) -> Array:
     return np.full(dimensions(dims, value.dtype), value, dtype=value.dtype)
 
 
+@kernel("Empty")
+def empty(node: Node, dims: Array) -> Array:
+    """Zeros under a shape: the op leaves open what its tensor holds."""
+    kind = node.attr_dtype("dtype").numpy or np.dtype(object)
+    return np.zeros(dimensions(dims, kind), dtype=kind)
+
+
+@kernel("FakeParam")
+def fake_param(node: Node) -> Array:
+    """In place of a tensor that the other branch of a conditional gives: nothing reads it."""
+    kind = node.attr_dtype("dtype").numpy or np.dtype(object)
+    shape = tuple(max(d, 0) for d in node.attr_shape("shape") or ())
+    check_allocation(shape, kind)
+    return np.zeros(shape, dtype=kind)
+
+
 @kernel("Range")
 def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
     """Numbers from a start up to a limit, exclusive."""

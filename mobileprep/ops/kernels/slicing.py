@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import axis_of, integers, scalar
+from mobileprep.ops.kernels._common import axis_of, check_outputs, integers, scalar
 
 Index = int | slice | None
 
@@ -46,7 +46,9 @@ class _Masks:
 @kernel("StridedSlice")
 def strided_slice(node: Node, x: Array, begin: Array, end: Array, strides: Array) -> Array:
     """x indexed as Python would, masks telling open ends, "...", new axes and single elements."""
-    return x[strided_index(node, x.ndim, begin, end, strides, x.shape)]
+    # The ellipsis keeps a single element an array.
+    index = (*strided_index(node, x.ndim, begin, end, strides, x.shape), ...)
+    return x[index]
 
 
 @kernel("TensorStridedSliceUpdate")
@@ -129,7 +131,8 @@ def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> i
 def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
     """Parts of equal length along an axis."""
     along, count = axis_of(scalar(axis), x.ndim), node.attr_int("num_split")
-    if count < 1 or x.shape[along] % count:
+    check_outputs(count)
+    if x.shape[along] % count:
         message = f"{x.shape[along]} elements cannot be split into {count} equal parts"
         raise ValueError(message)
     return tuple(np.split(x, count, axis=along))
@@ -152,6 +155,7 @@ def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...
 def unpack(node: Node, x: Array) -> tuple[Array, ...]:
     """The slices of x along an axis, which goes away."""
     along, count = axis_of(node.attr_int("axis", 0), x.ndim), node.attr_int("num")
+    check_outputs(max(count, 1))
     if x.shape[along] != count:
         message = f"{x.shape[along]} slices cannot become {count} tensors"
         raise ValueError(message)

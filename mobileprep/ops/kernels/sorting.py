@@ -78,10 +78,11 @@ def unique_v2(node: Node, x: Array, axis: Array) -> tuple[Array, ...]:
 
 
 def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
-    slices = np.moveaxis(x, axis, 0)
-    keys = [part.tobytes() if x.dtype != object else tuple(part.ravel()) for part in slices]
     if x.ndim == 1:
         keys = x.tolist()
+    else:
+        slices = np.moveaxis(x, axis, 0)
+        keys = [tuple(part.ravel().tolist()) for part in slices]
     places: dict[Any, int] = {}
     which = [places.setdefault(key, len(places)) for key in keys]
     firsts = np.unique(np.array(which, dtype=np.int64), return_index=True)[1]
@@ -95,6 +96,9 @@ def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
 @kernel("ListDiff")
 def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
     """The elements of x that are not in y, and their places."""
+    if x.ndim != 1 or y.ndim != 1:
+        message = "two vectors are needed"
+        raise ValueError(message)
     excluded = set(y.tolist())
     kept = [i for i, value in enumerate(x.tolist()) if value not in excluded]
     return x[np.array(kept, dtype=np.int64)], np.array(kept, dtype=_type_attr(node, "out_idx"))

@@ -1,23 +1,23 @@
-"""Kernels that join, split, search and convert texts."""
+"""Kernels that join, cut and strip texts."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import itertools
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import axis_of, integers, scalar
-from mobileprep.ops.regular_expressions import compiled, decoded, encoded, replaced
+from mobileprep.ops.kernels._common import axis_of, check_allocation, integers
+from mobileprep.ops.regular_expressions import decoded, encoded
 from mobileprep.ops.text import as_texts, each_text, one_text, texts
 
-_ASCII_SPACE = b" \t\n\v\f\r"
+_SPACE = b" \t\n\v\f\r"
+_REFERENCE = np.dtype(object)
 
 
 @kernel("StringJoin")
@@ -29,13 +29,12 @@ def string_join(node: Node, *parts: Array) -> Array:
         message = f"the shapes {[list(p.shape) for p in parts]} differ"
         raise ValueError(message)
     columns = [texts(np.broadcast_to(p, shape)) for p in parts]
-    rows = zip(*columns, strict=True)
-    return as_texts(map(separator.join, rows), shape)
+    return as_texts(map(separator.join, zip(*columns, strict=True)), shape)
 
 
 @kernel("ReduceJoin")
 def reduce_join(node: Node, x: Array, indices: Array) -> Array:
-    """Texts joined along axes, the first axis named being the slowest."""
+    """Texts joined along axes, of which the first one named runs fastest."""
     separator = node.attr_str("separator", "").encode()
     axes = [axis_of(a, x.ndim) for a in integers(indices)]
     if len(set(axes)) != len(axes):
@@ -43,15 +42,10 @@ def reduce_join(node: Node, x: Array, indices: Array) -> Array:
         raise ValueError(message)
     kept = [a for a in range(x.ndim) if a not in axes]
     shape = tuple(x.shape[a] for a in kept)
-    width = int(np.prod([x.shape[a] for a in axes]))
-    rows = x.transpose([*kept, *axes]).reshape(-1, width) if x.size else _empty_rows(shape, width)
+    rows = x.transpose([*kept, *reversed(axes)]).reshape(math.prod(shape), -1 if x.size else 0)
     if node.attr_bool("keep_dims", False):
         shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    return as_texts((separator.join(row) for row in rows.tolist()), shape)
-
-
-def _empty_rows(shape: tuple[int, ...], width: int) -> Array:
-    return np.empty((int(np.prod(shape)), width), dtype=object)
+    return as_texts(map(separator.join, rows.tolist()), shape)
 
 
 @kernel("StringSplit")
@@ -64,21 +58,23 @@ def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, 
     def parts(text: bytes) -> list[bytes]:
         if cut is None:
             return [text[i : i + 1] for i in range(len(text))]
-        found: list[bytes] = cut.split(text) if text or not skip else []
-        return [p for p in found if p] if skip else found
+        found: list[bytes] = cut.split(text) if text else []
+        return [p for p in found if p or not skip]
 
     return _sparse(x, parts)
 
 
 @kernel("StringSplitV2")
 def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Array, Array]:
-    """Texts cut at a separator, or, where that is empty, at white space, as a sparse matrix."""
+    """Texts cut at a separator or, where that is empty, at white space, as a sparse matrix."""
     mark, most = one_text(separator), node.attr_int("maxsplit", -1)
 
     def parts(text: bytes) -> list[bytes]:
-        if not mark:
-            return text.split(None, most) if most else [text.lstrip(_ASCII_SPACE)][: len(text)]
-        return text.split(mark, most)
+        if mark or most == 0:
+            return text.split(mark or None, most) if most else [text]
+        found = text.split(None, most)
+        # What is left after the last cut counts even where nothing is.
+        return [*found, b""] if len(found) == most else found
 
     return _sparse(x, parts)
 
@@ -90,56 +86,63 @@ def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, A
         raise ValueError(message)
     rows = [cut(text) for text in texts(x)]
     indices = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
-    width = max(map(len, rows), default=0)
     values = list(itertools.chain.from_iterable(rows))
     return (
         np.array(indices, dtype=np.int64).reshape(-1, 2),
         as_texts(values, (len(values),)),
-        np.array([len(rows), width], dtype=np.int64),
+        np.array([len(rows), max(map(len, rows), default=0)], dtype=np.int64),
     )
-
-
-@kernel("RegexReplace")
-def regex_replace(node: Node, x: Array, pattern: Array, rewrite: Array) -> Array:
-    """Texts with what matches a regular expression rewritten."""
-    return _rewritten(node, x, one_text(pattern), one_text(rewrite))
-
-
-@kernel("StaticRegexReplace")
-def static_regex_replace(node: Node, x: Array) -> Array:
-    """As ``RegexReplace``, with the attributes ``pattern`` and ``rewrite``."""
-    return _rewritten(node, x, *(encoded(node.attr_str(n)) for n in ("pattern", "rewrite")))
-
-
-def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
-    expression, new = compiled(pattern), decoded(rewrite)
-    everywhere = node.attr_bool("replace_global", True)
-    return each_text(
-        lambda t: encoded(replaced(expression, new, decoded(t), everywhere=everywhere)), x
-    )
-
-
-@kernel("RegexFullMatch", "StaticRegexFullMatch")
-def regex_full_match(node: Node, x: Array, pattern: Array | None = None) -> Array:
-    """Whether each whole text matches a regular expression, an input or an attribute."""
-    given = encoded(node.attr_str("pattern")) if pattern is None else one_text(pattern)
-    expression = compiled(given)
-    found = [expression.fullmatch(decoded(t)) is not None for t in texts(x)]
-    return np.array(found, dtype=bool).reshape(x.shape)
 
 
 @kernel("Substr")
 def substr(node: Node, x: Array, positions: Array, lengths: Array) -> Array:
     """Parts of texts, counted in bytes or characters; negative positions count from the end."""
     characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
-    shape = np.broadcast_shapes(x.shape, positions.shape, lengths.shape)
-    elements = texts(np.broadcast_to(x, shape))
+    shape = np.broadcast_shapes(x.shape, positions.shape)
+    check_allocation(shape, _REFERENCE)
     starts, counts = (np.broadcast_to(a, shape).ravel().tolist() for a in (positions, lengths))
 
-    def parts() -> Iterator[bytes]:
-        for text, start, count in zip(elements, starts, counts, strict=True):
-            yield encoded(_part(decoded(text), start, count)) if characters else _part(
-                text, start, count
-            )
+    def part(text: bytes, start: int, count: int) -> bytes:
+        if not characters:
+            return text[_span(len(text), start, count)]
+        string = decoded(text)
+        return encoded(string[_span(len(string), start, count)])
 
-    return as_texts(parts(), shape)
+    elements = texts(np.broadcast_to(x, shape))
+    return as_texts(map(part, elements, starts, counts), shape)
+
+
+def _span(length: int, start: int, count: int) -> slice:
+    if not -length <= start <= length or count < 0:
+        message = f"a text of {length} has no {count} elements from {start} on"
+        raise ValueError(message)
+    begin = start + length if start < 0 else start
+    return slice(begin, begin + count)
+
+
+@kernel("StringLength")
+def string_length(node: Node, x: Array) -> Array:
+    """How many bytes, or characters, each text has."""
+    characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
+    lengths = [len(decoded(t)) if characters else len(t) for t in texts(x)]
+    return np.array(lengths, dtype=np.int32).reshape(x.shape)
+
+
+@kernel("StringStrip")
+def string_strip(node: Node, x: Array) -> Array:
+    """Texts without white space around them."""
+    return each_text(lambda t: t.strip(_SPACE), x)
+
+
+@kernel("StringLower", "StringUpper")
+def string_case(node: Node, x: Array) -> Array:
+    """Texts in small or capital letters, of ASCII unless the attribute ``encoding`` is utf-8."""
+    lower, everywhere = node.op == "StringLower", node.attr_str("encoding", "") != ""
+
+    def change(text: bytes) -> bytes:
+        if everywhere:
+            characters = decoded(text)
+            return encoded(characters.lower() if lower else characters.upper())
+        return text.lower() if lower else text.upper()
+
+    return each_text(change, x)

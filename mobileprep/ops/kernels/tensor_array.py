@@ -25,12 +25,14 @@ class TensorArray:
         dtype: the type of the elements.
         shape: what is known of their shape.
         dynamic: whether writing beyond the end makes the list longer.
+        identical: whether all elements are known to have one shape.
     """
 
     items: list[Array | None]
     dtype: np.dtype[np.generic]
     shape: TensorShape
     dynamic: bool
+    identical: bool
 
     def write(self, index: int, value: Array) -> None:
         """Set an element."""
@@ -45,7 +47,10 @@ class TensorArray:
         self.items[index] = value
 
     def read(self, index: int) -> Array:
-        """An element; zeros where none was written and the shape is known."""
+        """An element; zeros where none was written and the shape is known.
+
+        An element can be read again, even where the node has ``clear_after_read``.
+        """
         if not 0 <= index < len(self.items):
             message = f"there is no place {index} among {len(self.items)}"
             raise IndexError(message)
@@ -67,7 +72,7 @@ class TensorArray:
 
     def _like(self) -> TensorShape:
         written = next((x.shape for x in self.items if x is not None), None)
-        return self.shape if written is None else written
+        return written if self.identical and written is not None else self.shape
 
 
 def _known(shape: TensorShape) -> tuple[int, ...]:
@@ -100,7 +105,8 @@ def tensor_array(context: Context, node: Node, size: Array) -> tuple[Array, Arra
         raise ValueError(message)
     shape = node.attr_shape("element_shape")
     dynamic = node.attr_bool("dynamic_size", False)
-    made = TensorArray([None] * count, kind, shape, dynamic)
+    identical = node.attr_bool("identical_element_shapes", False)
+    made = TensorArray([None] * count, kind, shape, dynamic, identical)
     return handle_of(made), np.zeros((), np.float32)
 
 

@@ -40,6 +40,13 @@ def quantized_concat(args: ShapeArgs) -> Sequence[TensorShape]:
     return [_concat(args.shapes[1 : count + 1], args.scalar(0)), (), ()]
 
 
+@shape_fn("QuantizedConcatV2")
+def quantized_concat_v2(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The inputs one after another along an axis, and the range of the result."""
+    count = args.node.attr_int("N")
+    return [_concat(args.shapes[:count], args.scalar(count)), (), ()]
+
+
 def _concat(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
     known = next((s for s in shapes if s is not None), None)
     if known is None:

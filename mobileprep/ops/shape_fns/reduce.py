@@ -93,14 +93,11 @@ def nth_element(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("Bincount", "DenseBincount")
 def bincount(args: ShapeArgs) -> Sequence[TensorShape]:
     """A vector of the given size; for a batch a row for each."""
-    size = args.scalar(1)
+    shape, size = args.shapes[0], args.scalar(1)
     bins = UNKNOWN if size is None else size
-    shape = args.shapes[0]
-    if args.node.op == "DenseBincount":
-        if shape is None:
-            return [None]
-        return [(*shape[:-1], bins) if len(shape) > 1 else (bins,)]
-    return [(bins,)]
+    if args.node.op == "Bincount":
+        return [(bins,)]
+    return [(*shape[:-1], bins) if shape else None]
 
 
 @shape_fn("HistogramFixedWidth")

@@ -97,10 +97,11 @@ def where(args: ShapeArgs) -> Sequence[TensorShape]:
 @shape_fn("Unique", "UniqueWithCounts", "UniqueV2", "UniqueWithCountsV2")
 def unique(args: ShapeArgs) -> Sequence[TensorShape]:
     """The distinct elements, the place of each element among them, and how often each occurs."""
+    shape = args.shapes[0]
     counts = [(UNKNOWN,)] * (args.count() - 2)
     if args.node.op.endswith("V2"):
-        return [args.shapes[0] and unknown_dims(len(args.shapes[0])), (UNKNOWN,), *counts]
-    return [(UNKNOWN,), args.shapes[0], *counts]
+        return [None if shape is None else unknown_dims(len(shape)), (UNKNOWN,), *counts]
+    return [(UNKNOWN,), shape, *counts]
 
 
 @shape_fn("ListDiff")

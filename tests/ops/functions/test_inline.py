@@ -88,7 +88,8 @@ def test_what_waits_for_a_call_waits_for_what_the_function_promises_to_have_run(
 
 def test_stateful_ops_wait_for_what_their_caller_waited_for():
     draw = """node_def { name: "r" op: "RandomUniform" input: "a"
-        attr { key: "T" value { type: DT_INT32 } } attr { key: "dtype" value { type: DT_FLOAT } } }"""
+        attr { key: "T" value { type: DT_INT32 } }
+        attr { key: "dtype" value { type: DT_FLOAT } } }"""
     f = function("f", "a", draw + body("n Neg a"), out="r:output:0")
     graph = model(PLACEHOLDER + call("call", "f", "x", "^x") + RELU, f)
     assert listing(inline_calls(graph, ["y"], ""))[1:3] == [

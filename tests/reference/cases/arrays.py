@@ -18,6 +18,13 @@ def shapes() -> Iterator[Case]:
         yield Case("Reshape", (y, i32(3, -1)))
         yield Case("Transpose", (y, i32(1, 0)))
         yield Case("Identity", (y,))
+    for op in ("StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "GuaranteeConst"):
+        yield Case(op, (x,), {"message": "bad"} if op == "CheckNumerics" else {})
+    yield Case("CheckNumerics", (np.array([1, np.nan], F32),), {"message": "bad"}, note="nan")
+    yield Case("EnsureShape", (x,), {"shape": (2, -1, 4)})
+    yield Case("EnsureShape", (x,), {"shape": (2, -1, 5)}, note="misfit")
+    yield Case("IdentityN", (x, i32(1, 2)))
+    yield Case("PlaceholderWithDefault", (x,), {"shape": (2, 3, 4)})
     yield Case("Reshape", (make.real(0, 3), i32(3, 0)), note="empty")
     yield Case("Reshape", (make.real(0, 3), i32(3, -1)), note="empty unknown")
     yield Case("Reshape", (make.real(1), i32()), note="to scalar")
@@ -185,6 +192,7 @@ def selections() -> Iterator[Case]:
     places = np.array([[0, 1], [2, 0], [0, 1]], np.int32)
     for op in ("TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin"):
         yield Case(op, (make.real(3, 2, 4), places, make.real(3, 4)))
+    yield Case("ScatterNdNonAliasingAdd", (make.real(3, 2, 4), places, make.real(3, 4)))
     yield Case("TensorScatterUpdate", (make.real(3, 2), places[:2], make.real(2)))
     yield Case("DynamicPartition", (make.real(6, 2), i32(0, 2, 1, 0, 2, 2)), {"num_partitions": 4})
     stitched = (i32(0, 5), i32(3, 1, 2), make.real(2, 3), make.real(3, 3))
@@ -280,6 +288,8 @@ def matrices() -> Iterator[Case]:
     for k in (i32(0), i32(1), i32(-2)):
         inputs = (make.real(3), k, scalar(-1), scalar(-1), zero)
         yield Case("MatrixDiagV2", inputs, note=str(k))
+    yield Case("MatrixDiagPartV2", (x, i32(-1, 2), zero))
+    yield Case("MatrixSetDiagV2", (x, make.real(2, 4, 4), i32(-1, 2)))
     yield Case("Diag", (make.real(2, 3),))
     yield Case("DiagPart", (make.real(2, 3, 2, 3),))
     square = make.real(2, 4, 4) + 5 * np.eye(4, dtype=F32)
@@ -298,6 +308,12 @@ def matrices() -> Iterator[Case]:
     yield Case("IRFFT", (z, i32(9)), note="misfit")
     for op in ("FFT", "IFFT", "FFT2D", "IFFT2D"):
         yield Case(op, (z,))
+    yield Case("RFFT3D", (make.real(2, 3, 4, 6), i32(3, 4, 6)))
+    cube = (make.real(2, 3, 4, 4) + 1j * make.real(2, 3, 4, 4)).astype(np.complex64)
+    yield Case("IRFFT3D", (cube, i32(3, 4, 6)))
+    yield Case("IRFFT2D", (cube, i32(4, 6)))
+    for op in ("FFT3D", "IFFT3D"):
+        yield Case(op, (cube,))
 
 
 def cases() -> Iterator[Case]:

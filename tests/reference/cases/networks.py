@@ -255,13 +255,25 @@ def fused() -> Iterator[Case]:
             inputs = (x, i32(12, 13), paddings, filters)
             resized = {**attrs, "resize_align_corners": aligned}
             yield Case("FusedResizeAndPadConv2D", inputs, resized, note=f"{mode}{aligned}")
-    conv = {"strides": [1, 1, 1, 1], "padding": "SAME", "num_args": 1, "num_host_args": 0, "TArgs": [DType.FLOAT]}
+    conv = {
+        "strides": [1, 1, 1, 1],
+        "padding": "SAME",
+        "num_args": 1,
+        "num_host_args": 0,
+        "TArgs": [DType.FLOAT],
+    }
     bias = make.real(4)
     for activation in ("Relu", "Relu6", "Elu", "LeakyRelu"):
         ops = ["BiasAdd", activation]
         yield Case("_FusedConv2D", (x, filters, bias), {**conv, "fused_ops": ops}, note=activation)
     norm = (make.real(4, low=0.5), make.real(4), make.real(4), make.real(4, low=0.5))
-    attrs = {**conv, "num_args": 4, "TArgs": [DType.FLOAT] * 4, "fused_ops": ["FusedBatchNorm", "Relu"], "epsilon": 0.01}
+    attrs = {
+        **conv,
+        "num_args": 4,
+        "TArgs": [DType.FLOAT] * 4,
+        "fused_ops": ["FusedBatchNorm", "Relu"],
+        "epsilon": 0.01,
+    }
     yield Case("_FusedConv2D", (x, filters, *norm), attrs, note="norm")
     for activation in ("Relu", "Tanh", "Sigmoid"):
         ops = ["BiasAdd", activation]

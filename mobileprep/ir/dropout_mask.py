@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import constant_behind, node_behind, source_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.transforms._identities import constant_behind, node_behind, source_behind
 
 _UNIFORM: Final = frozenset({"RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2"})
 _SUMS: Final = frozenset({"Add", "AddV2"})
@@ -64,14 +64,20 @@ class KeepRate:
         return self._is(1 / number if number else None)
 
     @property
+    def constant(self) -> float | None:
+        """The share that is kept, where it follows from constants."""
+        rate = _number(self.graph, self.ref)
+        return None if rate is None else 1 - rate if self.dropped else rate
+
+    @property
     def _source(self) -> Ref:
         return source_behind(self.graph, self.ref)
 
     def _is(self, number: float | None) -> bool:
-        rate = _number(self.graph, self.ref)
-        if rate is None or number is None:
+        kept = self.constant
+        if kept is None or number is None:
             return False
-        return math.isclose(1 - rate if self.dropped else rate, number, rel_tol=_TOLERANCE)
+        return math.isclose(kept, number, rel_tol=_TOLERANCE)
 
 
 def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:

@@ -1,0 +1,205 @@
+"""The verb ``benchmark``: a drop-in for the original ``benchmark_model``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+
+if TYPE_CHECKING:
+    from mobileprep.cli._benchmark_runs import Subject, Timings
+    from mobileprep.ops.costs import GraphCosts
+    from mobileprep.ops.devices import Device
+    from mobileprep.ops.step_stats import StepStats
+
+_SHOWN = (
+    ("show_run_order", True, "list the nodes as they run"),
+    ("show_time", True, "list the nodes that take longest"),
+    ("show_memory", True, "list the nodes that make the largest tensors"),
+    ("show_type", True, "list the types of nodes"),
+    ("show_summary", True, "print times and memory of the runs"),
+    ("show_sizes", False, "list the shapes of all tensors"),
+    ("show_flops", False, "count operations, parameters, memory and bytes moved"),
+)
+_LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    flag(parser, "graph", required=True, metavar="FILE", help="the frozen graph")
+    flag(parser, "input_layer", default="", metavar="A,B", help="what is fed; all placeholders")
+    flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="their shapes")
+    flag(parser, "input_layer_type", default="", metavar="T,U", help="their types")
+    flag(parser, "input_layer_values", default="", metavar="1,2:3", help="their first elements")
+    flag(parser, "output_layer", default="", metavar="A,B", help="what is fetched; all ends")
+    flag(parser, "target_layer", default="", metavar="A,B", help="what is run besides")
+    flag(
+        parser, "init_ops", default="", metavar="A,B", help="not needed: tables are filled without"
+    )
+    _both(parser, "max_num_runs", "num_runs", int, 1000, "how many runs at most")
+    flag(parser, "max_time", type=float, default=10.0, help="seconds of running at most")
+    flag(parser, "warmup_runs", type=int, default=1, help="runs that do not count")
+    _both(parser, "inference_delay", "run_delay", float, -1.0, "seconds of sleep after each run")
+    flag(parser, "inter_benchmark_delay", type=float, default=-1.0, help="and after all")
+    flag(parser, "num_threads", type=int, default=-1, help="threads, -1 for all processors")
+    flag(parser, "benchmark_name", default="", help="for files under --output_prefix")
+    flag(parser, "output_prefix", default="", metavar="PATH", help="what their names begin with")
+    for name, default, help_line in _SHOWN:
+        bool_flag(parser, name, default=default, help_line=help_line)
+    for name, limit in _LIMITS:
+        flag(parser, name, type=int, default=limit, help="lines of that table, 0 for all")
+    flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
+    bool_flag(parser, "combine", default=True, help_line="convolutions with what follows them")
+    flag(parser, "device", default="", metavar="NAME", help="tell what this device could reach")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _both(
+    parser: argparse.ArgumentParser, name: str, older: str, kind: type, default: float, line: str
+) -> None:
+    """A flag that older releases had under another name."""
+    names = [f"--{n}" for n in (name, name.replace("_", "-"), older, older.replace("_", "-"))]
+    parser.add_argument(*names, dest=name, type=kind, default=default, help=line)
+
+
+@verb("benchmark", "time a graph and count what it costs, as benchmark_model does", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Warm up, run, run again with the times of nodes, print."""
+    from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds, output_layers
+    from mobileprep.cli._benchmark_runs import Pace, Subject, measured_costs, time_graph
+    from mobileprep.ir.files import read_graph
+    from mobileprep.ops.devices import find_device
+
+    device = find_device(args.device) if args.device else None
+    path = Path(args.graph)
+    began = time.perf_counter()
+    graph = read_graph(path)
+    loading = time.perf_counter() - began
+    flags = InputFlags(
+        args.input_layer, args.input_layer_shape, args.input_layer_type, args.input_layer_values
+    )
+    fetches = (*output_layers(graph, args.output_layer), *comma_list(args.target_layer))
+    subject = Subject(graph, path, make_feeds(graph, flags), fetches)
+    timings = time_graph(
+        subject,
+        Pace(args.max_num_runs, args.max_time, args.inference_delay),
+        engine=args.engine,
+        warmup=args.warmup_runs,
+        pause=args.inter_benchmark_delay,
+        combine=args.combine,
+        threads=args.num_threads,
+        tell=_tell,
+    )
+    wanted = args.show_flops or device is not None or args.json
+    costs = measured_costs(subject) if wanted else None
+    if args.json:
+        print(json.dumps(_as_data(timings, costs, device), indent=1))
+    else:
+        print("\n".join(_lines(args, timings, costs, device)))
+    if args.benchmark_name and args.output_prefix:
+        _report(args, subject, timings, loading)
+    return 0
+
+
+def _lines(
+    args: argparse.Namespace, timings: Timings, costs: GraphCosts | None, device: Device | None
+) -> Iterator[str]:
+    """What is printed, in the original's order."""
+    from mobileprep.cli import _benchmark_tables as tables
+
+    detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
+    yield (
+        f"Average inference timings in us: Warmup: {timings.warmup.mean:.0f}, "
+        f"no stats: {timings.plain.mean:.0f}{detailed}"
+    )
+    if timings.stats is not None:
+        yield from _stat_lines(args, timings.stats)
+    if costs is not None and args.show_flops:
+        yield from tables.cost_table(costs)
+    if costs is not None:
+        yield from _cost_lines(costs, timings)
+    if costs is not None and device is not None:
+        yield from _device_lines(costs, device)
+
+
+def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
+    from mobileprep.cli import _benchmark_tables as tables
+
+    if args.show_run_order:
+        limit = args.run_order_limit
+        yield from tables.node_table("Run Order", stats, tables.by_run_order, limit)
+    if args.show_time:
+        title = "Top by Computation Time"
+        yield from tables.node_table(title, stats, tables.by_time, args.time_limit)
+    if args.show_memory:
+        title = "Top by Memory Use"
+        yield from tables.node_table(title, stats, tables.by_memory, args.memory_limit)
+    if args.show_type:
+        yield from tables.kind_table(stats)
+    if args.show_summary:
+        yield from tables.short_summary(stats)
+    if args.show_sizes:
+        yield from tables.output_sizes(stats)
+
+
+def _cost_lines(costs: GraphCosts, timings: Timings) -> Iterator[str]:
+    from mobileprep.cli._benchmark_tables import readable
+
+    a_second = round(costs.flops / max(timings.plain.mean / 1e6, 1e-9))
+    yield f"FLOPs estimate: {readable(costs.flops)}"
+    yield f"FLOPs/second: {readable(a_second)}"
+    if costs.uncounted:
+        yield f"Not counted: {', '.join(costs.uncounted)}"
+    yield f"Parameters: {costs.parameters} ({costs.parameter_bytes} bytes)"
+    yield f"Activation memory at its peak (bytes): {costs.peak_bytes}"
+    yield f"Moved (bytes): {costs.moved}"
+
+
+def _device_lines(costs: GraphCosts, device: Device) -> Iterator[str]:
+    seconds = device.seconds(costs.flops)
+    yield f"Device: {device.title}, {device.gflops:g} GFLOP/s, {device.basis}"
+    yield f"  source: {device.source}, {device.url}"
+    often = f", {1 / seconds:.3g} a second" if seconds else ""
+    yield f"At best: {seconds * 1e3:.3g} ms for each inference{often}"
+
+
+def _as_data(timings: Timings, costs: GraphCosts | None, device: Device | None) -> dict[str, Any]:
+    from mobileprep.cli._benchmark_data import costs_as_data, device_as_data, timings_as_data
+
+    data = timings_as_data(timings)
+    if costs is not None:
+        data |= costs_as_data(costs, timings.plain)
+        if device is not None:
+            data["device"] = device_as_data(device, costs)
+    return data
+
+
+def _report(args: argparse.Namespace, subject: Subject, timings: Timings, loading: float) -> None:
+    """Leave the files that the original leaves."""
+    from mobileprep.cli._benchmark_report import write_entry
+    from mobileprep.ops.step_stats import by_kind
+
+    plain, warm, name = timings.plain, timings.warmup, args.benchmark_name
+    seconds, warming = plain.total / 1e6, warm.total / 1e6
+    fed = next(iter(subject.feeds.values()), None)
+    size = fed.nbytes if fed is not None and fed.dtype != object else 0
+    throughput = size * plain.count / max(seconds, 1e-9) / (1 << 20)
+    first = warming / max(warm.count, 1)
+    write_entry(args.output_prefix, name, plain.count, seconds, throughput)
+    write_entry(args.output_prefix, f"{name}_meta-init", 1, loading)
+    write_entry(args.output_prefix, f"{name}_meta-first-inference", warm.count, warming)
+    write_entry(args.output_prefix, f"{name}_meta-init-plus-first-inference", 1, loading + first)
+    if timings.stats is not None:
+        for kind in by_kind(timings.stats):
+            runs = timings.stats.runs
+            spent = kind.micros * runs / 1e6
+            write_entry(args.output_prefix, f"{name}_{kind.kind}", runs, spent)
+
+
+def _tell(sentence: str) -> None:
+    print(f"mobileprep: {sentence}", file=sys.stderr)

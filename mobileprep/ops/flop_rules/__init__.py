@@ -1,0 +1,1 @@
+"""Flop rules, a module for each kind of op."""

@@ -1,0 +1,233 @@
+"""The verb ``benchmark``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.cli._benchmark_tables import readable
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from tests.cli.conftest import Run
+from tests.cli.test_run import image_input, text_input
+from tests.transforms.graphs import const, conv, node, normal
+
+QUICK = ("--num_runs=2", "--warmup_runs=1")
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A convolution with bias and activation, then a softmax."""
+    nodes = [
+        image_input("input", -1, 8, 8, 3),
+        const("w", normal(3, 3, 3, 4)),
+        const("b", normal(4)),
+        conv("conv", "input w"),
+        node("bias", "BiasAdd", "conv b"),
+        node("relu", "Relu", "bias"),
+        node("output", "Softmax", "relu"),
+    ]
+    write_graph(tmp_path / "graph.pb", Graph(nodes))
+    return tmp_path / "graph.pb"
+
+
+def tables(out: str) -> dict[str, list[list[str]]]:
+    """The tables of an output by title: lines of cells, blanks around them taken off."""
+    found: dict[str, list[list[str]]] = {}
+    title = ""
+    for line in out.splitlines():
+        heading = re.fullmatch(r"={30} (.*) ={30}", line)
+        if heading:
+            title = heading[1]
+        elif line.startswith("\t") and title:
+            found.setdefault(title, []).append([c.strip() for c in line[1:].split("\t")])
+    return found
+
+
+def test_the_tables_of_the_original(run: Run, graph: Path) -> None:
+    told = run("benchmark", f"--graph={graph}", *QUICK)
+    assert told.code == 0
+    found = tables(told.out)
+    assert list(found) == [
+        "Run Order",
+        "Top by Computation Time",
+        "Top by Memory Use",
+        "Summary by node type",
+    ]
+    by_time = found["Top by Computation Time"]
+    assert " ".join(by_time[0]) == (
+        "[node type] [start] [first] [avg ms] [%] [cdf%] [mem KB] [times called] [Name]"
+    )
+    assert by_time[-1][5] == "100.000%"
+    by_type = found["Summary by node type"]
+    heads = "[Node type] [count] [avg ms] [avg %] [cdf %] [mem KB] [times called]"
+    assert " ".join(by_type[0]) == heads
+    assert {row[0] for row in by_type[1:]} == {"Conv2D+BiasAdd+Relu", "Softmax"}
+
+
+def test_columns_have_the_originals_widths(run: Run, graph: Path) -> None:
+    told = run("benchmark", f"--graph={graph}", *QUICK, "--combine=false")
+    relu = next(x for x in told.out.splitlines() if re.fullmatch(r"\t +Relu\t.*\trelu", x))
+    assert [len(cell) for cell in relu[1:].split("\t")] == [24, 17, 9, 9, 8, 8, 10, 9, 4]
+    summary = next(x for x in told.out.splitlines() if re.fullmatch(r"\t +Relu\t +1\t.*1", x))
+    assert [len(cell) for cell in summary[1:].split("\t")] == [24, 9, 10, 11, 11, 10, 9]
+
+
+def test_each_node_by_itself(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, *QUICK, "--combine=false")
+    order = tables(told.out)["Run Order"][1:]
+    assert [(row[0], row[-1]) for row in order] == [
+        ("Conv2D", "conv"),
+        ("BiasAdd", "bias"),
+        ("Relu", "relu"),
+        ("Softmax", "output"),
+    ]
+    # 8 x 8 x 4 numbers of four bytes.
+    assert [row[6] for row in order] == ["1.024"] * 4
+
+
+def test_timing_and_memory_lines(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, *QUICK)
+    assert re.search(
+        r"^Average inference timings in us: Warmup: \d+, no stats: \d+, with stats: \d+$",
+        told.out,
+        re.MULTILINE,
+    )
+    assert re.search(r"^Timings \(microseconds\): count=2 ", told.out, re.MULTILINE)
+    assert "\nMemory (bytes): count=2 curr=2048(all same)\n2 nodes observed\n" in told.out
+
+
+def test_tables_may_be_left_out_or_cut(run: Run, graph: Path) -> None:
+    hidden = [f"--show_{n}=false" for n in ("run_order", "memory", "type", "summary")]
+    told = run("benchmark", "--graph", graph, *QUICK, *hidden, "--time-limit=1", "--combine=0")
+    found = tables(told.out)
+    assert list(found) == ["Top by Computation Time"]
+    assert len(found["Top by Computation Time"]) == 2
+    assert "Timings (microseconds)" not in told.out
+
+
+def test_sizes_of_all_tensors(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, *QUICK, "--show_sizes", "--combine=false")
+    assert "\noutput\t1\tfloat32\t4\t1\t8\t8\t4\n" in told.out
+
+
+def test_what_a_graph_costs(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, *QUICK, "--show_flops")
+    # 2 x 256 x 27, and bias, activation and softmax: 1 + 1 + 5 for each of 256 elements.
+    assert "\nFLOPs estimate: 15.62k\n" in told.out
+    assert "\nParameters: 112 (448 bytes)\n" in told.out
+    assert "\nActivation memory at its peak (bytes): 2048\n" in told.out
+    cost = {row[0]: row[1:] for row in tables(told.out)["Cost by node type"]}
+    assert cost["Conv2D"] == ["1", "13824", "88.525%", "1.200", "1.024"]
+    assert cost["BiasAdd"][3:] == ["1.040", "1.024"]
+
+
+def test_what_a_device_could_reach(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, *QUICK, "--device=raspberry-pi-3")
+    assert "\nDevice: Raspberry Pi 3, 5 GFLOP/s, " in told.out
+    assert "\n  source: TensorFlow Mobile" in told.out
+    assert "\nAt best: 0.00312 ms for each inference, 3.2e+05 a second\n" in told.out
+    told = run("benchmark", "--graph", graph, "--device=raspbery-pi-3")
+    assert (told.code, told.out) == (2, "")
+    assert "did you mean 'raspberry-pi-3'?" in told.err
+
+
+def test_json_has_it_all(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, *QUICK, "--json", "--device=phone-2016")
+    data = json.loads(told.out)
+    assert data["engine"] == "numpy"
+    assert data["microseconds"]["no_stats"]["count"] == 2
+    assert data["flops"] == 15616
+    assert data["flops_by_type"]["Conv2D"] == 13824
+    assert data["device"]["best_seconds"] == 15616 / 20e9
+    assert [c["name"] for c in data["costs"]] == ["conv", "bias", "relu", "output"]
+    assert data["costs"][0]["written_bytes"] == 1024
+    assert {n["type"] for n in data["nodes"]} == {"Conv2D+BiasAdd+Relu", "Softmax"}
+
+
+def test_layers_shapes_types_and_values(run: Run, tmp_path: Path) -> None:
+    nodes = [
+        image_input("a", -1),
+        node("b", "Placeholder", T=None, dtype=DType.INT32),
+        text_input("c"),
+        node("floats", "Cast", "b", T=None, SrcT=DType.INT32, DstT=DType.FLOAT),
+        node("sum", "AddV2", "a floats"),
+        node("length", "StringLength", "c", T=None),
+    ]
+    write_graph(tmp_path / "g.pb", Graph(nodes))
+    told = run(
+        *("benchmark", "--graph", tmp_path / "g.pb", *QUICK, "--show_sizes"),
+        *("--input_layer=a,b,c", "--input_layer_shape=2:2:3,1", "--output_layer=sum,length"),
+        *("--input_layer_type=float,int32,string", "--input-layer-values=1,2:3"),
+    )
+    assert told.code == 0
+    assert "\nsum\t1\tfloat32\t1\t2\n" in told.out
+    assert "\nlength\t1\tint32\t2\t3\t1\n" in told.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--input_layer=input", "--input_layer_shape=1,2:3"], "1 input layers and 2 in"),
+        (["--input_layer_shape=-1,8,8,3"], "has an unknown size"),
+        (["--input_layer_shape=1,x"], "'1,x' is no shape"),
+        (["--input_layer_type=frob"], "'frob' is no type that can be fed"),
+        (["--input_layer_values=a"], "'a' is no list of numbers"),
+        (["--input_layer_shape=1,8,8,3", "--input_layer_values=" + "1," * 193], "193 values"),
+        (["--input_layer=inputs"], "there is no tensor 'inputs'"),
+        (["--output_layer=outputs"], "'outputs' is not in the graph"),
+        (["--input_layer_shape=99999,99999,99,99"], "0 values for"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(
+    run: Run, graph: Path, flags: list[str], message: str
+) -> None:
+    told = run("benchmark", "--graph", graph, *flags)
+    assert (told.code, told.out) == (2, "")
+    assert message in told.err
+
+
+def test_running_ends_with_the_time(run: Run, graph: Path) -> None:
+    told = run("benchmark", "--graph", graph, "--max_num_runs=0", "--max_time=0.01", "--json")
+    times = json.loads(told.out)["microseconds"]["no_stats"]
+    assert times["count"] >= 1
+    assert times["avg"] * (times["count"] - 1) < 20_000
+
+
+def test_entries_of_the_originals_report(run: Run, graph: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "report."
+    flags = ("--benchmark_name=a/b", f"--output_prefix={prefix}")
+    assert run("benchmark", "--graph", graph, *QUICK, *flags).code == 0
+    names = sorted(p.name for p in tmp_path.glob("report.*"))
+    assert names == [
+        "report.a__b",
+        "report.a__b_Conv2D+BiasAdd+Relu",
+        "report.a__b_Softmax",
+        "report.a__b_meta-first-inference",
+        "report.a__b_meta-init",
+        "report.a__b_meta-init-plus-first-inference",
+    ]
+    entry = (tmp_path / "report.a__b").read_bytes()
+    # Field 1 of the message is the entry, whose field 1 is the name and field 2 the runs.
+    assert entry[2:9] == b"\x0a\x03a/b\x10\x02"[:7]
+    wall = np.frombuffer(entry, "<f8", 1, entry.index(b"\x21") + 1)[0]
+    assert 0 < wall < 10
+    told = run("benchmark", "--graph", graph, *QUICK, *flags)
+    assert told.code == 9
+    assert "is there already" in told.err
+
+
+def test_numbers_are_written_as_tensorflow_writes_them() -> None:
+    assert [readable(n) for n in (0, 999, 1000, 15616, 1_157_773_296, 5_000_000_000_000)] == [
+        "0",
+        "999",
+        "1.00k",
+        "15.62k",
+        "1.16B",
+        "5.00T",
+    ]

@@ -1,0 +1,185 @@
+"""Arrays from .npz and .npy files."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import struct
+import time
+import tracemalloc
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.arrays import read_arrays, write_arrays
+
+ARRAYS = {
+    "image": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+    "label": np.array([1, 2], dtype=np.int64),
+    "fortran": np.asfortranarray(np.arange(6, dtype=np.uint8).reshape(2, 3)),
+    "big": np.arange(3, dtype=">f8"),
+    "none": np.empty((0, 3), dtype=np.float32),
+    "scalar": np.array(1.5),
+    "text": np.array(["ab", "c"]),
+    "flag": np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_what_numpy_saves_is_read(tmp_path: Path, save: object) -> None:
+    path = tmp_path / "a.npz"
+    save(path, **ARRAYS)  # type: ignore[operator]
+    found = read_arrays(path)
+    assert sorted(found) == sorted(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert found[name].dtype == array.dtype
+        assert found[name].shape == array.shape
+        assert found[name].tolist() == array.tolist()
+
+
+def test_what_is_written_numpy_reads(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    write_arrays(path, ARRAYS)
+    with np.load(path) as found:
+        assert {n: found[n].tolist() for n in found.files} == {
+            n: a.tolist() for n, a in ARRAYS.items()
+        }
+
+
+def test_equal_arrays_give_equal_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_arrays(tmp_path / "a.npz", ARRAYS)
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    write_arrays(tmp_path / "b.npz", dict(reversed(ARRAYS.items())))
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_a_stream_takes_what_a_file_takes(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    write_arrays(stream, ARRAYS)
+    write_arrays(tmp_path / "a.npz", ARRAYS)
+    assert stream.getvalue() == (tmp_path / "a.npz").read_bytes()
+
+
+def test_a_single_array_has_no_name(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", ARRAYS["image"])
+    (tmp_path / "a.npy").rename(tmp_path / "a.npz")  # told apart by content
+    found = read_arrays(tmp_path / "a.npz")
+    assert list(found) == [""]
+    assert found[""].tolist() == ARRAYS["image"].tolist()
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFileError, match="No such file"):
+        read_arrays(tmp_path / "none.npz")
+
+
+def test_objects_are_not_unpickled(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.array([os.getcwd], dtype=object))  # type: ignore[arg-type]
+    with pytest.raises(CorruptFileError, match="Python objects") as caught:
+        read_arrays(tmp_path / "a.npz")
+    assert caught.value.where.endswith("a.npz, x.npy")
+
+
+def npy(shape: str, *, descr: str = "'<f4'", data: bytes = b"", version: int = 1) -> bytes:
+    """An .npy file with a header of one's own."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    length = struct.pack("<H" if version == 1 else "<I", len(header))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("(1099511627776,)"),
+        npy("(4,)", data=b"123"),
+        npy("(-1,)", data=b"1234"),
+        npy("(-4,)", data=bytes(16)),
+        npy("(2, -2)", data=bytes(16)),
+        npy("(0, 100000000000000000000000)"),
+        npy(f"({'1,' * 65})", data=bytes(4)),
+        npy("(3,)", descr="'S0'"),
+        npy("(3,)", descr="'V0'"),
+        npy("(3,)", descr="'|O'", data=bytes(24)),
+        npy("(3,)", descr="[('a', '|O')]", data=bytes(24)),
+        npy("(3,)", descr="'nonsense'", data=bytes(24)),
+        npy("(3.5,)", data=bytes(24)),
+        npy("(3,"),
+        npy("'''"),
+        npy("(" * 3000),
+        npy("(3,)", version=9, data=bytes(12)),
+        b"\x93NUMPY",
+        b"",
+        b"PK\x03\x04",
+        b"not an array",
+    ],
+)
+def test_hostile_headers_are_refused(tmp_path: Path, content: bytes) -> None:
+    single, zipped = tmp_path / "a.npy", tmp_path / "a.npz"
+    single.write_bytes(content)
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("x.npy", content)
+    for path in (single, zipped):
+        with pytest.raises(CorruptFileError) as caught:
+            read_arrays(path)
+        assert str(path) in caught.value.where
+        assert caught.value.hint
+
+
+def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    content = npy("(4194304,)", data=bytes(1 << 24))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", content)
+    del content
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFileError, match="1048576 allowed"):
+            read_arrays(path, limit=1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_the_limit_is_for_all_arrays_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.zeros(100, np.float32), y=np.zeros(100, np.float32))
+    assert len(read_arrays(path, limit=800)) == 2
+    with pytest.raises(CorruptFileError, match="399 allowed"):
+        read_arrays(path, limit=799)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damage_gives_no_traceback(tmp_path: Path, save: object) -> None:
+    path = tmp_path / "a.npz"
+    save(path, **ARRAYS)  # type: ignore[operator]
+    data = path.read_bytes()
+    generator = random.Random(3)
+    spoilt = [data[: generator.randrange(len(data))] for _ in range(30)]
+    for _ in range(120):
+        flipped = bytearray(data)
+        flipped[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        spoilt.append(bytes(flipped))
+    for content in spoilt:
+        path.write_bytes(content)
+        try:
+            read_arrays(path)
+        except CorruptFileError as error:
+            assert str(path) in str(error)
+
+
+def test_a_spoilt_stream_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.arange(1000))
+    data = bytearray(path.read_bytes())
+    start = data.index(b"x.npy") + len("x.npy")
+    body = zlib.compress(b"other")  # of another framing than an archive's
+    data[start + 30 : start + 30 + len(body)] = body
+    path.write_bytes(bytes(data))
+    with pytest.raises(CorruptFileError, match="no readable"):
+        read_arrays(path)

@@ -1,0 +1,102 @@
+"""Sums, quotients, comparisons: types, broadcasting, overflow, division by zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import f32, i32, run
+
+
+def test_sums_broadcast_and_keep_their_type() -> None:
+    out = run("AddV2", f32([[1], [2]]), f32(10, 20))
+    np.testing.assert_array_equal(out, [[11, 21], [12, 22]])
+    assert out.dtype == np.float32
+
+
+def test_a_sum_of_scalars_is_an_array_without_axes() -> None:
+    out = run("Add", f32(1), f32(2))
+    assert isinstance(out, np.ndarray)
+    assert (out.shape, out.dtype, float(out)) == ((), np.float32, 3.0)
+
+
+def test_integers_wrap_around() -> None:
+    assert run("Add", np.int8([127, -128]), np.int8([1, -1])).tolist() == [-128, 127]
+    assert run("Mul", i32(2**31 - 1), i32(2)).tolist() == -2
+
+
+def test_operands_of_different_types_are_refused() -> None:
+    with pytest.raises(InvalidGraphError, match=r"'y' \(Add\) mixes float32 with int32"):
+        run("Add", f32(1, 2), i32(1, 2), T=np.float32)
+
+
+def test_integer_division_goes_towards_zero_or_down() -> None:
+    x, y = i32(7, -7, 7, -7), i32(2, 2, -2, -2)
+    assert run("Div", x, y).tolist() == [3, -3, -3, 3]
+    assert run("FloorDiv", x, y).tolist() == [3, -4, -4, 3]
+    assert run("FloorMod", x, y).tolist() == [1, 1, -1, -1]
+    assert run("TruncateMod", x, y).tolist() == [1, -1, 1, -1]
+
+
+@pytest.mark.parametrize("op", ["Div", "FloorDiv", "FloorMod", "TruncateMod"])
+def test_integer_division_by_zero_is_an_error(op: str) -> None:
+    with pytest.raises(InvalidGraphError, match="division by zero"):
+        run(op, i32(1, 2), i32(1, 0))
+
+
+def test_division_of_floats_by_zero_is_infinite() -> None:
+    out = run("RealDiv", f32(1, -1, 0), f32(0, 0, 0))
+    np.testing.assert_array_equal(out, [np.inf, -np.inf, np.nan])
+
+
+def test_no_nan_variants_give_zero() -> None:
+    assert run("DivNoNan", f32(1, 4), f32(0, 2)).tolist() == [0, 2]
+    assert run("MulNoNan", f32(np.nan, 4), f32(0, 2)).tolist() == [0, 8]
+    assert run("Xlogy", f32(0, 1), f32(0, np.e)).tolist() == pytest.approx([0, 1])
+
+
+def test_equality_of_shapes_that_do_not_broadcast() -> None:
+    assert run("Equal", f32(1, 2), f32(1, 2, 3), incompatible_shape_error=False).tolist() is False
+    assert run("NotEqual", f32(1, 2), f32(1, 2, 3), incompatible_shape_error=False).tolist() is True
+    with pytest.raises(InvalidGraphError, match="float32"):
+        run("Equal", f32(1, 2), f32(1, 2, 3))
+
+
+def test_a_bias_goes_to_the_channels() -> None:
+    x = np.zeros((1, 2, 1, 3), np.float32)
+    np.testing.assert_array_equal(run("BiasAdd", x, f32(1, 2, 3))[0, 1, 0], [1, 2, 3])
+    first = run("BiasAdd", x, f32(1, 2), data_format="NCHW")
+    np.testing.assert_array_equal(first[0, :, 0, 0], [1, 2])
+
+
+def test_a_bias_of_another_length_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="a bias of 2 for 3 channels"):
+        run("BiasAdd", np.zeros((4, 3), np.float32), f32(1, 2))
+
+
+def test_a_sum_of_many_needs_one_shape() -> None:
+    assert run("AddN", f32(1, 2), f32(3, 4), f32(5, 6)).tolist() == [9, 12]
+    with pytest.raises(InvalidGraphError, match="one shape"):
+        run("AddN", f32(1, 2), f32(3))
+
+
+def test_a_sum_of_many_leaves_its_inputs_alone() -> None:
+    x = f32(1, 2)
+    run("AddN", x, f32(3, 4), f32(5, 6))
+    assert x.tolist() == [1, 2]
+
+
+def test_negative_integer_powers_are_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="negative integer powers"):
+        run("Pow", i32(2, 3), i32(1, -1))
+
+
+def test_shifts_stay_within_the_width() -> None:
+    assert run("LeftShift", i32(1, 1), i32(31, 40)).tolist() == [-(2**31), -(2**31)]
+    assert run("RightShift", i32(-8, 8), i32(1, -1)).tolist() == [-4, 8]
+
+
+def test_strings_are_joined_by_a_sum() -> None:
+    words = np.array([b"a", b"b"], dtype=object)
+    assert run("Add", words, words[::-1].copy()).tolist() == [b"ab", b"ba"]

@@ -1,0 +1,138 @@
+"""Decoding of images."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from tests.ops.graphs import run
+from tests.ops.pictures import PIXELS, Image, encoded, text
+
+PNG = text(encoded(PIXELS, "PNG"))
+JPEG = text(encoded(PIXELS, "JPEG", quality=95))
+GIF = text(encoded(PIXELS, "GIF"))
+BMP = text(encoded(PIXELS, "BMP"))
+ALPHA = np.dstack([PIXELS, PIXELS[..., 0]])
+DEEP = np.random.default_rng(1).integers(0, 1 << 16, (3, 4)).astype(np.uint16)
+
+
+def test_lossless_pictures_give_their_pixels() -> None:
+    np.testing.assert_array_equal(run("DecodePng", PNG), PIXELS)
+    np.testing.assert_array_equal(run("DecodeBmp", BMP), PIXELS)
+
+
+def test_pictures_are_told_apart_by_content() -> None:
+    np.testing.assert_array_equal(run("DecodeJpeg", PNG), PIXELS)
+    assert run("DecodePng", JPEG).shape == PIXELS.shape
+    assert run("DecodeGif", PNG).shape == (1, *PIXELS.shape)
+    np.testing.assert_array_equal(run("DecodeImage", BMP), PIXELS)
+
+
+def test_jpeg_is_close_to_what_was_encoded() -> None:
+    grey = np.full((8, 8, 3), 100, np.uint8)
+    found = run("DecodeJpeg", text(encoded(grey, "JPEG", quality=95)))
+    assert np.abs(found.astype(int) - 100).max() <= 1
+
+
+def test_channels_may_be_demanded() -> None:
+    assert run("DecodePng", PNG, channels=1).shape == (5, 7, 1)
+    four = run("DecodePng", PNG, channels=4)
+    np.testing.assert_array_equal(four[..., 3], np.full((5, 7), 255))
+    clear = text(encoded(ALPHA, "PNG"))
+    np.testing.assert_array_equal(run("DecodePng", clear), ALPHA)
+    np.testing.assert_array_equal(run("DecodePng", clear, channels=3), PIXELS)
+    assert run("DecodeJpeg", JPEG, channels=1).shape == (5, 7, 1)
+
+
+def test_grey_becomes_three_equal_channels() -> None:
+    grey = PIXELS[..., 0]
+    found = run("DecodePng", text(encoded(grey, "PNG")), channels=3)
+    np.testing.assert_array_equal(found, np.dstack([grey] * 3))
+    assert run("DecodePng", text(encoded(grey, "PNG"))).shape == (5, 7, 1)
+
+
+def test_luminance_of_colours() -> None:
+    colours = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]], np.uint8)
+    found = run("DecodePng", text(encoded(colours, "PNG")), channels=1)
+    assert found.ravel().tolist() == [76, 149, 29, 255]
+
+
+def test_palettes_and_single_bits() -> None:
+    assert run("DecodePng", text(encoded(PIXELS, "PNG", "P"))).shape == (5, 7, 3)
+    bits = run("DecodePng", text(encoded(PIXELS[..., 0], "PNG", "1")))
+    assert set(bits.ravel().tolist()) <= {0, 255}
+
+
+def test_values_may_be_wide_or_real() -> None:
+    wide = run("DecodePng", PNG, dtype=DType.UINT16)
+    np.testing.assert_array_equal(wide, PIXELS.astype(np.uint16) * 257)
+    np.testing.assert_allclose(run("DecodeImage", PNG, dtype=DType.FLOAT), PIXELS / 255, rtol=1e-6)
+    spread = run("DecodeImage", BMP, dtype=DType.UINT16)
+    np.testing.assert_array_equal(spread, PIXELS.astype(np.uint16) * 256)
+    deep = text(encoded(DEEP, "PNG"))
+    np.testing.assert_array_equal(run("DecodePng", deep, dtype=DType.UINT16)[..., 0], DEEP)
+    np.testing.assert_array_equal(run("DecodePng", deep)[..., 0], DEEP >> 8)
+
+
+def test_jpeg_may_be_shrunk_while_decoding() -> None:
+    assert run("DecodeJpeg", JPEG, ratio=2).shape == (3, 4, 3)
+    with pytest.raises(UnsupportedError, match="not shrunk by 8"):
+        run("DecodeJpeg", JPEG, ratio=8)
+
+
+def test_animations_are_frames() -> None:
+    frames = [Image.fromarray(PIXELS), Image.fromarray(255 - PIXELS)]
+    stream = io.BytesIO()
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    animation = text(stream.getvalue())
+    assert run("DecodeGif", animation).shape == (2, 5, 7, 3)
+    assert run("DecodeImage", animation).shape == (2, 5, 7, 3)
+    assert run("DecodeImage", animation, expand_animations=False).shape == (5, 7, 3)
+    with pytest.raises(InvalidGraphError, match="animation of 2 frames"):
+        run("DecodePng", animation)
+    assert run("DecodePng", GIF).shape == (5, 7, 3)
+
+
+@pytest.mark.parametrize(("op", "data"), [("DecodePng", BMP), ("DecodeBmp", PNG)])
+def test_an_op_refuses_kinds_that_are_not_its_own(op: str, data: np.ndarray) -> None:
+    with pytest.raises(CorruptFileError, match="no image that it decodes"):
+        run(op, data)
+
+
+@pytest.mark.parametrize("data", [PNG, JPEG, GIF])
+def test_pictures_cut_short_are_refused(data: np.ndarray) -> None:
+    whole = data.item()
+    for end in (12, len(whole) // 3):
+        with pytest.raises(CorruptFileError, match=r"image: .*is damaged: (?!.* at 0x)"):
+            run("DecodeImage", text(whole[:end]))
+
+
+def test_a_picture_too_large_to_be_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    huge = bytearray(PNG.item())
+    huge[16:24] = (1 << 16).to_bytes(4, "big") * 2
+    huge[29:33] = zlib.crc32(bytes(huge[12:29])).to_bytes(4, "big")
+    with pytest.raises(CorruptFileError, match=r"65536 x 65536 pixels"):
+        run("DecodePng", text(bytes(huge)))
+
+
+@pytest.mark.parametrize(("op", "channels"), [("DecodePng", 2), ("DecodeJpeg", 4)])
+def test_impossible_channels_are_refused(op: str, channels: int) -> None:
+    data = PNG if op == "DecodePng" else JPEG
+    with pytest.raises(InvalidGraphError, match="channels"):
+        run(op, data, channels=channels)
+
+
+def test_without_pillow_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(UnsupportedError) as caught:
+        run("DecodePng", PNG)
+    assert caught.value.hint == "pip install 'mobileprep[image]'"
+    # BMP needs no library.
+    assert run("DecodeBmp", BMP).shape == PIXELS.shape

@@ -1,0 +1,49 @@
+"""Colours of images."""
+
+from __future__ import annotations
+
+import colorsys
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import f32, run
+
+PIXELS = np.random.default_rng(0).random((4, 5, 3), dtype=np.float32)
+GREYS = f32([[[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]]])
+
+
+def by_pixel(function, images: np.ndarray) -> np.ndarray:
+    flat = [function(*map(float, pixel)) for pixel in images.reshape(-1, 3)]
+    return np.array(flat).reshape(images.shape)
+
+
+@pytest.mark.parametrize("images", [PIXELS, GREYS])
+def test_to_hue_and_back(images: np.ndarray) -> None:
+    hsv = run("RGBToHSV", images)
+    np.testing.assert_allclose(hsv, by_pixel(colorsys.rgb_to_hsv, images), atol=1e-6)
+    np.testing.assert_allclose(run("HSVToRGB", hsv), images, atol=1e-6)
+
+
+def test_the_circle_of_hues_turns() -> None:
+    red = f32([[[1, 0, 0]]])
+    np.testing.assert_allclose(run("AdjustHue", red, f32(1 / 3)), [[[0, 1, 0]]], atol=1e-6)
+    np.testing.assert_allclose(run("AdjustHue", red, f32(-1 / 3)), [[[0, 0, 1]]], atol=1e-6)
+
+
+def test_saturation_is_multiplied_and_at_most_one() -> None:
+    pale = f32([[[1, 0.5, 0.5]]])
+    np.testing.assert_allclose(run("AdjustSaturation", pale, f32(0)), [[[1, 1, 1]]], atol=1e-6)
+    np.testing.assert_allclose(run("AdjustSaturation", pale, f32(9)), [[[1, 0, 0]]], atol=1e-6)
+
+
+def test_contrast_is_about_each_channels_mean() -> None:
+    images = f32([[[0, 1], [2, 3]]])
+    found = run("AdjustContrastv2", images, f32(2))
+    np.testing.assert_allclose(found, [[[-1, 0], [3, 4]]], rtol=1e-6)
+
+
+def test_three_channels_are_needed() -> None:
+    with pytest.raises(InvalidGraphError, match="three channels"):
+        run("RGBToHSV", PIXELS[..., :2])

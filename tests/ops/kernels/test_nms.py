@@ -1,0 +1,88 @@
+"""Non-maximum suppression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import f32, i32, run, run_all
+
+# Two boxes that overlap by 0.6 / 1.0 of their union, a far one, and one without area.
+BOXES = f32([[0, 0, 1, 1], [0, 0, 1, 0.6], [5, 5, 6, 6], [2, 2, 2, 3]])
+SCORES = f32(0.5, 0.9, 0.3, 0.1)
+HALF = f32(0.5)
+
+
+def test_boxes_that_overlap_a_better_one_are_dropped() -> None:
+    assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(9), HALF).tolist() == [1, 2, 3]
+    assert run("NonMaxSuppression", BOXES, SCORES, i32(9), iou_threshold=0.5).tolist() == [1, 2, 3]
+
+
+def test_an_overlap_of_the_threshold_itself_is_allowed() -> None:
+    assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(9), f32(0.61)).tolist() == [1, 0, 2, 3]
+
+
+def test_no_more_are_kept_than_asked_for() -> None:
+    assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(1), HALF).tolist() == [1]
+    assert run("NonMaxSuppressionV2", BOXES, SCORES, i32(0), HALF).tolist() == []
+
+
+def test_corners_may_come_in_any_order() -> None:
+    turned = BOXES[:, [2, 1, 0, 3]]
+    assert run("NonMaxSuppressionV2", turned, SCORES, i32(9), HALF).tolist() == [1, 2, 3]
+
+
+def test_of_equal_scores_the_first_is_kept() -> None:
+    same = f32(0.5, 0.5, 0.5, 0.5)
+    assert run("NonMaxSuppressionV2", BOXES, same, i32(9), HALF).tolist() == [0, 2, 3]
+
+
+def test_low_scores_are_dropped() -> None:
+    found = run("NonMaxSuppressionV3", BOXES, SCORES, i32(9), HALF, f32(0.3))
+    assert found.tolist() == [1]
+
+
+def test_what_is_kept_may_be_filled_up() -> None:
+    rest = (BOXES, SCORES, i32(5), HALF, f32(0.2))
+    kept, count = run_all("NonMaxSuppressionV4", *rest, pad_to_max_output_size=True)
+    assert (kept.tolist(), count.tolist()) == ([1, 2, 0, 0, 0], 2)
+    kept, count = run_all("NonMaxSuppressionV4", *rest)
+    assert (kept.tolist(), count.tolist()) == ([1, 2], 2)
+
+
+def test_overlapping_boxes_may_lose_score_instead() -> None:
+    rest = (BOXES, SCORES, i32(4), f32(1.0), f32(0.0), f32(0.5))
+    kept, scores, count = run_all("NonMaxSuppressionV5", *rest)
+    lowered = 0.5 * np.exp(-0.36)
+    assert kept.tolist() == [1, 0, 2, 3]
+    np.testing.assert_allclose(scores, [0.9, lowered, 0.3, 0.1], rtol=1e-6)
+    assert count == 4
+
+
+def test_scores_that_fall_too_low_are_dropped() -> None:
+    rest = (BOXES, SCORES, i32(4), f32(1.0), f32(0.36), f32(0.5))
+    kept, scores, count = run_all("NonMaxSuppressionV5", *rest, pad_to_max_output_size=True)
+    assert (kept.tolist(), count.tolist()) == ([1, 0, 0, 0], 1)
+    np.testing.assert_allclose(scores, [0.9, 0, 0, 0], rtol=1e-6)
+
+
+def test_overlaps_may_be_given() -> None:
+    matrix = np.eye(4, dtype=np.float32)
+    matrix[2, 1] = 0.7
+    found = run("NonMaxSuppressionWithOverlaps", matrix, SCORES, i32(9), HALF, f32(0.0))
+    assert found.tolist() == [1, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "count", "overlap"),
+    [(BOXES[:3], 9, 0.5), (BOXES[:, :3], 9, 0.5), (BOXES, -1, 0.5), (BOXES, 9, 1.5)],
+)
+def test_inputs_that_do_not_fit_are_refused(boxes, count: int, overlap: float) -> None:
+    with pytest.raises(InvalidGraphError, match="node 'y'"):
+        run("NonMaxSuppressionV2", boxes, SCORES, i32(count), f32(overlap))
+
+
+def test_no_boxes_are_none() -> None:
+    none = np.zeros((0, 4), np.float32)
+    assert run("NonMaxSuppressionV2", none, none[:, 0], i32(3), HALF).shape == (0,)

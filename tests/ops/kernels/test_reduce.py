@@ -1,0 +1,81 @@
+"""Reductions: axes, kept axes, empty tensors, integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import f32, i32, run
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("axes", [(0,), (1, 2), (-1,), (), (0, 1, 2)])
+@pytest.mark.parametrize("op", ["Sum", "Mean", "Max", "Min", "Prod"])
+def test_a_reduction_over_axes(op: str, axes: tuple[int, ...], keep: bool) -> None:
+    out = run(op, X, i32(list(axes)), keep_dims=keep)
+    expected = getattr(np, op.lower())(X.astype(np.float64), axis=axes, keepdims=keep)
+    assert (out.dtype, out.shape) == (np.float32, expected.shape)
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+def test_an_axis_named_twice_counts_once() -> None:
+    assert run("Sum", X, i32(0, 0, -3)).shape == (3, 4)
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="no axis 3 among 3"):
+        run("Sum", X, i32(3))
+
+
+def test_reductions_of_nothing() -> None:
+    empty = np.zeros((0, 2), np.float32)
+    assert run("Sum", empty, i32(0)).tolist() == [0, 0]
+    assert run("Prod", empty, i32(0)).tolist() == [1, 1]
+    assert run("Max", empty, i32(0)).tolist() == [-np.inf, -np.inf]
+    assert np.isnan(run("Mean", empty, i32(0))).all()
+    assert run("Max", np.zeros((0, 2), np.int32), i32(0)).tolist() == [-(2**31)] * 2
+
+
+def test_sums_of_integers_keep_their_type_and_wrap() -> None:
+    out = run("Sum", np.int8([100, 100]), i32(0))
+    assert (out.dtype, int(out)) == (np.int8, -56)
+
+
+def test_truth_of_all_and_any() -> None:
+    x = np.array([[True, False], [True, True]])
+    assert run("All", x, i32(1)).tolist() == [False, True]
+    assert run("Any", x, i32(0)).tolist() == [True, True]
+
+
+def test_the_first_of_equal_extremes() -> None:
+    x = f32([[1, 3, 3], [2, 0, 0]])
+    assert run("ArgMax", x, i32(1)).tolist() == [1, 0]
+    out = run("ArgMin", x, i32(1), output_type=np.int32)
+    assert (out.tolist(), out.dtype) == ([0, 1], np.int32)
+
+
+def test_the_extreme_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="no elements"):
+        run("ArgMax", np.zeros((2, 0), np.float32), i32(1))
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "reverse", "expected"),
+    [
+        (False, False, [1, 3, 6]),
+        (True, False, [0, 1, 3]),
+        (False, True, [6, 5, 3]),
+        (True, True, [5, 3, 0]),
+    ],
+)
+def test_running_sums(exclusive: bool, reverse: bool, expected: list[int]) -> None:
+    out = run("Cumsum", f32(1, 2, 3), i32(0), exclusive=exclusive, reverse=reverse)
+    assert out.tolist() == expected
+
+
+def test_half_the_sum_of_squares() -> None:
+    out = run("L2Loss", f32(1, 2, 3))
+    assert (float(out), out.shape, out.dtype) == (7, (), np.float32)

@@ -1,0 +1,102 @@
+"""Shapes, ranges, and the same elements under another shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from tests.ops.graphs import f32, i32, run, run_all
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def test_shapes_as_numbers() -> None:
+    out = run("Shape", X)
+    assert (out.tolist(), out.dtype) == ([2, 3, 4], np.int32)
+    assert run("Shape", X, out_type=DType.INT64).dtype == np.int64
+    assert run("Shape", f32(1)).shape == (0,)
+    assert [o.tolist() for o in run_all("ShapeN", X, f32(1, 2))] == [[2, 3, 4], [2]]
+    assert (int(run("Size", X)), int(run("Rank", X))) == (24, 3)
+    assert run("Rank", X).shape == ()
+
+
+def test_one_dimension_is_worked_out() -> None:
+    assert run("Reshape", X, i32(4, -1)).shape == (4, 6)
+    assert run("Reshape", np.zeros((0, 3), np.float32), i32(-1, 3)).shape == (0, 3)
+    with pytest.raises(InvalidGraphError, match=r"float32\[2, 3, 4\], int32\[2\]"):
+        run("Reshape", X, i32(5, -1))
+
+
+def test_axes_of_length_one_go() -> None:
+    x = np.zeros((1, 3, 1), np.float32)
+    assert run("Squeeze", x).shape == (3,)
+    assert run("Squeeze", x, squeeze_dims=[-1]).shape == (1, 3)
+    with pytest.raises(InvalidGraphError, match="cannot run on"):
+        run("Squeeze", x, squeeze_dims=[1])
+
+
+def test_axes_of_length_one_come() -> None:
+    assert run("ExpandDims", X, i32(-1)).shape == (2, 3, 4, 1)
+    with pytest.raises(InvalidGraphError, match="no axis 4 among 4"):
+        run("ExpandDims", X, i32(4))
+
+
+def test_axes_change_places() -> None:
+    np.testing.assert_array_equal(run("Transpose", X, i32(2, 0, 1)), X.transpose(2, 0, 1))
+    z = np.array([[1 + 1j, 2]], np.complex64)
+    np.testing.assert_array_equal(run("ConjugateTranspose", z, i32(1, 0)), z.conj().T)
+
+
+def test_a_permutation_is_undone() -> None:
+    assert run("InvertPermutation", i32(2, 0, 1)).tolist() == [1, 2, 0]
+    with pytest.raises(InvalidGraphError, match="no permutation"):
+        run("InvertPermutation", i32(0, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step", "expected"),
+    [
+        (0, 3, 1, [0, 1, 2]),
+        (5, 0, -2, [5, 3, 1]),
+        (3, 0, 1, []),
+        (0, 1.0, 0.25, [0, 0.25, 0.5, 0.75]),
+    ],
+)
+def test_ranges(start, stop, step, expected) -> None:
+    kind = np.float32 if isinstance(step, float) else np.int32
+    out = run("Range", *(np.array(v, kind) for v in (start, stop, step)))
+    assert (out.tolist(), out.dtype) == (expected, kind)
+
+
+def test_a_range_without_a_step_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="cannot be 0"):
+        run("Range", i32(0), i32(3), i32(0))
+
+
+def test_equal_distances() -> None:
+    assert run("LinSpace", f32(0), f32(1), i32(5)).tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert run("LinSpace", f32(3), f32(9), i32(1)).tolist() == [3]
+
+
+def test_one_value_everywhere() -> None:
+    out = run("Fill", i32(2, 2), f32(7))
+    np.testing.assert_array_equal(out, np.full((2, 2), 7, np.float32))
+    assert run("Fill", np.zeros(0, np.int32), f32(7)).shape == ()
+
+
+def test_tensors_of_no_particular_value() -> None:
+    assert run("Empty", i32(2, 3), dtype=np.int64).shape == (2, 3)
+    assert run("FakeParam", dtype=np.float32, shape=(2, -1)).shape == (2, 0)
+
+
+@pytest.mark.parametrize("dims", [(-1, 2), (2**20, 2**20)])
+def test_a_shape_that_cannot_be_is_refused(dims: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidGraphError, match=r"is no shape|passes"):
+        run("Fill", i32(list(dims)), f32(7))
+
+
+def test_repeated_along_axes_of_length_one() -> None:
+    np.testing.assert_array_equal(run("BroadcastTo", f32([[1], [2]]), i32(2, 2)), [[1, 1], [2, 2]])
+    assert run("BroadcastArgs", i32(2, 1), i32(4, 1, 5)).tolist() == [4, 2, 5]

@@ -1,0 +1,101 @@
+"""Slices, masks, splits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import i32, run, run_all
+
+X = np.arange(24).reshape(2, 3, 4)
+
+_INDICES = (
+    ((0, 1), (2, 3), (1, 1), {}, np.s_[0:2, 1:3]),
+    ((1, 9), (-9, -9), (-1, -2), {"end_mask": 3}, np.s_[1::-1, 9::-2]),
+    ((5, 1), (0, 3), (1, 1), {"begin_mask": 1, "end_mask": 1}, np.s_[:, 1:3]),
+    ((1, -1), (2, 0), (1, 1), {"shrink_axis_mask": 3}, np.s_[1, -1]),
+    (
+        (0, 0, 1),
+        (0, 0, 3),
+        (1, 1, 1),
+        {"ellipsis_mask": 2, "shrink_axis_mask": 1},
+        np.s_[0, ..., 1:3],
+    ),
+    ((0, 1), (0, 2), (1, 1), {"new_axis_mask": 1}, np.s_[None, 1:2]),
+    (
+        (0, 0, 0),
+        (0, 0, 2),
+        (1, 1, 1),
+        {"ellipsis_mask": 1, "new_axis_mask": 2},
+        np.s_[..., None, 0:2],
+    ),
+    ((9,), (99,), (1,), {}, np.s_[9:99]),
+)
+
+
+@pytest.mark.parametrize(("begin", "end", "strides", "masks", "index"), _INDICES)
+def test_a_strided_slice_is_pythons(begin, end, strides, masks, index) -> None:
+    out = run("StridedSlice", X, i32(list(begin)), i32(list(end)), i32(list(strides)), **masks)
+    np.testing.assert_array_equal(out, X[index])
+    assert out.shape == X[index].shape
+
+
+def test_a_new_axis_bit_under_the_ellipsis_is_ignored() -> None:
+    masks = {"ellipsis_mask": 1, "new_axis_mask": 1}
+    out = run("StridedSlice", X, i32(0, 1), i32(0, 2), i32(1, 1), **masks)
+    np.testing.assert_array_equal(out, X[..., 1:2])
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides", "masks", "message"),
+    [
+        ((0,), (1,), (0,), {}, "a stride cannot be 0"),
+        ((2,), (3,), (1,), {"shrink_axis_mask": 1}, "no element 2 among 2"),
+        ((0, 0, 0, 0), (1, 1, 1, 1), (1, 1, 1, 1), {}, "4 axes are indexed"),
+        ((0, 0), (1,), (1, 1), {}, "differ in length"),
+    ],
+)
+def test_an_impossible_slice_is_refused(begin, end, strides, masks, message) -> None:
+    with pytest.raises(InvalidGraphError, match=message):
+        run("StridedSlice", X, i32(list(begin)), i32(list(end)), i32(list(strides)), **masks)
+
+
+def test_a_single_element_is_an_array() -> None:
+    out = run("StridedSlice", i32(4, 5), i32([1]), i32([2]), i32([1]), shrink_axis_mask=1)
+    assert isinstance(out, np.ndarray)
+    assert (out.shape, int(out)) == ((), 5)
+
+
+def test_a_block_up_to_the_end() -> None:
+    out = run("Slice", X, i32(1, 0, 2), i32(1, -1, 2))
+    np.testing.assert_array_equal(out, X[1:2, :, 2:4])
+    with pytest.raises(InvalidGraphError, match="do not lie within 2"):
+        run("Slice", X, i32(1, 0, 2), i32(2, -1, 2))
+
+
+def test_equal_parts() -> None:
+    parts = run_all("Split", i32(2), X, num_split=2)
+    np.testing.assert_array_equal(parts[1], X[:, :, 2:])
+    with pytest.raises(InvalidGraphError, match="cannot be split into 2 equal parts"):
+        run_all("Split", i32(1), X, num_split=2)
+
+
+def test_parts_of_given_lengths() -> None:
+    parts = run_all("SplitV", X, i32(1, -1), i32(2), num_split=2)
+    assert [p.shape for p in parts] == [(2, 3, 1), (2, 3, 3)]
+    with pytest.raises(InvalidGraphError, match="do not add up to 4"):
+        run_all("SplitV", X, i32(1, 2), i32(2), num_split=2)
+
+
+def test_slices_of_a_vector_are_scalars() -> None:
+    parts = run_all("Unpack", i32(7, 8), num=2)
+    assert [(p.shape, int(p)) for p in parts] == [((), 7), ((), 8)]
+    with pytest.raises(InvalidGraphError, match="2 slices cannot become 3"):
+        run_all("Unpack", i32(7, 8), num=3)
+
+
+def test_a_part_is_replaced_in_a_copy() -> None:
+    x = i32(1, 2, 3)
+    out = run("TensorStridedSliceUpdate", x, i32([1]), i32([3]), i32([1]), i32(8, 9))
+    assert (out.tolist(), x.tolist()) == ([1, 8, 9], [1, 2, 3])

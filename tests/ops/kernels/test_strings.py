@@ -1,0 +1,86 @@
+"""Texts joined, cut and stripped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import i32, run, run_all
+
+
+def texts(*words: str) -> np.ndarray:
+    """A vector of texts."""
+    out = np.empty(len(words), dtype=object)
+    out[:] = [w.encode() for w in words]
+    return out
+
+
+def scalar(word: str) -> np.ndarray:
+    return texts(word).reshape(())
+
+
+WORDS = texts("ab", "c", "", "déf")
+
+
+def test_texts_are_joined_element_by_element() -> None:
+    found = run("StringJoin", WORDS, scalar("x"), WORDS, separator="-")
+    assert found.tolist() == [b"ab-x-ab", b"c-x-c", b"-x-", "déf-x-déf".encode()]
+    with pytest.raises(InvalidGraphError, match="differ"):
+        run("StringJoin", WORDS, WORDS[:2])
+
+
+def test_axes_are_joined_the_first_named_fastest() -> None:
+    square = texts("a", "b", "c", "d").reshape(2, 2)
+    assert run("ReduceJoin", square, i32([1])).tolist() == [b"ab", b"cd"]
+    assert run("ReduceJoin", square, i32([0]), separator="+").tolist() == [b"a+c", b"b+d"]
+    assert run("ReduceJoin", square, i32([0, 1])).tolist() == b"acbd"
+    assert run("ReduceJoin", square, i32([-1, 0]), keep_dims=True).tolist() == [[b"abcd"]]
+    empty = texts().reshape(2, 0)
+    assert run("ReduceJoin", empty, i32([1])).tolist() == [b"", b""]
+
+
+def test_the_older_op_cuts_at_any_character() -> None:
+    indices, values, shape = run_all("StringSplit", texts("a,b;c", ",d"), scalar(",;"))
+    assert values.tolist() == [b"a", b"b", b"c", b"d"]
+    assert indices.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0]]
+    assert shape.tolist() == [2, 3]
+    _, values, _ = run_all("StringSplit", texts(",d"), scalar(",;"), skip_empty=False)
+    assert values.tolist() == [b"", b"d"]
+    _, values, _ = run_all("StringSplit", texts("xyz"), scalar(""))
+    assert values.tolist() == [b"x", b"y", b"z"]
+
+
+def test_the_newer_op_cuts_at_a_text_or_at_white_space() -> None:
+    line = texts(" a  b c ")
+    assert run_all("StringSplitV2", line, scalar(""))[1].tolist() == [b"a", b"b", b"c"]
+    assert run_all("StringSplitV2", line, scalar("  "))[1].tolist() == [b" a", b"b c "]
+    limited = run_all("StringSplitV2", line, scalar(""), maxsplit=1)[1]
+    assert limited.tolist() == [b"a", b"b c "]
+    assert run_all("StringSplitV2", line, scalar(" "), maxsplit=0)[1].tolist() == [b" a  b c "]
+    assert run_all("StringSplitV2", texts("a"), scalar(""), maxsplit=1)[1].tolist() == [b"a", b""]
+    with pytest.raises(InvalidGraphError, match="a vector of texts"):
+        run("StringSplitV2", scalar("a"), scalar(""))
+
+
+def test_parts_are_counted_in_bytes_or_characters() -> None:
+    assert run("Substr", WORDS[:2], i32(0), i32(1)).tolist() == [b"a", b"c"]
+    assert run("Substr", WORDS[3:], i32(-3), i32(2)).tolist() == ["é".encode()]
+    assert run("Substr", WORDS[3:], i32(1), i32(1), unit="UTF8_CHAR").tolist() == ["é".encode()]
+    each = run("Substr", texts("abc", "def"), i32([0, 2]), i32([2, 5]))
+    assert each.tolist() == [b"ab", b"f"]
+    with pytest.raises(InvalidGraphError, match="a text of 1 has no"):
+        run("Substr", WORDS[1:2], i32(2), i32(1))
+
+
+def test_lengths() -> None:
+    assert run("StringLength", WORDS).tolist() == [2, 1, 0, 4]
+    assert run("StringLength", WORDS, unit="UTF8_CHAR").tolist() == [2, 1, 0, 3]
+
+
+def test_white_space_and_capitals() -> None:
+    assert run("StringStrip", texts(" a b\n")).tolist() == [b"a b"]
+    mixed = texts("aÉ")
+    assert run("StringLower", mixed).tolist() == ["aÉ".encode()]
+    assert run("StringLower", mixed, encoding="utf-8").tolist() == ["aé".encode()]
+    assert run("StringUpper", mixed).tolist() == ["AÉ".encode()]

@@ -1,0 +1,52 @@
+"""The registry of op kernels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InternalError
+from mobileprep.ir.node import Node
+from mobileprep.ops.kernel import call_kernel, find_kernel, kernel, kernel_names
+from mobileprep.ops.opdefs import any_op_def
+
+
+def test_every_kernel_is_of_an_op_that_there_is() -> None:
+    names = kernel_names()
+    assert names == sorted(set(names))
+    assert {"Add", "Conv2D", "MatMul", "Softmax"} <= set(names)
+    for name in names:
+        assert any_op_def(name) is not None, name
+        assert find_kernel(name) is not None
+
+
+def test_an_op_without_kernel_has_none() -> None:
+    assert find_kernel("NoSuchOp") is None
+
+
+def test_an_op_has_one_kernel() -> None:
+    find_kernel("Add")
+    with pytest.raises(InternalError, match="'Add' is registered twice"):
+        kernel("Add")(lambda _node, x: x)
+
+
+def test_outputs_are_always_a_tuple() -> None:
+    one, two = np.zeros(1), np.zeros(2)
+    node = Node("n", "Op")
+    assert call_kernel(lambda _n, x: x, node, [one])[0] is one
+    outputs = call_kernel(lambda _n, x, y: (y, x), node, [one, two])
+    assert outputs[0] is two
+    assert outputs[1] is one
+    assert call_kernel(lambda _n: (), node, []) == ()
+
+
+def test_kernels_are_loaded_when_one_is_asked_for() -> None:
+    code = (
+        "import sys, mobileprep.ops.kernel as k;"
+        "before = [m for m in sys.modules if m.startswith('mobileprep.ops.kernels.')];"
+        "assert not before, before; assert k.find_kernel('Relu')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,143 @@
+"""The content-addressed store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import ArtifactError
+from mobileprep.fsio import sha256_bytes
+from mobileprep.pipeline.store import Output, Record, Store, default_folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def taken(store: Store, data: bytes = b"abc") -> Output:
+    folder = store.workspace()
+    (folder / "file").write_bytes(data)
+    output = store.take(folder / "file")
+    folder.rmdir()
+    return output
+
+
+def test_an_object_lies_under_its_digest(store: Store, tmp_path: Path) -> None:
+    output = taken(store)
+    assert output == Output(sha256_bytes(b"abc"), 3)
+    assert store.object_path(output.sha256).read_bytes() == b"abc"
+    assert store.holds(output)
+    store.publish(output, tmp_path / "out" / "file")
+    assert (tmp_path / "out" / "file").read_bytes() == b"abc"
+
+
+def test_equal_objects_are_one(store: Store) -> None:
+    assert taken(store) == taken(store)
+    assert len(list((store.folder / "objects").rglob("*"))) == 2  # a folder and a file
+
+
+def test_a_published_file_is_a_copy(store: Store, tmp_path: Path) -> None:
+    output = taken(store)
+    store.publish(output, tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"xyz")
+    assert store.holds(output)
+
+
+@pytest.mark.parametrize("data", [b"", b"abd", b"abcd"])
+def test_a_damaged_object_is_not_held(store: Store, data: bytes) -> None:
+    output = taken(store)
+    store.object_path(output.sha256).write_bytes(data)
+    assert not store.holds(output)
+
+
+def test_a_missing_object_is_not_held(store: Store) -> None:
+    assert not store.holds(Output("0" * 64, 3))
+
+
+def test_records_come_back(store: Store) -> None:
+    record = Record({"stage": "freeze"}, {"graph.pb": Output("ab", 3)}, 1.5)
+    store.save("f" * 64, record)
+    assert store.load("f" * 64) == record
+    assert store.load("e" * 64) is None
+    store.save_latest("k" * 64, {"stage": "freeze"})
+    assert store.latest("k" * 64) == {"stage": "freeze"}
+    assert store.latest("l" * 64) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        '{"outputs": {}}',
+        '{"components": {}, "outputs": [], "seconds": 1}',
+        '{"components": {}, "outputs": {"a": {"sha256": "x"}}, "seconds": 1}',
+        '{"components": {}, "outputs": {"a": {"sha256": "x", "size": "y"}}, "seconds": 1}',
+        '{"components": {}, "outputs": {"a": 5}, "seconds": 1}',
+        '{"components": {}, "outputs": {}, "seconds": "x"}',
+        "\x00\xff",
+    ],
+)
+def test_a_damaged_record_is_none(store: Store, text: str) -> None:
+    store.save("f" * 64, Record({}, {}, 0))
+    (path,) = (store.folder / "records").rglob("*.json")
+    path.write_text(text, encoding="latin-1")
+    assert store.load("f" * 64) is None
+
+
+def test_workspaces_are_apart_and_private_to_the_store(store: Store) -> None:
+    folders = {store.workspace() for _ in range(20)}
+    assert len(folders) == 20
+    assert all(f.is_dir() and store.folder in f.parents for f in folders)
+
+
+def test_emptied_it_is_gone_and_can_be_filled_anew(store: Store) -> None:
+    output = taken(store)
+    store.empty()
+    assert not store.folder.exists()
+    store.empty()
+    assert taken(store) == output
+
+
+def in_the_way(folder: Path) -> None:
+    folder.write_text("a file where the store should be")
+
+
+def read_only(folder: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("nothing is read-only to the superuser")
+    folder.mkdir()
+    folder.chmod(0o500)
+
+
+@pytest.mark.parametrize("spoil", [in_the_way, read_only])
+def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path, spoil: object) -> None:
+    store = Store(tmp_path / "store")
+    spoil(tmp_path / "store")  # type: ignore[operator]
+    (tmp_path / "file").write_text("x")
+    for write in (
+        store.workspace,
+        lambda: store.take(tmp_path / "file"),
+        lambda: store.save("f" * 64, Record({}, {}, 0)),
+        lambda: store.save_latest("f" * 64, {}),
+    ):
+        with pytest.raises(ArtifactError, match="cannot be written") as caught:
+            write()
+        assert "MOBILEPREP_CACHE" in caught.value.hint
+        assert caught.value.where.startswith(str(tmp_path / "store"))
+
+
+def test_it_lies_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path))
+    assert default_folder() == tmp_path
+    monkeypatch.setenv("MOBILEPREP_CACHE", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder() == tmp_path / ".cache" / "mobileprep"

@@ -1,0 +1,255 @@
+"""From recipes to plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.plan.fingerprints import components
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.plan.spec import STAGE_VERSIONS, Plan, StageSpec
+from mobileprep.recipe import load_recipe
+
+HEAD = """
+version: 1
+name: {name}
+source: {{frozen: model.pb}}
+inputs: {{x: {{}}}}
+outputs: [y]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.pb", "other.pb", "data.npz", "log.txt"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def planned(*texts: str, wanted: frozenset[str] = frozenset()) -> Plan:
+    """The plan of recipes given by what follows their head."""
+    recipes = []
+    for i, text in enumerate(texts):
+        path = Path(f"recipe{i}.yaml")
+        path.write_text(text if "version" in text else HEAD.format(name=f"r{i}") + text)
+        recipes.append(load_recipe(path, environ=os.environ))
+    return plan_recipes(recipes, wanted)
+
+
+def tasks(plan: Plan) -> list[str]:
+    return [s.task for s in plan.stages]
+
+
+TWO = """
+transforms: [strip_unused_nodes, fold_batch_norms]
+targets:
+  a: {quantize: weights}
+  b: {quantize: round}
+"""
+
+
+def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
+    assert tasks(planned(TWO)) == [
+        "r0/freeze",
+        "r0/01-strip_unused_nodes",
+        "r0/02-fold_batch_norms",
+        "r0/03-quantize_weights",
+        "r0/a/package",
+        "r0/03-round_weights",
+        "r0/b/package",
+    ]
+
+
+def test_each_stage_comes_after_those_that_it_needs(folder: Path) -> None:
+    plan = planned(TWO + "validation: {data: data.npz}\n")
+    done: set[str] = set()
+    for spec in plan.stages:
+        assert {up.task for up in spec.upstream.values()} <= done
+        done.add(spec.task)
+    for spec in plan.stages:
+        for up in spec.upstream.values():
+            assert up.output in plan.stage(up.task).outputs
+    assert {s.stage for s in plan.stages} <= set(STAGE_VERSIONS)
+
+
+def test_the_source_is_evaluated_once(folder: Path) -> None:
+    plan = planned(TWO + "validation: {data: data.npz}\n")
+    assert [t for t in tasks(plan) if "eval" in t or "valid" in t] == [
+        "r0/evaluate-source",
+        "r0/a/evaluate",
+        "r0/a/validate",
+        "r0/b/evaluate",
+        "r0/b/validate",
+    ]
+
+
+SAME_LABEL = """
+targets:
+  a: {transforms: [{round_weights: {num_steps: 2}}]}
+  b: {transforms: [{round_weights: {num_steps: 3}}]}
+  c: {transforms: [{round_weights: {num_steps: 2}}]}
+  d: {transforms: [{round_weights: {num_steps: 4}}]}
+"""
+
+
+def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder: Path) -> None:
+    plan = planned(SAME_LABEL)
+    assert [t for t in tasks(plan) if "round" in t] == [
+        "r0/01-round_weights",
+        "r0/b/01-round_weights",
+        "r0/d/01-round_weights",
+    ]
+    chains = [t.steps[0].task for t in plan.targets]
+    assert chains[0] == chains[2] == "r0/01-round_weights"
+
+
+def test_a_step_after_another_beginning_is_another(folder: Path) -> None:
+    plan = planned("""
+targets:
+  a: {transforms: [strip_unused_nodes, fold_batch_norms]}
+  b: {transforms: [remove_device, fold_batch_norms]}
+""")
+    assert [t for t in tasks(plan) if "02" in t] == [
+        "r0/02-fold_batch_norms",
+        "r0/b/02-fold_batch_norms",
+    ]
+
+
+def test_several_models_have_a_freeze_and_a_folder_each(folder: Path) -> None:
+    plan = planned("""
+version: 1
+name: pair
+outputs: [y]
+models:
+  first: {source: {frozen: model.pb}}
+  second: {source: {frozen: other.pb}}
+targets:
+  a: {}
+  b: {quantize: weights}
+""")
+    assert [t.folder for t in plan.targets] == [
+        "pair/first/a",
+        "pair/first/b",
+        "pair/second/a",
+        "pair/second/b",
+    ]
+    freezes = [s for s in plan.stages if s.stage == "freeze"]
+    assert [s.files["graph"][0].name for s in freezes] == ["model.pb", "other.pb"]
+    assert len(set(tasks(plan))) == len(plan.stages)
+    packages = [s.parameters["file"] for s in plan.stages if s.stage == "package"]
+    assert packages == ["first.pb", "first.pb", "second.pb", "second.pb"]
+
+
+def test_recipes_keep_their_names_apart_and_share_what_is_the_same(folder: Path) -> None:
+    plan = planned(TWO, TWO)
+    assert len(set(tasks(plan))) == len(plan.stages)
+    assert [t.folder for t in plan.targets] == ["r0/a", "r0/b", "r1/a", "r1/b"]
+    assert sum(s.stage == "freeze" for s in plan.stages) == 1
+    assert [s.parameters["file"] for s in plan.stages if s.stage == "package"] == [
+        "r0.pb",
+        "r0.pb",
+        "r1.pb",
+        "r1.pb",
+    ]
+
+
+def test_only_wanted_targets_are_planned(folder: Path) -> None:
+    plan = planned(TWO, wanted=frozenset({"b"}))
+    assert [t.target for t in plan.targets] == ["b"]
+    assert not any("quantize" in t for t in tasks(plan))
+
+
+def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
+    plan = planned(TWO + "validation: {data: data.npz}\n")
+    target = plan.targets[0]
+    assert target.tasks == (
+        "r0/freeze",
+        "r0/01-strip_unused_nodes",
+        "r0/02-fold_batch_norms",
+        "r0/03-quantize_weights",
+        "r0/a/package",
+        "r0/evaluate-source",
+        "r0/a/evaluate",
+        "r0/a/validate",
+    )
+    assert [up.output for up in target.steps] == ["step.json"] * 3
+    assert {role: up.output for role, up in target.facts.items()} == {
+        "freeze": "freeze.json",
+        "package": "package.json",
+        "validation": "validation.json",
+    }
+    assert [f.name for f in target.sources] == ["model.pb", "data.npz"]
+    assert [t["name"] for t in target.settings["transforms"]][-1] == "quantize_weights"
+
+
+def test_a_missing_file_is_told_at_its_place(folder: Path) -> None:
+    (folder / "model.pb").rename(folder / "modle.pb")
+    with pytest.raises(CorruptFileError, match=r"model.pb is not there") as caught:
+        planned(TWO)
+    assert caught.value.where.startswith("recipe0.yaml:4:")
+    assert caught.value.hint == "did you mean 'modle.pb'?"
+
+
+def test_a_file_that_a_step_reads_is_an_input(folder: Path) -> None:
+    text = """
+transforms:
+  - freeze_requantization_ranges: {min_max_log_file: log.txt}
+targets: {a: {}}
+"""
+    plan = planned(text)
+    step = next(s for s in plan.stages if s.stage == "transform")
+    assert [(f.name, f.path) for f in step.files["min_max_log_file"]] == [
+        ("log.txt", folder / "log.txt")
+    ]
+    assert step.parameters["options"]["min_max_log_file"] == "log.txt"
+    assert "log.txt" in [f.name for f in plan.targets[0].sources]
+    (folder / "log.txt").unlink()
+    with pytest.raises(CorruptFileError, match=r"log\.txt is not there") as caught:
+        planned(text)
+    assert caught.value.where.startswith("recipe0.yaml:")
+
+
+def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
+    plan = planned(TWO + "validation: {data: data.npz}\n")
+    for spec in plan.stages:
+        assert str(folder) not in repr(components(spec, {}))
+
+
+EDITS = {
+    "outputs: [y]": ("outputs: [z]", {"freeze"}),
+    "x: {}": ("x: {shape: [1, 2]}", {"freeze"}),
+    "frozen: model.pb": ("frozen: other.pb", {"freeze"}),
+    "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"transform"}),
+    "quantize: weights": ("quantize: {mode: weights, minimum_size: 5}", {"transform"}),
+    "a: {": ("a: {platform: ios, ", {"package"}),
+    "b: {": ("b: {budget: {model_bytes: 1 MB}, ", {"package"}),
+    "max_drop: 0.01": ("max_drop: 0.02", {"validate"}),
+    "labels: label": ("labels: other", {"evaluate"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda e: e.strip(": {"))
+def test_an_edit_changes_what_only_the_stages_concerned_are_told(folder: Path, edit: str) -> None:
+    text = HEAD.format(name="r") + TWO
+    text += "validation: {data: data.npz, labels: label, max_drop: 0.01}\n"
+    other, kinds = EDITS[edit]
+    assert edit in text
+    before, after = (told(planned(t)) for t in (text, text.replace(edit, other)))
+    changed = {name.partition(" ")[0] for name in before ^ after}
+    assert changed == kinds
+
+
+def told(plan: Plan) -> set[str]:
+    """Kind and parameters of each stage, whatever it is called."""
+    return {f"{s.stage} {s.parameters}" for s in map(nameless, plan.stages)}
+
+
+def nameless(spec: StageSpec) -> StageSpec:
+    # Which steps went before is told to each step for its cautions alone.
+    parameters = {k: v for k, v in spec.parameters.items() if k != "earlier"}
+    return dataclasses.replace(spec, parameters=parameters)

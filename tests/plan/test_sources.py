@@ -1,0 +1,149 @@
+"""The files that a recipe's names stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
+from mobileprep.recipe.model import InputFile
+
+PLACE = "recipe.yaml:3:1"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder with checkpoints of several steps and other files."""
+    folder = tmp_path / "model"
+    (folder / "assets").mkdir(parents=True)
+    for name in (
+        "checkpoint",
+        "m.ckpt-1.index",
+        "m.ckpt-1.meta",
+        "m.ckpt-1.data-00000-of-00002",
+        "m.ckpt-1.data-00001-of-00002",
+        "m.ckpt-10.index",
+        "m.ckpt-10.data-00000-of-00001",
+        "m.ckpt-1.index.bak",
+        "old.ckpt",
+        "sharded-00000-of-00002",
+        "sharded-00001-of-00002",
+        "graph.pb",
+        "assets/words.txt",
+    ):
+        (folder / name).write_text(name)
+    return folder
+
+
+def named(model: Path, name: str) -> InputFile:
+    return InputFile(f"model/{name}" if name else "model", model / name if name else model, PLACE)
+
+
+V2 = [
+    "m.ckpt-1.data-00000-of-00002",
+    "m.ckpt-1.data-00001-of-00002",
+    "m.ckpt-1.index",
+    "m.ckpt-1.meta",
+]
+ALL = [
+    "checkpoint",
+    "graph.pb",
+    "m.ckpt-1.data-00000-of-00002",
+    "m.ckpt-1.data-00001-of-00002",
+    "m.ckpt-1.index",
+    "m.ckpt-1.index.bak",
+    "m.ckpt-1.meta",
+    "m.ckpt-10.data-00000-of-00001",
+    "m.ckpt-10.index",
+    "old.ckpt",
+    "sharded-00000-of-00002",
+    "sharded-00001-of-00002",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [
+        ("m.ckpt-1", V2),
+        ("m.ckpt-1.index", V2),
+        ("m.ckpt-1.meta", V2),
+        ("m.ckpt-1.data-00001-of-00002", V2),
+        ("m.ckpt-10", ["m.ckpt-10.data-00000-of-00001", "m.ckpt-10.index"]),
+        ("old.ckpt", ["old.ckpt"]),
+        ("sharded", ["sharded-00000-of-00002", "sharded-00001-of-00002"]),
+        # Which checkpoint is newest is written in the state file.
+        ("checkpoint", ALL),
+        ("", sorted([*ALL, "assets/words.txt"])),
+    ],
+)
+def test_a_checkpoint_is_found_by_any_name_of_its(
+    model: Path, name: str, members: list[str]
+) -> None:
+    found = checkpoint_files(named(model, name))
+    assert [f.name for f in found] == [f"model/{m}" for m in members]
+    assert [f.path for f in found] == [model / m for m in members]
+
+
+def test_names_are_those_of_the_recipe_not_of_the_machine(model: Path) -> None:
+    here = checkpoint_files(InputFile("m.ckpt-1", model / "m.ckpt-1"))
+    assert [f.name for f in here] == V2
+    folder = folder_files(InputFile("../model/", model))
+    assert folder[0].name == "../model/assets/words.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("m.ckpt-12", "did you mean 'm.ckpt-1'?"),
+        ("n.ckpt-10.index", "did you mean 'm.ckpt-10'?"),
+        ("zzz", "no such file: "),
+    ],
+)
+def test_a_missing_checkpoint_gets_the_nearest_name(model: Path, name: str, hint: str) -> None:
+    with pytest.raises(CorruptFileError, match=f"model/{name} is not there") as caught:
+        checkpoint_files(named(model, name))
+    assert caught.value.hint.startswith(hint)
+    assert caught.value.where == PLACE
+
+
+def test_a_single_file_is_itself(model: Path) -> None:
+    (found,) = single_file(named(model, "graph.pb"))
+    assert (found.name, found.path) == ("model/graph.pb", model / "graph.pb")
+
+
+def test_a_missing_file_gets_the_nearest_name(model: Path) -> None:
+    with pytest.raises(CorruptFileError, match=r"model/grahp.pb is not there") as caught:
+        single_file(named(model, "grahp.pb"))
+    assert (caught.value.hint, caught.value.where) == ("did you mean 'graph.pb'?", PLACE)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "no/such/folder/x", "graph.pb/below", "\x00"])
+def test_impossible_names_are_missing_too(model: Path, name: str) -> None:
+    for find in (single_file, checkpoint_files, folder_files, meta_graph_files):
+        with pytest.raises(CorruptFileError, match="is not there"):
+            find(named(model, name))
+
+
+def test_a_folder_is_no_file(model: Path) -> None:
+    with pytest.raises(CorruptFileError, match="model/assets is no file") as caught:
+        single_file(named(model, "assets"))
+    assert caught.value.hint == "name a file in it"
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+def test_a_device_is_no_file() -> None:
+    with pytest.raises(CorruptFileError, match="is no file"):
+        single_file(InputFile("/dev/zero", Path("/dev/zero"), PLACE))
+
+
+def test_a_folder_without_files_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "empty" / "below").mkdir(parents=True)
+    with pytest.raises(CorruptFileError, match="empty is not there"):
+        folder_files(InputFile("empty", tmp_path / "empty", PLACE))
+
+
+def test_a_meta_graph_comes_with_the_assets_beside_it(model: Path) -> None:
+    found = meta_graph_files(named(model, "m.ckpt-1.meta"))
+    assert [f.name for f in found] == ["model/m.ckpt-1.meta", "model/assets/words.txt"]

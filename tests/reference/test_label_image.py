@@ -1,0 +1,61 @@
+"""``run`` against what the original ``label_image`` computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mobileprep.cli.main import main
+from mobileprep.ops.photos import Normalization, picture
+from tests.ops.pictures import encoded
+
+pytestmark = pytest.mark.reference
+
+
+def original(tf: ModuleType, data: bytes, wanted: Normalization, *, kind: str) -> np.ndarray:
+    """What the graph that label_image builds makes of a picture."""
+    decode = {
+        "PNG": lambda: tf.io.decode_png(data, channels=3),
+        "GIF": lambda: tf.squeeze(tf.io.decode_gif(data)),
+        "BMP": lambda: tf.io.decode_bmp(data),
+        "JPEG": lambda: tf.io.decode_jpeg(data, channels=3),
+        "exact JPEG": lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
+    }[kind]
+    pixels = tf.expand_dims(tf.cast(decode(), tf.float32), 0)
+    size = [wanted.height, wanted.width]
+    resized = tf.compat.v1.image.resize_bilinear(pixels, size)
+    return tf.divide(tf.subtract(resized, [wanted.mean]), [wanted.std]).numpy()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "exact JPEG"])
+def test_pictures_become_the_same_tensors(tf: ModuleType, kind: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
+    data = encoded(pixels, kind.removeprefix("exact "))
+    wanted = Normalization(299, 224, 128, 127.5)
+    np.testing.assert_array_equal(picture(data, wanted), original(tf, data, wanted, kind=kind))
+
+
+def test_the_faster_transform_of_jpeg_is_a_few_of_255_away(tf: ModuleType, models: Path) -> None:
+    data = (models / "data" / "grace_hopper.jpg").read_bytes()
+    wanted = Normalization(299, 299)
+    apart = np.abs(picture(data, wanted) - original(tf, data, wanted, kind="JPEG")) * 255
+    assert apart.max() <= 6
+    assert apart.mean() <= 1.2
+
+
+def test_a_picture_is_labelled_as_tensorflow_labels_it(
+    tf: ModuleType, models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = models / "tfjs-nsfwjs-mobilenet-v2" / "nsfwjs-mobilenet-v2.pb"
+    photo = models / "data" / "grace_hopper.jpg"
+    command = ["run", f"--graph={graph}", f"--image={photo}", "--json", "--top=5"]
+    scores = []
+    for engine in ("numpy", "tensorflow"):
+        assert main([*command, f"--engine={engine}"]) == 0
+        [row] = json.loads(capsys.readouterr().out)["top"]
+        scores.append([(s["index"], pytest.approx(s["score"], rel=1e-4)) for s in row])
+    assert scores[0] == scores[1]

@@ -1,0 +1,311 @@
+"""Graphs that pattern transforms leave compute the same in TensorFlow, the original's or not."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Graph, Versions
+from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.ir.tensor import Array
+from tests.reference.networks import NETWORKS, network
+from tests.reference.original import OriginalError, known_to_original, run_original
+from tests.reference.pattern_cases import (
+    LAYER,
+    MIRROR,
+    MIRROR_RESIZED,
+    NETWORK,
+    OUT,
+    PADDINGS,
+    RESIZE,
+    SIZE,
+    W,
+    atrous,
+    batch_to_space,
+    branches,
+    concat,
+    fused,
+    stats,
+)
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
+
+pytestmark = pytest.mark.reference
+
+Run = Callable[..., list[Array]]
+IMAGE = (4, 6, 6, 4)
+NORMAL = [W, LAYER, *stats(), fused("norm", "layer")]
+
+
+@pytest.fixture
+def run(tf: ModuleType) -> Run:
+    """TensorFlow's answer: ``run(graph, feeds, outputs)``."""
+
+    def run(graph: Graph, feeds: Mapping[str, Array], outputs: list[str]) -> list[Array]:
+        proto = tf.compat.v1.GraphDef()
+        proto.ParseFromString(graph_to_bytes(graph))
+        with tf.Graph().as_default() as imported:
+            tf.import_graph_def(proto, name="")
+            with tf.compat.v1.Session(graph=imported) as session:
+                named = {f"{name}:0": value for name, value in feeds.items()}
+                return session.run([f"{name}:0" for name in outputs], named)
+
+    return run
+
+
+def graph(*nodes: Any) -> Graph:
+    return Graph([placeholder(), *nodes])
+
+
+SAME: dict[str, tuple[str, Graph]] = {
+    "fold_old_batch_norms": ("fold_old_batch_norms", graph(*NORMAL, OUT)),
+    "BatchToSpaceND": ("fold_old_batch_norms", graph(*batch_to_space([W, LAYER, *stats()]))),
+    "one input": ("fold_old_batch_norms", graph(*branches(3))),
+    "flatten_atrous_conv": ("flatten_atrous_conv", graph(*atrous([[2, 2], [2, 2]]))),
+    "flatten_atrous_conv, VALID": ("flatten_atrous_conv", graph(*atrous([[0, 0], [0, 0]]))),
+    "fuse_pad_and_conv": ("fuse_pad_and_conv", graph(PADDINGS, MIRROR, W, conv("out", "pad w"))),
+    "fuse_resize_and_conv": (
+        "fuse_resize_and_conv",
+        graph(SIZE, RESIZE, W, conv("out", "resize w")),
+    ),
+    "fuse_resize_pad_and_conv": (
+        "fuse_resize_pad_and_conv",
+        graph(SIZE, PADDINGS, RESIZE, MIRROR_RESIZED, W, conv("out", "pad w")),
+    ),
+    "fuse_batch_norms": (
+        "fuse_batch_norms",
+        graph(*NORMAL, OUT),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("case", SAME)
+def test_the_answers_stay_the_same(run: Run, case: str, faithful: bool) -> None:
+    name, before = SAME[case]
+    result = apply(name, before, faithful=faithful)
+    assert result.matched
+    # TensorFlow's own kernels of the fused ops are wrong beyond the first image of a batch.
+    batch = 1 if "_and_conv" in name else IMAGE[0]
+    feeds = {"x": normal(batch, *IMAGE[1:], seed=7)}
+    (expected,), (found,) = (run(g, feeds, ["out"]) for g in (before, result.graph))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("step", ["fuse_batch_norms", "merge_scale_and_bias"])
+def test_keras_networks_keep_their_answers(
+    run: Run, tf: ModuleType, pytestconfig: pytest.Config, step: str, name: str
+) -> None:
+    found = network(tf, pytestconfig.cache.mkdir("networks"), name)  # type: ignore[union-attr]
+    before = read_graph(found.path)
+    result = apply(step, before, inputs=(found.input,), outputs=(found.output,))
+    assert result.matched
+    x = np.random.default_rng(0).random(found.shape, dtype=np.float32)
+    (expected,), (answer,) = (
+        run(g, {found.input: x}, [found.output]) for g in (before, result.graph)
+    )
+    scale = float(np.abs(expected).max())
+    np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"fallback_min": -80.0, "fallback_max": 80.0}, {"ignore_op": ("MatMul",)}],
+    ids=["measured", "fallback", "ops left out"],
+)
+def test_eight_bit_graphs_answer_about_the_same(
+    run: Run, options: dict[str, Any], faithful: bool
+) -> None:
+    before = graph(*NETWORK)
+    result = apply("quantize_nodes", before, faithful=faithful, **options)
+    feeds = {"x": normal(1, 6, 6, 4, seed=7)}
+    (expected,), (found,) = (run(g, feeds, ["dense"]) for g in (before, result.graph))
+    # Eight bits for each of five layers, and 160 / 255 a step with the fallback range.
+    assert np.abs(found - expected).max() < 0.06 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
+def test_a_trained_model_keeps_its_answers_in_eight_bits(
+    run: Run, models: Path, name: str, faithful: bool
+) -> None:
+    folder = models / "made-qat-mnist-tf115"
+    before = read_graph(folder / f"{name}.pb")
+    golden = np.load(folder / f"golden_{name}.npz")
+    small = apply("quantize_weights", before, inputs=("input",), outputs=("output",))
+    result = apply(
+        "quantize_nodes", small.graph, inputs=("input",), outputs=("output",), faithful=faithful
+    )
+    (found,) = run(result.graph, {"input": golden["in:input"]}, ["output"])
+    expected = golden["out:output"]
+    assert (found.argmax(-1) == expected.argmax(-1)).all()
+    assert np.abs(found - expected).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("mtcnn/mtcnn.pb", "mtcnn"), ("android-wakeword-streaming-rnn/graph.pb", "graph")],
+)
+def test_backported_tensor_arrays_run(
+    run: Run, original: Path, models: Path, tmp_path: Path, path: str, name: str
+) -> None:
+    golden = np.load(models / path.split("/")[0] / f"golden_{name}.npz")
+    feeds = {k[3:].replace("|", "/"): golden[k] for k in golden.files if k.startswith("in:")}
+    outputs = {k[4:].replace("|", "/"): golden[k] for k in golden.files if k.startswith("out:")}
+    before = known_to_original(read_graph(models / path))
+    after = apply("backport_tensor_array_v3", before, inputs=tuple(feeds), outputs=tuple(outputs))
+    found = run(_old(after.graph), feeds, list(outputs))
+    for answer, expected in zip(found, outputs.values(), strict=True):
+        np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
+    call = "backport_tensor_array_v3"
+    theirs = run_original(original, before, ",".join(feeds), ",".join(outputs), call, tmp_path)
+    with pytest.raises(ValueError, match="incompatible with expected resource"):
+        run(_old(theirs), feeds, list(outputs))
+
+
+def _old(graph: Graph) -> Graph:
+    """The graph as if made before version 2 of the TensorArray ops was given up."""
+    return Graph(graph.nodes, graph.library, Versions(21, 0))
+
+
+# Where the original corrupts graphs, or never ends: what mobileprep leaves alone or does rightly.
+
+NCHW = {"data_format": "NCHW"}
+SQUARE = const("w", normal(4, 4))
+CORRUPTED: dict[str, tuple[str, list[Any], tuple[int, ...]]] = {
+    "convolution used elsewhere": (
+        "fold_old_batch_norms",
+        [*NORMAL, node("r", "Relu", "layer"),
+         node("out", "Add", "norm r")],
+        IMAGE,
+    ),
+    "weights used elsewhere": (
+        "fold_old_batch_norms",
+        [*NORMAL, conv("y", "x w"), node("out", "Add", "norm y")],
+        IMAGE,
+    ),
+    "batch mean used": (
+        "fold_old_batch_norms",
+        [*NORMAL, node("out", "Add", "norm norm:1")],
+        IMAGE,
+    ),
+    "one input for both": (
+        "fold_old_batch_norms",
+        [n if n.name != "layer1" else conv("layer1", "x w1") for n in concat(3, 3, 7, 10)],
+        IMAGE,
+    ),
+    "transposed weights": (
+        "fold_batch_norms",
+        [SQUARE, node("layer", "MatMul", "x w", transpose_b=True), const("f", normal(4)),
+         node("out", "Mul", "layer f")],
+        (3, 4),
+    ),
+    "VALID": ("flatten_atrous_conv", atrous([[0, 0], [0, 0]]), IMAGE),
+    "half_pixel_centers": (
+        "fuse_resize_and_conv",
+        [SIZE, node("resize", "ResizeBilinear", "x size", half_pixel_centers=True,
+                    align_corners=False), W, conv("out", "resize w")],
+        IMAGE,
+    ),
+    "dilations": (
+        "quantize_nodes",
+        [W, conv("layer", "x w", dilations=(1, 2, 2, 1)), node("out", "Relu", "layer")],
+        IMAGE,
+    ),
+    "sigmoid before a learnt range": (
+        "quantize_nodes",
+        [W, LAYER, node("s", "Sigmoid", "layer"), const("low", 0.0), const("high", 1.0),
+         node("out", "FakeQuantWithMinMaxVars", "s low high", T=None)],
+        IMAGE,
+    ),
+    "control input": (
+        "quantize_nodes",
+        [W, LAYER, node("wait", "NoOp", T=None), node("out", "Relu", "layer ^wait")],
+        IMAGE,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CORRUPTED)
+def test_what_the_original_corrupts_comes_out_right(
+    run: Run, original: Path, tmp_path: Path, case: str
+) -> None:
+    name, nodes, shape = CORRUPTED[case]
+    before = graph(*nodes)
+    feeds = {"x": normal(*shape, seed=7)}
+    (expected,) = run(before, feeds, ["out"])
+    tolerance = 0.1 * np.abs(expected).max() if name == "quantize_nodes" else 1e-3
+    (found,) = run(apply(name, before, faithful=True).graph, feeds, ["out"])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+    theirs = run_original(original, before, "x", "out", name, tmp_path)
+    assert not _agrees(run, theirs, feeds, expected, tolerance)
+
+
+def _agrees(
+    run: Run, graph: Graph, feeds: Mapping[str, Array], expected: Array, tolerance: float
+) -> bool:
+    try:
+        (found,) = run(graph, feeds, ["out"])
+    except Exception:  # noqa: BLE001 - TensorFlow raises many kinds for a graph that is none
+        return False
+    return found.shape == expected.shape and bool(np.abs(found - expected).max() <= tolerance)
+
+
+def test_the_original_never_ends_where_statistics_are_shared(
+    original: Path, tmp_path: Path
+) -> None:
+    before = graph(*NORMAL, node("out", "Mul", "norm gamma"))
+    source = tmp_path / "in.pb"
+    write_graph(source, known_to_original(before))
+    command = [str(original / "transform_graph"), f"--in_graph={source}", "--inputs=x",
+               f"--out_graph={tmp_path / 'out.pb'}", "--outputs=out",
+               "--transforms=fold_old_batch_norms"]  # fmt: skip
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(command, capture_output=True, timeout=5, check=False)
+    assert apply("fold_old_batch_norms", before, faithful=True).matched == 1
+
+
+FAILS: dict[str, tuple[str, list[Any]]] = {
+    "factors of Keras": (
+        "fold_batch_norms",
+        [W, LAYER, const("f", normal(1, 1, 1, 5)), node("out", "Mul", "layer f")],
+    ),
+    "axis -1": ("fold_old_batch_norms", concat(-1, 5, 5, 10)),
+    "one tensor twice": ("quantize_nodes", [W, LAYER, node("out", "Mul", "layer layer")]),
+    "filter that is fed": (
+        "flatten_atrous_conv",
+        [n if n.name != "w" else placeholder("w") for n in atrous([[2, 2], [2, 2]])],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILS)
+def test_where_the_original_fails_the_faithful_mode_does_too(
+    original: Path, tmp_path: Path, case: str
+) -> None:
+    name, nodes = FAILS[case]
+    before = graph(*nodes)
+    with pytest.raises(OriginalError):
+        run_original(original, before, "x", "out", name, tmp_path)
+    with pytest.raises(Exception, match=name):
+        apply(name, before, faithful=True)
+    assert apply(name, before).graph is not None
+
+
+@pytest.mark.parametrize("options", ["input_min=3 input_max=1", "fallback_min=1 fallback_max=2"])
+def test_the_original_makes_graphs_of_empty_ranges_that_fail_when_they_run(
+    run: Run, original: Path, tmp_path: Path, options: str
+) -> None:
+    before = graph(*NETWORK)
+    theirs = run_original(original, before, "x", "out", f"quantize_nodes({options})", tmp_path)
+    kind = np.uint8 if "input" in options else np.float32
+    feeds = {"x": np.zeros((1, 6, 6, 4), kind)}
+    assert not _agrees(run, theirs, feeds, np.zeros((1, 3)), np.inf)

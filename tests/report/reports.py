@@ -1,0 +1,84 @@
+"""Records as stages leave them, and the report made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mobileprep.report.collect import Report, collect_report
+
+FREEZE: dict[str, Any] = {
+    "nodes": 72,
+    "parameters": 10349,
+    "constants": 20,
+    "bytes": 49261,
+    "ops": {"Const": 20},
+    "variables": 14,
+    "warnings": [],
+}
+MODEL: dict[str, Any] = {
+    "file": "digits.pb",
+    "bytes": 15723,
+    "compressed_bytes": 12831,
+    "nodes": 35,
+    "parameters": 9968,
+    "constants": 11,
+}
+VALIDATION: dict[str, Any] = {
+    "samples": 450,
+    "top1_before": 447 / 450,
+    "top1_after": 446 / 450,
+    "drop": 1 / 450,
+    "max_drop": 0.01,
+    "largest_difference": 0.0082,
+}
+
+
+def step(name: str, **changes: Any) -> dict[str, Any]:
+    """The record of a step that did nothing but what the changes say."""
+    record = {
+        "name": name,
+        "nodes": 72,
+        "nodes_before": 72,
+        "nodes_after": 72,
+        "parameters": 10349,
+        "constants": 20,
+        "bytes": 49261,
+        "ops": {},
+        "matched": 0,
+        "added": 0,
+        "removed": 0,
+        "changed": 0,
+        "skipped": {},
+        "warnings": [],
+    }
+    return {**record, **changes}
+
+
+STEPS = [
+    step("strip_unused_nodes"),
+    step(
+        "quantize_weights",
+        nodes=1234,
+        bytes=15723,
+        matched=2,
+        added=6,
+        changed=2,
+        skipped={"fewer elements than minimum_size": 8},
+        warnings=["quantize_weights: see [/docs] for [1, 2]"],
+    ),
+]
+
+
+def made(
+    *,
+    steps: list[dict[str, Any]] = STEPS,
+    checks: list[dict[str, Any]] = (),  # type: ignore[assignment]
+    freeze: dict[str, Any] = FREEZE,
+    validation: dict[str, Any] | None = VALIDATION,
+) -> Report:
+    """A report of the digits recipe's target phone."""
+    facts = {"freeze": freeze, "package": {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}}}
+    if validation is not None:
+        facts["validation"] = validation
+    files = {"ops_to_register.h": 900, "digits.pb": 15723}
+    return collect_report("digits", "phone", steps, checks, facts, files)

@@ -1,0 +1,48 @@
+"""From records to a report."""
+
+from __future__ import annotations
+
+import json
+
+from mobileprep.report.collect import Accuracy, StepLine
+from tests.report.reports import FREEZE, MODEL, STEPS, VALIDATION, made
+
+
+def test_every_record_finds_its_place() -> None:
+    report = made()
+    assert (report.recipe, report.target) == ("digits", "phone")
+    assert report.source == FREEZE
+    assert report.model == MODEL
+    assert report.ops == {"Conv2D": 2, "Const": 15}
+    assert report.accuracy == Accuracy(**VALIDATION)
+    assert report.steps[1] == StepLine(
+        name="quantize_weights",
+        nodes=1234,
+        parameters=10349,
+        bytes=15723,
+        matched=2,
+        added=6,
+        removed=0,
+        changed=2,
+        skipped={"fewer elements than minimum_size": 8},
+        warnings=("quantize_weights: see [/docs] for [1, 2]",),
+        largest_difference=None,
+    )
+
+
+def test_files_come_sorted() -> None:
+    assert list(made().files) == ["digits.pb", "ops_to_register.h"]
+
+
+def test_without_validation_there_is_no_accuracy() -> None:
+    assert made(validation=None).accuracy is None
+
+
+def test_checks_go_to_their_steps() -> None:
+    checks = [{"step": s["name"], "largest_difference": i / 4} for i, s in enumerate(STEPS)]
+    assert [s.largest_difference for s in made(checks=checks).steps] == [0.0, 0.25]
+
+
+def test_records_that_went_through_json_give_the_same_report() -> None:
+    again = json.loads(json.dumps([STEPS, FREEZE, VALIDATION]))
+    assert made(steps=again[0], freeze=again[1], validation=again[2]) == made()

@@ -1,0 +1,66 @@
+"""The report as text."""
+
+from __future__ import annotations
+
+from mobileprep.report.text import report_text
+from tests.report.reports import FREEZE, STEPS, made, step
+
+GOLDEN = """\
+digits/phone
+step                nodes  parameters   bytes  matched  added  removed  changed
+frozen                 72      10,349  49,261
+strip_unused_nodes     72      10,349  49,261        0      0        0        0
+quantize_weights    1,234      10,349  15,723        2      6        0        2
+  quantize_weights: 8 left as they were: fewer elements than minimum_size
+  warning: quantize_weights: see [/docs] for [1, 2]
+model    digits.pb: 15,723 bytes, 12,831 compressed, 35 nodes
+accuracy top-1 0.9933 before, 0.9911 after (450 samples); largest output difference 0.0082
+ops      Conv2D 2, Const 15
+"""
+
+
+def test_the_whole_report() -> None:
+    assert report_text(made()) == GOLDEN
+
+
+def test_without_validation_nothing_is_said_of_accuracy() -> None:
+    lines = report_text(made(validation=None)).splitlines()
+    assert lines == [line for line in GOLDEN.splitlines() if not line.startswith("accuracy")]
+
+
+def test_a_check_adds_a_column() -> None:
+    checks = [{"largest_difference": 0.0}, {"largest_difference": 1.5e-7}]
+    lines = report_text(made(checks=checks)).splitlines()
+    assert lines[1].endswith("changed  difference")
+    assert lines[2].endswith("49,261")
+    assert lines[3].endswith("        0           0")
+    assert lines[4].endswith("        2     1.5e-07")
+
+
+def test_a_step_that_was_not_checked_is_told_apart() -> None:
+    lines = report_text(made(checks=[{"largest_difference": 0.5}])).splitlines()
+    assert lines[4].endswith("  -")
+
+
+def test_warnings_of_freezing_are_told() -> None:
+    freeze = {**FREEZE, "warnings": ["bn: was in training mode"]}
+    assert "  warning: bn: was in training mode\n" in report_text(made(freeze=freeze))
+
+
+def test_without_steps_the_table_is_the_source() -> None:
+    lines = report_text(made(steps=[])).splitlines()
+    assert lines[1:3] == [
+        "step    nodes  parameters   bytes  matched  added  removed  changed",
+        "frozen     72      10,349  49,261",
+    ]
+
+
+def test_long_names_keep_the_columns_straight() -> None:
+    name = "a_transform_of_my_own_with_quite_a_long_name"
+    lines = report_text(made(steps=[*STEPS, step(name)])).splitlines()[1:6]
+    assert len({len(line) for line in lines if "frozen" not in line}) == 1
+    assert lines[-1].startswith(name)
+
+
+def test_only_the_name_is_set_off_on_a_terminal() -> None:
+    assert report_text(made(), color=True) == f"\x1b[1mdigits/phone\x1b[0m\n{GOLDEN[13:]}"
