@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 
 from mobileprep.errors import nearest_hint
 from mobileprep.formats.wire import (
@@ -66,7 +66,10 @@ class Field:
     @property
     def siblings(self) -> Mapping[str, Descriptor]:
         """The messages that the file of this field's message defines, by name."""
-        return self._descriptor.file.message_types_by_name
+        # Every field has a file; the published types of protobuf leave it out.
+        file: FileDescriptor = self._descriptor.file  # type: ignore[attr-defined]
+        siblings: Mapping[str, Descriptor] = file.message_types_by_name
+        return siblings
 
     @property
     def message(self) -> Mapping[bytes, Field] | None:
@@ -124,7 +127,7 @@ def _scalar_encoder(descriptor: FieldDescriptor) -> Encode | None:
     tag = encode_varint(number << 3 | VARINT)
     if kind == descriptor.TYPE_BOOL:
         return _name_encoder({k: tag + v for k, v in _BOOLEANS.items()}, "true or false")
-    if kind == descriptor.TYPE_ENUM:
+    if kind == descriptor.TYPE_ENUM and descriptor.enum_type is not None:
         return _enum_encoder(tag, descriptor.enum_type)
     if kind in _RANGES:
         return _integer_encoder(tag, *_RANGES[kind])
