@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from mobileprep import __version__
 from mobileprep.cli.verb import verb
 
-_REQUIRED = ("numpy", "protobuf", "pyyaml", "jsonschema", "doit", "google-crc32c", "ml_dtypes")
 _LOW_SPACE = 1 << 30
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
+_MISSING = "missing"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,33 +23,48 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 @verb("doctor", "tell what this installation has and what it lacks", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Print one line a fact; exit code 0 when builds can run, else 9."""
+    """Print one line a fact, then the problems; exit code 0 when builds can run, else 9."""
     import platform
     import shutil
 
     from mobileprep.pipeline.store import default_folder
 
     store = default_folder()
-    writable = _can_write(store)
     free = shutil.disk_usage(_existing(store)).free
+    required = dict(_required())
+    found = {name: _version(name) for name in required}
+    problems = [*_lacking(required, found), *_store_problems(store)]
     facts = {
         "mobileprep": __version__,
         "python": platform.python_version(),
-        **{name: _version(name) for name in _REQUIRED},
+        **found,
         "store": str(store),
-        "store_writable": writable,
         "store_free_bytes": free,
     }
     if args.json:
-        print(json.dumps(facts, indent=1))
+        print(json.dumps({**facts, "problems": problems}, indent=1))
     else:
         for name, value in facts.items():
             print(f"{name:<18} {value}")
-        if not writable:
-            print("the store cannot be written: set MOBILEPREP_CACHE to another folder")
+        for problem in problems:
+            print(f"problem: {problem}")
         if free < _LOW_SPACE:
-            print("less than 1 GiB is free for the store")
-    return 0 if writable else 9
+            print("note: less than 1 GiB is free for the store")
+    return 9 if problems else 0
+
+
+def _required() -> Iterator[tuple[str, str]]:
+    """The packages that this one needs, and the oldest version of each; none in a bare checkout."""
+    import importlib.metadata
+
+    try:
+        listed = importlib.metadata.requires("mobileprep") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for text in sorted(listed):
+        found = _REQUIREMENT.match(text)
+        if found and "extra ==" not in text:
+            yield found[1], found[2] or ""
 
 
 def _version(name: str) -> str:
@@ -55,12 +73,30 @@ def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return "missing"
+        return _MISSING
+
+
+def _lacking(required: dict[str, str], found: dict[str, str]) -> Iterator[str]:
+    for name, oldest in required.items():
+        if found[name] == _MISSING:
+            yield f"{name} is missing: pip install '{name}>={oldest}'"
+        elif _numbers(found[name]) < _numbers(oldest):
+            yield f"{name} {found[name]} is too old: pip install '{name}>={oldest}'"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a version, for comparison."""
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in release[0].split(".")) if release else ()
+
+
+def _store_problems(store: Path) -> Iterator[str]:
+    existing = _existing(store)
+    if not existing.is_dir():
+        yield f"{existing} is no folder: set MOBILEPREP_CACHE to another"
+    elif not os.access(existing, os.W_OK):
+        yield f"{existing} cannot be written: set MOBILEPREP_CACHE to another folder"
 
 
 def _existing(path: Path) -> Path:
-    return next(p for p in (path, *path.parents) if p.exists())
-
-
-def _can_write(path: Path) -> bool:
-    return os.access(_existing(path), os.W_OK)
+    return next(p for p in (path, *path.absolute().parents) if p.exists())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from mobileprep.cli.verb import comma_list, verb
-from mobileprep.errors import UsageError
+from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.fsio import write_text
 
 _TEMPLATE = """\
@@ -27,7 +28,7 @@ targets:
   phone:
     platform: android
     quantize: weights
-    registration: ["1.15"]
+    registration: {{tensorflow: ["1.15"]}}
 """
 
 
@@ -41,18 +42,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 @verb("init", "write a first recipe for a model", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Write the recipe; an existing file is never overwritten."""
-    path = Path(args.recipe)
+    """Write the recipe; an existing file is never overwritten.
+
+    Raises:
+        UsageError: the recipe exists.
+        CorruptFileError: the model does not.
+    """
+    path, model = Path(args.recipe), Path(args.model)
     if path.exists():
         message = f"{path} exists already"
         raise UsageError(message, "name another file with --recipe")
-    model = Path(args.model)
+    if not model.exists():
+        message = "is not there"
+        raise CorruptFileError(message, "name the model's file or folder", str(model))
     inputs = ", ".join(f"{_quoted(name)}: {{}}" for name in comma_list(args.inputs))
     outputs = ", ".join(_quoted(name) for name in comma_list(args.outputs))
     source = _source(model, args.checkpoint, path.parent)
     name = "".join(c if c.isalnum() or c in "._-" else "-" for c in model.stem).strip("._-")
     text = _TEMPLATE.format(
-        name=name or "model", source=source, inputs=f"{{{inputs}}}", outputs=outputs
+        name=_quoted(name or "model"), source=source, inputs=f"{{{inputs}}}", outputs=outputs
     )
     write_text(path, text)
     advice = f"edit inputs and outputs, then 'mobileprep build {path}'"
@@ -75,10 +83,11 @@ def _source(model: Path, checkpoint: str | None, folder: Path) -> str:
 
 
 def _relative(path: Path, folder: Path) -> str:
+    """How the recipe in ``folder`` names a path: from there, if only the drive is the same."""
     try:
-        return path.resolve().relative_to(folder.resolve()).as_posix()
+        return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
-        return path.as_posix()
+        return path.resolve().as_posix()
 
 
 def _quoted(text: str) -> str:

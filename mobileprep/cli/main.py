@@ -6,12 +6,11 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 from mobileprep import __version__
 from mobileprep.cli.verb import Parser, Verb, verbs
-from mobileprep.errors import MobileprepError, UsageError, nearest_hint
+from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 from mobileprep.registry import module_names
 
 _NOT_VERBS = frozenset({"main", "verb"})
@@ -32,7 +31,9 @@ def entry() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
-        return _dispatch(list(arguments))
+        code = _dispatch(list(arguments))
+        sys.stdout.flush()  # here, where a reader that went away can still be dealt with
+        return code
     except MobileprepError as error:
         _tell(error)
         return error.exit_code
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception:  # noqa: BLE001 - the last place where our own bugs can be owned up to
+        import traceback  # costs start-up time, and only bugs need it
+
         traceback.print_exc()
         print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)
         return _OUR_BUG
@@ -77,7 +80,8 @@ def _find(name: str) -> Verb:
     importlib.import_module(f"mobileprep.cli.{name}")
     verb = verbs.get(name)
     if verb is None:
-        raise UsageError(f"there is no verb {name!r}")  # noqa: EM102 - unreachable by a test's rule
+        message = f"the module mobileprep.cli.{name} registers no verb {name!r}"
+        raise InternalError(message)
     return verb
 
 

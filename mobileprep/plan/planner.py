@@ -203,7 +203,10 @@ class _Builder:
                 "after_outputs": Upstream(after, "outputs.npz"),
             },
             outputs=("validation.json",),
-            places={"max_drop": target.place(("validation", "max_drop"))},
+            places={
+                "max_drop": target.place(("validation", "max_drop")),
+                **_places(target, "outputs"),
+            },
         )
         return [before, after, self._add(recipe, target, spec)]
 

@@ -11,7 +11,7 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "freeze": 1,
     "transform": 1,
     "package": 1,
-    "evaluate": 1,
+    "evaluate": 2,
     "validate": 1,
     "check": 1,
 }

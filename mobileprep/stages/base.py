@@ -42,8 +42,8 @@ class Job:
         return inside(self.folder, name)
 
     def write_json(self, name: str, data: object) -> None:
-        """Write an output as JSON, keys sorted."""
-        text = json.dumps(data, sort_keys=True, indent=1) + "\n"
+        """Write an output as JSON, keys sorted; numbers have to be finite."""
+        text = json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"
         write_bytes(self.output(name), text.encode())
 
     def read_json(self, slot: str) -> Any:  # noqa: ANN401 - whatever the earlier stage wrote

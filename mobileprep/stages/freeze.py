@@ -19,7 +19,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
-from mobileprep.ir.verify import check_tensors
+from mobileprep.ir.verify import check_graph, check_tensors
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import Interface, write_interface
 
@@ -33,6 +33,7 @@ def run(job: Job) -> None:
     }
     options = FreezeOptions(tuple(told["outputs"]), told["signature"] or "", **choices)
     result = _freeze(_load(job), options, job)
+    check_graph(result.graph, job.place("source"))
     target = job.output("graph.pb")
     write_graph(target, result.graph)
     inputs = tuple(i["name"] for i in told["inputs"]) or result.inputs
@@ -84,13 +85,12 @@ def _with_declared(node: Node, declared: Mapping[str, Any], job: Job) -> Node:
     Raises:
         InvalidGraphError: type or shape contradict the graph's.
     """
-    found = node.attrs.get("dtype") if node.op == "Placeholder" else None
-    if found is None:
+    if node.op != "Placeholder":
         return node
-    wanted = declared["dtype"]
-    if wanted and dtype_from_text(wanted) != found.value:
-        message = f"the input {node.name!r} is {found.value.short} in the graph, not {wanted}"
-        raise InvalidGraphError(message, f"write dtype: {found.value.short}", job.place("inputs"))
+    found, wanted = node.attr_dtype("dtype"), declared["dtype"]
+    if wanted and dtype_from_text(wanted) != found:
+        message = f"the input {node.name!r} is {found.short} in the graph, not {wanted}"
+        raise InvalidGraphError(message, f"write dtype: {found.short}", job.place("inputs"))
     if declared["shape"] is None:
         return node
     shape = _refined(node.attr_shape("shape"), tuple(declared["shape"]))

@@ -30,7 +30,9 @@ def run(job: Job) -> None:
     try:
         graph, records = run_chain(graph, [step], context)
     except MobileprepError as error:
-        raise type(error)(error.message, error.hint, job.place("transforms")) from error
+        # Where in the graph it went wrong goes into the message, for the place is the recipe's.
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise type(error)(message, error.hint, job.place("transforms")) from error
     target = job.output("graph.pb")
     write_graph(target, graph)
     statistics = graph_statistics(graph, _size(target))

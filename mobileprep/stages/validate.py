@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
@@ -15,7 +16,8 @@ def run(job: Job) -> None:
     """Leaves ``validation.json``.
 
     Raises:
-        AccuracyError: top-1 accuracy fell by more than ``max_drop``, a share of the samples.
+        AccuracyError: top-1 accuracy fell by more than ``max_drop``, a share of the samples, or
+            an output has another shape, or NaN or infinity in other places.
     """
     before, after = job.read_json("before"), job.read_json("after")
     samples = before["samples"]
@@ -34,20 +36,21 @@ def run(job: Job) -> None:
         "top1_after": after["top1"],
         "drop": lost / samples,
         "max_drop": allowed,
-        "largest_difference": shown_difference(_largest_difference(job)),
+        "largest_difference": shown_difference(_largest_difference(job, before["outputs"])),
     }
     job.write_json("validation.json", validation)
 
 
-def _largest_difference(job: Job) -> float:
+def _largest_difference(job: Job, names: Sequence[str]) -> float:
     """The largest absolute difference of any element of any output; NaN on both sides agrees."""
     before = read_arrays(job.inputs["before_outputs"])
     after = read_arrays(job.inputs["after_outputs"])
     largest = 0.0
-    for name, expected in before.items():
-        gap = largest_difference(expected, after[name], name, job.place("outputs"))
+    for key, expected in before.items():
+        name = names[int(key)]
+        gap = largest_difference(expected, after[key], name, job.place("outputs"))
         if not math.isfinite(gap):
-            message = f"the output {name!r} is not a number where the source's is"
+            message = f"the output {name!r} is NaN or infinite in the source or the artifact alone"
             raise AccuracyError(message, "a transform has broken the model", job.place("outputs"))
         largest = max(largest, gap)
     return largest

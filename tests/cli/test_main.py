@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -71,6 +72,22 @@ def test_a_bug_is_owned_up_to(
     told = capsys.readouterr().err
     assert "ZeroDivisionError: oops" in told
     assert "bug of mobileprep" in told
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = "import sys; from mobileprep.cli.main import entry; entry()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, "--help"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

@@ -1,0 +1,78 @@
+"""``mobileprep doctor``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+
+from mobileprep import __version__
+from tests.cli.conftest import Run
+
+REQUIRES = ["numpy>=1.24", "doit>=0.36", 'pytest>=7; extra == "test"']
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "none" / "store"))
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _name: REQUIRES)
+    return tmp_path
+
+
+def test_a_healthy_machine_has_no_problems(run: Run, store: Path) -> None:
+    told = run("doctor")
+    assert told.code == 0
+    assert f"mobileprep         {__version__}" in told.out
+    assert f"numpy              {importlib.metadata.version('numpy')}" in told.out
+    assert str(store / "none" / "store") in told.out
+    assert "problem" not in told.out
+    assert "\npytest " not in told.out
+    assert not (store / "none").exists(), "looking leaves nothing behind"
+
+
+def test_json_tells_the_same(run: Run) -> None:
+    told = run("doctor", "--json")
+    facts = json.loads(told.out)
+    assert (facts["mobileprep"], facts["problems"]) == (__version__, [])
+    assert facts["store_free_bytes"] > 0
+
+
+def test_a_missing_package_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [*REQUIRES, "no-such-package>=1.5"]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _name: listed)
+    told = run("doctor")
+    assert told.code == 9
+    assert "no-such-package    missing" in told.out
+    assert "problem: no-such-package is missing: pip install 'no-such-package>=1.5'" in told.out
+
+
+def test_an_old_package_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _name: ["numpy>=99.10"])
+    told = run("doctor")
+    assert told.code == 9
+    assert "is too old: pip install 'numpy>=99.10'" in told.out
+
+
+def test_a_bare_checkout_has_no_requirements(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(importlib.metadata, "requires", refuse)
+    assert run("doctor").code == 0
+
+
+def test_a_file_where_the_store_should_be_is_a_problem(run: Run, store: Path) -> None:
+    (store / "none").write_text("in the way")
+    told = run("doctor")
+    assert told.code == 9
+    assert "is no folder: set MOBILEPREP_CACHE to another" in told.out
+
+
+def test_a_relative_store_is_looked_for_from_here(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store)
+    monkeypatch.setenv("MOBILEPREP_CACHE", "deep/er/store")
+    assert run("doctor").code == 0

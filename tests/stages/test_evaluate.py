@@ -1,0 +1,223 @@
+"""The evaluate stage: batches, metrics, and data that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.stages.base import Job
+from mobileprep.stages.evaluate import evaluate, run
+from tests.stages.jobs import classifier, interface, job, left, op, placeholder
+
+
+def samples(count: int) -> np.ndarray:
+    return np.random.default_rng(count).standard_normal((count, 3)).astype(np.float32)
+
+
+def evaluation(
+    folder: Path,
+    arrays: dict[str, np.ndarray],
+    *,
+    graph: Graph | None = None,
+    outputs: tuple[str, ...] = ("y",),
+    inputs: tuple[str, ...] = ("x",),
+) -> Job:
+    write_arrays(folder / "test.npz", arrays)
+    parameters = {"labels": "label", "metric": "top1", "data": "data/test.npz"}
+    told = interface(*outputs, inputs=inputs)
+    return job(
+        folder,
+        parameters,
+        files={"data": folder / "test.npz"},
+        inputs={"graph": graph or classifier(), "interface": told},
+    )
+
+
+def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
+    x = samples(200)
+    label = x.argmax(axis=1)
+    label[:50] = (label[:50] + 1) % 3
+    done = evaluation(tmp_path, {"x": x, "label": label})
+    run(done)
+    assert left(done, "evaluation.json") == {
+        "outputs": ["y"],
+        "samples": 200,
+        "correct": 150,
+        "top1": 0.75,
+    }
+    assert read_arrays(done.folder / "outputs.npz")["0"].tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 63, 64, 65, 200])
+@pytest.mark.parametrize("batch", [-1, 1, 8, 100])
+def test_any_number_of_samples_fits_any_batch(count: int, batch: int) -> None:
+    x = samples(count)
+    (found,) = evaluate(classifier(batch), {"x": x}, ["y"], where="d")
+    assert found.tolist() == x.tolist()
+
+
+def test_a_fixed_batch_is_fed_whole_and_others_are_not_filled_up() -> None:
+    for batch, sizes in ((8, [8, 8, 8]), (-1, [20])):
+        graph = classifier(batch)
+        count = Node("n", "Shape", (parse_ref("x"),), attrs={"T": attr.dtype(DType.FLOAT)})
+        graph = graph.with_nodes([*graph.nodes, count])
+        _, shapes = evaluate(graph, {"x": samples(20)}, ["y", "n"], where="d")
+        assert shapes.tolist() == [[n, 3] for n in sizes]
+
+
+@pytest.mark.parametrize("fetch", ["mean", "row", "total"])
+def test_a_first_output_without_an_entry_a_sample_is_refused(fetch: str) -> None:
+    axes = {"mean": [0], "row": [0], "total": [0, 1]}[fetch]
+    graph = classifier()
+    reduce = Node(
+        fetch,
+        "Mean",
+        (parse_ref("y"), parse_ref("axes")),
+        attrs={
+            "T": attr.dtype(DType.FLOAT),
+            "Tidx": attr.dtype(DType.INT32),
+            "keep_dims": attr.boolean(fetch == "row"),
+        },
+    )
+    graph = graph.with_nodes(
+        [*graph.nodes, constant("axes", Tensor.of(np.array(axes, np.int32))), reduce]
+    )
+    with pytest.raises(AccuracyError, match=rf"'{fetch}' has the shape \[.*\] for 20 samples") as c:
+        evaluate(graph, {"x": samples(20)}, [fetch], where="data/test.npz")
+    assert c.value.where == "data/test.npz"
+    # Beside one that has, it is kept for the comparison, an entry a batch.
+    y, other = evaluate(graph, {"x": samples(130)}, ["y", fetch], where="d")
+    assert (len(y), len(other)) == (130, 3)
+
+
+def test_nan_is_never_a_hit(tmp_path: Path) -> None:
+    x = np.array([[3, 1, 2], [np.nan, 1, 2], [3, np.nan, 2], [np.nan] * 3], np.float32)
+    graph = Graph([placeholder((-1, 3)), op("y", "Identity", "x")])
+    done = evaluation(tmp_path, {"x": x, "label": np.zeros(4, np.int64)}, graph=graph)
+    run(done)
+    assert left(done, "evaluation.json")["correct"] == 1
+    assert np.isnan(read_arrays(done.folder / "outputs.npz")["0"]).sum() == 5
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (1, 5)])
+def test_labels_may_have_axes_of_one(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    x = samples(5)
+    done = evaluation(tmp_path, {"x": x, "label": x.argmax(axis=1).reshape(shape)})
+    run(done)
+    assert left(done, "evaluation.json")["correct"] == 5
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float16, np.int32])
+def test_numbers_of_another_width_are_converted(tmp_path: Path, kind: type) -> None:
+    x = np.array([[3, 1, 2], [1, 2, 3]]).astype(kind)
+    done = evaluation(tmp_path, {"x": x, "label": np.array([0, 2])})
+    run(done)
+    assert left(done, "evaluation.json")["correct"] == 2
+
+
+X, LABEL = samples(4), np.zeros(4, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"x": X, "lable": LABEL}, r"data/test\.npz has no array 'label'; it has lable, x"),
+        ({"X": X, "label": LABEL}, r"data/test\.npz has no array 'x'; it has X, label"),
+        ({}, "it has none"),
+        ({"x": X, "label": LABEL[:3]}, "3 labels, and x has 4"),
+        ({"x": X[:3], "label": LABEL}, "4 labels, and x has 3"),
+        ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
+        ({"x": np.float32(1), "label": LABEL}, "4 labels, and x has 0"),
+        ({"x": X, "label": np.eye(4, dtype=np.int64)}, "16 labels, and x has 4"),
+        ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
+        ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
+        ({"x": X[:, :2], "label": LABEL}, r"'x' takes the shape \[\?, 3\], and is fed \[4, 2\]"),
+        ({"x": X.astype(complex), "label": LABEL}, "'x' takes float32, and is fed complex128"),
+        ({"x": X.astype("U3"), "label": LABEL}, "'x' takes float32, and is fed string"),
+    ],
+)
+def test_data_that_does_not_fit_is_told(
+    tmp_path: Path, arrays: dict[str, np.ndarray], told: str
+) -> None:
+    with pytest.raises(AccuracyError, match=told) as caught:
+        run(evaluation(tmp_path, arrays))
+    assert caught.value.where in ("recipe.yaml:8:1", "data/test.npz")
+
+
+def test_a_misspelt_array_gets_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(AccuracyError) as caught:
+        run(evaluation(tmp_path, {"x": X, "lable": LABEL}))
+    assert caught.value.hint == "did you mean 'lable'?"
+
+
+def test_an_input_is_found_by_tensor_name_too(tmp_path: Path) -> None:
+    done = evaluation(tmp_path, {"x:0": X, "label": X.argmax(axis=1)}, inputs=("x:0",))
+    run(done)
+    assert left(done, "evaluation.json")["correct"] == 4
+
+
+def test_without_inputs_there_is_nothing_to_feed(tmp_path: Path) -> None:
+    with pytest.raises(AccuracyError, match="no inputs are named"):
+        run(evaluation(tmp_path, {"label": LABEL}, inputs=()))
+
+
+def test_one_score_is_no_ranking(tmp_path: Path) -> None:
+    graph = Graph([placeholder((-1, 1)), op("y", "Relu", "x")])
+    with pytest.raises(AccuracyError, match="a score for each class") as caught:
+        run(evaluation(tmp_path, {"x": X[:, :1], "label": LABEL}, graph=graph))
+    assert caught.value.where == "recipe.yaml:5:1"
+
+
+def test_an_op_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    graph = Graph([placeholder((-1, 3)), op("y", "NoSuchOp", "x")])
+    with pytest.raises(UnsupportedError, match="NoSuchOp"):
+        run(evaluation(tmp_path, {"x": X, "label": LABEL}, graph=graph))
+
+
+def test_every_type_of_output_can_be_kept(tmp_path: Path) -> None:
+    graph = classifier()
+    cast: dict[str, Any] = {"SrcT": attr.dtype(DType.FLOAT), "Truncate": attr.boolean(False)}
+    text = placeholder((-1,), DType.STRING, "text")
+    more = [
+        Node("half", "Cast", (parse_ref("y"),), attrs={**cast, "DstT": attr.dtype(DType.BFLOAT16)}),
+        Node("whole", "Cast", (parse_ref("y"),), attrs={**cast, "DstT": attr.dtype(DType.INT32)}),
+        Node("words", "Identity", (parse_ref("text"),), attrs={"T": attr.dtype(DType.STRING)}),
+        text,
+    ]
+    graph = graph.with_nodes([*graph.nodes, *more])
+    words = np.array([b"a", b"bcd", b"", b"e"])
+    done = evaluation(
+        tmp_path,
+        {"x": X, "label": LABEL, "text": words},
+        graph=graph,
+        outputs=("y", "half", "whole", "words"),
+        inputs=("x", "text"),
+    )
+    run(done)
+    kept = read_arrays(done.folder / "outputs.npz")
+    assert kept["1"].dtype == np.float32
+    assert kept["2"].dtype == np.int32
+    assert kept["3"].tolist() == words.tolist()
+
+
+def test_text_is_no_score(tmp_path: Path) -> None:
+    graph = Graph(
+        [
+            placeholder((-1, 2), DType.STRING),
+            Node("y", "Identity", (parse_ref("x"),), attrs={"T": attr.dtype(DType.STRING)}),
+        ]
+    )
+    arrays = {"x": np.array([[b"a", b"b"]] * 4), "label": LABEL}
+    with pytest.raises(AccuracyError, match="a score for each class"):
+        run(evaluation(tmp_path, arrays, graph=graph))

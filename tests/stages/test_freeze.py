@@ -1,0 +1,159 @@
+"""The freeze stage: what the recipe says of inputs and outputs is checked at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobileprep.errors import InvalidGraphError, MobileprepError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.stages.base import Job
+from mobileprep.stages.freeze import run
+from tests.stages.jobs import classifier, job, left, op, placeholder
+
+
+def frozen(
+    folder: Path, graph: Graph, *, outputs: tuple[str, ...] = ("y",), inputs: Any = ()
+) -> Job:
+    """The stage's job for a graph that is frozen already."""
+    write_graph(folder / "model.pb", graph)
+    parameters = {
+        "kind": "frozen",
+        "graph": "model.pb",
+        "checkpoint": None,
+        "tags": [],
+        "signature": None,
+        "freeze": {"clear_devices": True},
+        "inputs": [{"name": "x", "dtype": None, "shape": None, **i} for i in inputs],
+        "outputs": list(outputs),
+    }
+    return job(folder, parameters, files={"graph": folder / "model.pb"})
+
+
+def shape_after(folder: Path, known: TensorShape, declared: list[int]) -> TensorShape:
+    nodes = (placeholder(known), op("y", "Relu", "x"))
+    done = frozen(folder, Graph(nodes), inputs=[{"shape": declared}])
+    run(done)
+    return read_graph(done.folder / "graph.pb")["x"].attr_shape("shape")
+
+
+def test_graph_interface_and_facts_are_left(tmp_path: Path) -> None:
+    graph = classifier()
+    more = op("unused", "Relu", "y")
+    done = frozen(tmp_path, graph.with_nodes([*graph.nodes, more]), inputs=[{}])
+    run(done)
+    assert [n.name for n in read_graph(done.folder / "graph.pb")] == ["x", "w", "b", "product", "y"]
+    assert left(done, "interface.json") == {"inputs": ["x"], "outputs": ["y"], "init_ops": []}
+    facts = left(done, "freeze.json")
+    assert (facts["nodes"], facts["parameters"], facts["variables"]) == (5, 12, 0)
+    assert facts["bytes"] == (done.folder / "graph.pb").stat().st_size
+    assert facts["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("known", "declared", "expected"),
+    [
+        ((-1, 3), [-1, 3], (-1, 3)),
+        ((-1, 3), [1, 3], (1, 3)),
+        ((1, 3), [-1, 3], (1, 3)),
+        ((-1, 3), [2, -1], (2, 3)),
+        (None, [1, 3], (1, 3)),
+        ((), [], ()),
+    ],
+)
+def test_the_recipe_s_shape_is_added_to_the_graph_s(
+    tmp_path: Path, known: TensorShape, declared: list[int], expected: TensorShape
+) -> None:
+    assert shape_after(tmp_path, known, declared) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "declared"), [((-1, 3), [-1, 4]), ((-1, 3), [3]), ((2, 3), [1, 3]), ((), [1])]
+)
+def test_shapes_that_contradict_each_other_are_refused(
+    tmp_path: Path, known: TensorShape, declared: list[int]
+) -> None:
+    with pytest.raises(InvalidGraphError, match="does not fit") as caught:
+        shape_after(tmp_path, known, declared)
+    assert str(list(known or ())) in caught.value.message
+    assert str(declared) in caught.value.message
+    assert caught.value.where == "recipe.yaml:4:1"
+
+
+def test_the_type_is_compared(tmp_path: Path) -> None:
+    run(frozen(tmp_path, classifier(), inputs=[{"dtype": "float32"}]))
+    with pytest.raises(InvalidGraphError, match="is float32 in the graph, not uint8") as caught:
+        run(frozen(tmp_path, classifier(), inputs=[{"dtype": "uint8"}]))
+    assert (caught.value.hint, caught.value.where) == ("write dtype: float32", "recipe.yaml:4:1")
+
+
+def test_an_input_that_is_no_placeholder_is_taken_as_it_is(tmp_path: Path) -> None:
+    done = frozen(tmp_path, classifier(), inputs=[{"name": "product", "dtype": "uint8"}])
+    run(done)
+    assert left(done, "interface.json")["inputs"] == ["product"]
+
+
+@pytest.mark.parametrize(("kind", "what"), [("outputs", "output"), ("inputs", "input")])
+def test_a_misspelt_name_gets_the_nearest_at_its_place(
+    tmp_path: Path, kind: str, what: str
+) -> None:
+    told: dict[str, Any] = {"outputs": ("prodct",)}
+    if kind == "inputs":
+        told = {"inputs": [{"name": "prodct"}]}
+    with pytest.raises(InvalidGraphError, match="prodct") as caught:
+        run(frozen(tmp_path, classifier(), **told))
+    assert "product" in caught.value.hint
+    assert caught.value.where == {"inputs": "recipe.yaml:4:1", "outputs": "recipe.yaml:5:1"}[kind]
+
+
+def hostile(name: str) -> Graph:
+    x, y = placeholder((-1, 3)), op("y", "Relu", "x")
+    return Graph(
+        {
+            "a circle": [x, op("y", "AddV2", "x", "z"), op("z", "Relu", "y")],
+            "a missing input": [x, op("y", "AddV2", "x", "gone")],
+            "a name taken twice": [x, y, y],
+            "a malformed name": [x, op("a b", "Relu", "x"), op("y", "Relu", "a b")],
+            "a type that is none": [
+                Node("x", "Placeholder", attrs={"dtype": attr.integer(1)}),
+                y,
+            ],
+            "a placeholder without type": [Node("x", "Placeholder"), y],
+            "a shape that is none": [x.with_attrs(shape=attr.integer(3)), y],
+            "a constant without value": [
+                x,
+                Node("c", "Const", attrs={"dtype": attr.dtype(DType.FLOAT)}),
+                op("y", "AddV2", "x", "c"),
+            ],
+            "a tensor after a control input": [x, op("z", "Relu", "x"), op("y", "Relu", "^z", "x")],
+        }[name]
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a circle",
+        "a missing input",
+        "a name taken twice",
+        "a malformed name",
+        "a type that is none",
+        "a placeholder without type",
+        "a shape that is none",
+        "a constant without value",
+        "a tensor after a control input",
+    ],
+)
+def test_hostile_graphs_are_refused(tmp_path: Path, name: str) -> None:
+    declared = [{"dtype": "float32", "shape": [1, 3]}]
+    with pytest.raises(MobileprepError) as caught:
+        run(frozen(tmp_path, hostile(name), inputs=declared))
+    assert caught.value.exit_code in (4, 5)
+    assert caught.value.message

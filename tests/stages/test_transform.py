@@ -1,0 +1,94 @@
+"""The transform stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.stages.base import Job
+from mobileprep.stages.transform import run
+from tests.stages.jobs import classifier, interface, job, left, op
+
+
+def step(
+    folder: Path,
+    name: str,
+    graph: Graph,
+    *,
+    options: dict[str, Any] | None = None,
+    ignore: bool = False,
+    files: dict[str, Path] | None = None,
+) -> Job:
+    parameters = {"name": name, "options": options or {}, "ignore_errors": ignore, "earlier": []}
+    inputs = {"graph": graph, "interface": interface("y")}
+    return job(folder, parameters, files=files, inputs=inputs)
+
+
+def test_graph_and_record_are_left(tmp_path: Path) -> None:
+    graph = classifier()
+    more = graph.with_nodes([*graph.nodes, op("unused", "Relu", "y")])
+    done = step(tmp_path, "strip_unused_nodes", more)
+    run(done)
+    assert [n.name for n in read_graph(done.folder / "graph.pb")] == [n.name for n in graph]
+    record = left(done, "step.json")
+    assert (record["name"], record["removed"], record["nodes"]) == ("strip_unused_nodes", 1, 5)
+    assert record["bytes"] == (done.folder / "graph.pb").stat().st_size
+    assert record["ops"]["BiasAdd"] == 1
+
+
+def test_skips_and_their_reasons_are_recorded(tmp_path: Path) -> None:
+    done = step(tmp_path, "quantize_weights", classifier())
+    run(done)
+    assert sum(left(done, "step.json")["skipped"].values()) > 0
+
+
+def test_outputs_are_kept(tmp_path: Path) -> None:
+    done = step(tmp_path, "obfuscate_names", classifier())
+    run(done)
+    assert {"x", "y"} <= set(read_graph(done.folder / "graph.pb").by_name)
+
+
+def test_a_failure_is_told_at_its_place_in_the_recipe(tmp_path: Path) -> None:
+    log = tmp_path / "empty.log"
+    log.write_text("nothing of interest\n")
+    options = {"min_max_log_file": "recorded/empty.log"}
+    failing = step(
+        tmp_path,
+        "freeze_requantization_ranges",
+        classifier(),
+        options=options,
+        files={"min_max_log_file": log},
+    )
+    with pytest.raises(MobileprepError, match="holds no range") as caught:
+        run(failing)
+    assert isinstance(caught.value, TransformError)
+    assert caught.value.where == "recipe.yaml:7:1"
+
+
+def test_a_failure_can_be_ignored_and_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "empty.log"
+    log.write_text("")
+    done = step(
+        tmp_path,
+        "freeze_requantization_ranges",
+        classifier(),
+        options={"min_max_log_file": "empty.log"},
+        files={"min_max_log_file": log},
+        ignore=True,
+    )
+    run(done)
+    assert "ignored" in left(done, "step.json")["warnings"][0]
+    assert len(read_graph(done.folder / "graph.pb")) == 5
+
+
+def test_where_in_the_graph_it_failed_is_part_of_the_message(tmp_path: Path) -> None:
+    broken = Graph([*classifier().nodes[:-1], op("y", "BiasAdd", "product", "gone")])
+    with pytest.raises(InvalidGraphError, match="gone") as caught:
+        run(step(tmp_path, "remove_device", broken))
+    assert "after remove_device" in caught.value.message
+    assert caught.value.where == "recipe.yaml:7:1"
