@@ -79,6 +79,9 @@ class Freeze:
         clear_devices: remove the device of every node.
         moving_averages: take exponential moving averages where the checkpoint has them.
         control_flow: whether functional loops and conditionals stay or are lowered.
+        batch_norm: whether batch normalisation left in training mode is switched to inference.
+        remove_dropout: cut out dropout whose keep probability is constant.
+        initializer_nodes: ops whose assignments give variables that no checkpoint holds.
         variable_names_whitelist: the only variables to convert; empty for all.
         variable_names_blacklist: variables to leave as they are.
         restore_op_name: of the op that restores a checkpoint; empty for the saver's.
@@ -87,6 +90,9 @@ class Freeze:
     clear_devices: bool = True
     moving_averages: bool = False
     control_flow: ControlFlow = "keep"
+    batch_norm: Literal["inference", "keep"] = "inference"
+    remove_dropout: bool = True
+    initializer_nodes: tuple[str, ...] = ()
     variable_names_whitelist: tuple[str, ...] = ()
     variable_names_blacklist: tuple[str, ...] = ()
     restore_op_name: str = ""
