@@ -9,6 +9,7 @@ from typing import Any
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
 from mobileprep.freeze.freezing import freeze
+from mobileprep.freeze.guess import described, guess
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.outputs import output_tensors
 from mobileprep.freeze.source import LoadedSource, load_source
@@ -66,17 +67,28 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job) -> FreezeRes
     try:
         output_tensors(source, options)
     except UsageError as error:
-        raise RecipeError(error.message, error.hint, job.place("outputs")) from error
+        likely = described(guess(source).outputs)
+        hint = f"likely outputs: {likely}" if likely else error.hint
+        raise RecipeError(error.message, hint, job.place("outputs")) from error
     except InvalidGraphError as error:
-        raise InvalidGraphError(error.message, error.hint, job.place("outputs")) from error
+        hint = _with_likely(error.hint, described(guess(source).outputs))
+        raise InvalidGraphError(error.message, hint, job.place("outputs")) from error
     result = freeze(source, options)
     inputs = job.parameters["inputs"]
-    check_tensors(result.graph, [i["name"] for i in inputs], "input", job.place("inputs"))
+    try:
+        check_tensors(result.graph, [i["name"] for i in inputs], "input", job.place("inputs"))
+    except InvalidGraphError as error:
+        hint = _with_likely(error.hint, described(guess(source).inputs))
+        raise InvalidGraphError(error.message, hint, error.where) from error
     nodes = {n.name: n for n in result.graph}
     for declared in inputs:
         name = parse_ref(declared["name"]).node
         nodes[name] = _with_declared(nodes[name], declared, job)
     return dataclasses.replace(result, graph=result.graph.with_nodes(nodes.values()))
+
+
+def _with_likely(hint: str, likely: str) -> str:
+    return "; ".join(part for part in (hint, likely and f"likely are: {likely}") if part)
 
 
 def _with_declared(node: Node, declared: Mapping[str, Any], job: Job) -> Node:

@@ -190,6 +190,11 @@ INDEX = "model/model.ckpt-1000.index"
         (remove("data/test.npz"), 4, "data/test.npz"),
         (cut("data/test.npz", 900), 4, "test.npz"),
         (edit("outputs: [probabilities]", "outputs: [probabilites]"), 5, "'probabilities'"),
+        (
+            edit("outputs: [probabilities]", "outputs: [nothing]"),
+            5,
+            "probabilities (float32 [-1, 10])",
+        ),
         (edit("dtype: float32", "dtype: int32"), 5, "is float32 in the graph, not int32"),
         (edit("[-1, 8, 8, 1]", "[-1, 9, 8, 1]"), 5, "does not fit"),
         (edit("image:", "imag:"), 5, "'image'"),

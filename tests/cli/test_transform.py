@@ -1,0 +1,140 @@
+"""``mobileprep transform``, the drop-in for ``transform_graph``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.transforms.base import transform_names
+from tests.cli.conftest import Run
+from tests.stages.hostile import HOSTILE
+from tests.stages.jobs import classifier, op
+
+FLAGS = {"in_graph": "in.pb", "out_graph": "out.pb", "inputs": "x", "outputs": "y"}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph = classifier()
+    write_graph(Path("in.pb"), graph.with_nodes([*graph.nodes, op("unused", "Relu", "y")]))
+
+
+def flags(*more: str, **changes: str) -> list[str]:
+    return [f"--{k}={v}" for k, v in {**FLAGS, **changes}.items()] + list(more)
+
+
+def spelt(style: str) -> list[str]:
+    """The same command line in the ways that people write it."""
+    pairs = {**FLAGS, "transforms": "strip_unused_nodes"}
+    if style == "--in_graph=x":
+        return [f"--{k}={v}" for k, v in pairs.items()]
+    if style == "--in-graph=x":
+        return [f"--{k.replace('_', '-')}={v}" for k, v in pairs.items()]
+    if style == "--in_graph x":
+        return [part for k, v in pairs.items() for part in (f"--{k}", v)]
+    return [part for k, v in pairs.items() for part in (f"--{k.replace('_', '-')}", v)]
+
+
+@pytest.mark.parametrize("style", ["--in_graph=x", "--in-graph=x", "--in_graph x", "--in-graph x"])
+def test_flags_are_taken_in_every_spelling(run: Run, style: str) -> None:
+    told = run("transform", *spelt(style))
+    assert told.code == 0, told.err
+    assert told.out == ""
+    assert "strip_unused_nodes: 5 nodes (0 added, 1 removed, 0 changed)" in told.err
+    assert "unused" not in read_graph(Path("out.pb"))
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [
+        "strip_unused_nodes remove_device",
+        "  strip_unused_nodes()  remove_device  ",
+        'strip_unused_nodes(type=float, shape="1,3")\nremove_device',
+        "strip_unused_nodes\tremove_device",
+    ],
+)
+def test_chains_are_taken_as_the_original_takes_them(run: Run, transforms: str) -> None:
+    told = run("transform", *flags(transforms=transforms))
+    assert told.code == 0, told.err
+    assert told.err.count(" nodes (") == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "is_text"),
+    [
+        ("--output_as_text", True),
+        ("--output-as-text=true", True),
+        ("--output_as_text=1", True),
+        ("--output_as_text=false", False),
+        ("--output_as_text=0", False),
+    ],
+)
+def test_text_is_written_when_asked_for(run: Run, flag: str, is_text: bool) -> None:
+    assert run("transform", *flags(flag, transforms="remove_device")).code == 0
+    assert Path("out.pb").read_bytes().startswith(b"node {") == is_text
+    assert len(read_graph(Path("out.pb"))) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "told"),
+    [
+        ({"in_graph": "none.pb"}, 4, "none.pb: cannot be read: No such file"),
+        ({"transforms": ""}, 2, "no transforms are named"),
+        ({"transforms": "strip_unused_node"}, 2, "strip_unused_nodes"),
+        ({"transforms": "remove_device("}, 2, "transforms"),
+        ({"transforms": "remove_device(nope=1)"}, 2, "nope"),
+        ({"transforms": "round_weights(num_steps=many)"}, 2, "num_steps"),
+        ({"transforms": "freeze_requantization_ranges(min_max_log_file=log)"}, 4, "log"),
+        ({"out_graph": "in.pb/out.pb"}, 9, "in.pb/out.pb: cannot be written"),
+        ({"output_as_text": "perhaps"}, 2, "neither true nor false"),
+    ],
+)
+def test_failures_have_their_exit_codes_and_leave_the_output_alone(
+    run: Run, changes: dict[str, str], code: int, told: str
+) -> None:
+    Path("out.pb").write_bytes(b"earlier")
+    answer = run("transform", *flags(**{"transforms": "remove_device", **changes}))
+    assert (answer.code, told in answer.err) == (code, True), answer.err
+    assert answer.err.count("mobileprep: error:") == 1
+    assert Path("out.pb").read_bytes() == b"earlier"
+
+
+def test_a_damaged_graph_is_told(run: Run) -> None:
+    Path("in.pb").write_bytes(Path("in.pb").read_bytes()[:-5])
+    answer = run("transform", *flags(transforms="remove_device"))
+    assert (answer.code, "in.pb" in answer.err) == (4, True)
+
+
+def test_a_check_tells_the_difference(run: Run) -> None:
+    told = run(
+        "transform", *flags("--check", transforms="remove_device quantize_weights(minimum_size=1)")
+    )
+    assert told.code == 0, told.err
+    lines = [line for line in told.err.splitlines() if " nodes (" in line]
+    assert lines[0].endswith("largest difference 0")
+    assert "largest difference" in lines[1]
+
+
+NEEDED = {
+    "insert_logging": "op=Relu",
+    "remove_attribute": "attribute_name=T",
+    "remove_nodes": "op=Relu",
+    "rename_attribute": "old_attribute_name=a, new_attribute_name=b",
+    "rename_node": "old_node_name=a, new_node_name=b",
+    "rename_op": "old_op_name=a, new_op_name=b",
+    "set_device": 'device="/cpu:0"',
+    "freeze_requantization_ranges": "min_max_log_file=in.pb",
+}
+
+
+@pytest.mark.parametrize("graph", HOSTILE)
+def test_no_transform_fails_on_a_hostile_graph_but_with_a_message(run: Run, graph: str) -> None:
+    write_graph(Path("in.pb"), HOSTILE[graph])
+    for name in transform_names():
+        chain = f"{name}({NEEDED[name]})" if name in NEEDED else name
+        told = run("transform", *flags(transforms=chain))
+        assert told.code in (0, 2, 4, 5, 6, 7), told.err
+        assert (told.code == 0) == ("mobileprep: error:" not in told.err)
