@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from mobileprep.cli._targets import REPORT, build_report, plan_state, publish_target
-from mobileprep.pipeline.doit_tasks import guarded, recipe_files, stage_task, task_name
+from mobileprep.errors import MobileprepError
+from mobileprep.pipeline.doit_tasks import (
+    for_doit,
+    guarded,
+    recipe_files,
+    stage_task,
+    task_name,
+)
 from mobileprep.pipeline.execute import execute
 from mobileprep.pipeline.publish import changes
-from mobileprep.pipeline.runner import collect
+from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, State
-from mobileprep.plan.spec import TargetPlan
+from mobileprep.plan.spec import StageSpec, TargetPlan
 from mobileprep.recipe import load_recipe
 from mobileprep.report.json import report_json
 
@@ -25,28 +32,26 @@ def recipe_tasks(folder: Path, out: Path) -> Iterator[dict[str, Any]]:
         out: the output folder.
 
     Raises:
-        MobileprepError: a recipe is faulty, or a file that it names is missing.
+        InvalidDodoFile: a recipe is faulty, or a file that it names is missing.
     """
-    state = plan_state([load_recipe(path) for path in recipe_files(folder)])
+    try:
+        state = plan_state([load_recipe(path) for path in recipe_files(folder)])
+    except MobileprepError as error:
+        raise for_doit(error) from error
     for spec in state.plan.stages:
-        check = _freshness(state, spec.task)
-        task = stage_task(spec, guarded(lambda s=spec: _execute(s, state), []), check)  # type: ignore[misc]
+        run = guarded(_running(spec, state), [])
+        task = stage_task(spec, run, _when(lambda s=spec: _is_fresh(s, state)))  # type: ignore[misc]
         yield {**task, "task_dep": [f"recipe:{name}" for name in task["task_dep"]]}
     for target in state.plan.targets:
         yield _publish_task(target, state, out)
 
 
-def _execute(spec: Any, state: State) -> None:  # noqa: ANN401
-    execute(spec, state)
-
-
 def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]:
     def publish() -> None:
-        built = next(b for b in collect(state) if b.target == target)
-        publish_target(built, state.store, out)
+        publish_target(collect_target(target, state), state.store, out)
 
-    def is_current(*_: object) -> bool:
-        built = next(b for b in collect(state) if b.target == target)
+    def is_current() -> bool:
+        built = collect_target(target, state)
         return not changes(built, {REPORT: report_json(build_report(built))}, out)
 
     return {
@@ -54,9 +59,31 @@ def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]
         "doc": f"the folder of {target.folder}",
         "actions": [guarded(publish, [])],
         "task_dep": [f"recipe:{task_name(task)}" for task in target.tasks],
-        "uptodate": [is_current],
+        "uptodate": [_when(is_current)],
     }
 
 
-def _freshness(state: State, task: str) -> Callable[..., bool]:
-    return lambda *_: isinstance(state.verdict(task), Fresh)
+def _running(spec: StageSpec, state: State) -> Callable[[], None]:
+    def run() -> None:
+        execute(spec, state)
+
+    return run
+
+
+def _is_fresh(spec: StageSpec, state: State) -> bool:
+    return isinstance(state.verdict(spec.task), Fresh)
+
+
+def _when(check: Callable[[], bool]) -> Callable[..., bool]:
+    """A check for doit, which calls it with the task and its past values.
+
+    What cannot be judged is not fresh: the task itself then fails with the message.
+    """
+
+    def judge(*_: object) -> bool:
+        try:
+            return check()
+        except MobileprepError:
+            return False
+
+    return judge

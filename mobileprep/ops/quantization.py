@@ -36,6 +36,7 @@ _LOWEST_INT64: Final = -(1 << 63)
 # nothing else up, which adding one half itself does not.
 _ALMOST_HALF: Final = math.nextafter(0.5, 0.0)
 _ALMOST_HALF_BITS: Final = np.float32(0.5).view(np.int32) - np.int32(1)
+_TOP: Final = np.float32(2**31)
 _SIGN_BIT: Final = np.int32(-(1 << 31))
 
 
@@ -178,6 +179,17 @@ def to_floats(values: Array, limits: Limits) -> NDArray[np.float32]:
     # Through single precision, as the original's integer types are converted.
     offset = values.astype(np.float32).astype(np.float64) - steps.lowest
     out: NDArray[np.float32] = (np.float64(origin) + offset * scale).astype(np.float32)
+    return out
+
+
+def through_int32(values: Array) -> NDArray[np.float32]:
+    """Quantized integers as single-precision numbers that have been plain integers in between.
+
+    The original makes plain integers of quantized ones by way of single precision: what 2**31 is
+    the nearest float to, becomes the lowest integer of 32 bits.
+    """
+    out = values.astype(np.float32)
+    np.negative(out, where=out >= _TOP, out=out)
     return out
 
 

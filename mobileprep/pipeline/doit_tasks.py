@@ -10,7 +10,7 @@ from typing import Any, Final
 from doit.cmd_base import TaskLoader2
 from doit.cmd_run import Run
 from doit.dependency import JsonDB
-from doit.exceptions import TaskFailed
+from doit.exceptions import InvalidDodoFile, TaskFailed
 from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 
@@ -51,12 +51,15 @@ def guarded(action: Action, failures: list[BaseException]) -> Callable[[], TaskF
     def run() -> TaskFailed | None:
         try:
             action()
-        except (MobileprepError, KeyboardInterrupt) as error:
+        except MobileprepError as error:
             failures.append(error)
-            return TaskFailed(str(error))
+            return TaskFailed(_told(error))
         except Exception as error:  # noqa: BLE001 - raised again, whole, once doit has stopped
             failures.append(error)
             return TaskFailed(repr(error))
+        except KeyboardInterrupt as error:
+            failures.append(error)
+            return TaskFailed("interrupted")
         return None
 
     return run
@@ -123,6 +126,15 @@ class _Loader(TaskLoader2):  # type: ignore[misc]
     def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
         """The tasks."""
         return self._tasks
+
+
+def for_doit(error: MobileprepError) -> InvalidDodoFile:
+    """An error that ends doit with its message instead of a traceback."""
+    return InvalidDodoFile(_told(error))
+
+
+def _told(error: MobileprepError) -> str:
+    return f"{error}\n  hint: {error.hint}" if error.hint else str(error)
 
 
 def recipe_files(folder: Path) -> Iterator[Path]:

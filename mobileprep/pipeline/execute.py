@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from mobileprep.errors import ArtifactError, InternalError
-from mobileprep.pipeline.state import Stale, State
+from mobileprep.pipeline.state import Fresh, State
 from mobileprep.pipeline.store import Record, unwritable
 from mobileprep.plan.fingerprints import fingerprint
 from mobileprep.plan.spec import StageSpec
@@ -22,7 +22,9 @@ def execute(spec: StageSpec, state: State) -> Record:
         CorruptFileError: an input file changed while the stage ran.
     """
     verdict = state.verdict(spec.task)
-    if not isinstance(verdict, Stale) or verdict.parts is None:
+    if isinstance(verdict, Fresh):
+        return verdict.record  # another build of the same has just been here
+    if verdict.parts is None:
         message = f"{spec.task} was run before the stages that it needs"
         raise InternalError(message)
     folder = state.store.workspace()

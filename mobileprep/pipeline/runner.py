@@ -92,7 +92,29 @@ def build(state: State, *, jobs: int = 1, listen: Listener) -> list[Ran]:
 
 def collect(state: State) -> list[Built]:
     """The results of every target of a plan whose stages are all fresh."""
-    return [_built(target, state) for target in state.plan.targets]
+    return [collect_target(target, state) for target in state.plan.targets]
+
+
+def collect_target(target: TargetPlan, state: State) -> Built:
+    """The results of one target whose stages are fresh.
+
+    Raises:
+        CorruptFileError: a stage of it has not run.
+    """
+    files = {
+        name.removeprefix(PUBLISHED): output
+        for task in target.tasks
+        for name, output in _record(state, task).outputs.items()
+        if name.startswith(PUBLISHED)
+    }
+    return Built(
+        target,
+        files,
+        tuple(_json(state, up) for up in target.steps),
+        tuple(_json(state, up) for up in target.checks),
+        {role: _json(state, up) for role, up in target.facts.items()},
+        {f.name: state.digest(f) for f in target.sources},
+    )
 
 
 def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
@@ -136,23 +158,6 @@ def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
 
 def _check(spec: StageSpec, state: State) -> Callable[..., bool]:
     return lambda *_: isinstance(state.verdict(spec.task), Fresh)
-
-
-def _built(target: TargetPlan, state: State) -> Built:
-    files = {
-        name.removeprefix(PUBLISHED): output
-        for task in target.tasks
-        for name, output in _record(state, task).outputs.items()
-        if name.startswith(PUBLISHED)
-    }
-    return Built(
-        target,
-        files,
-        tuple(_json(state, up) for up in target.steps),
-        tuple(_json(state, up) for up in target.checks),
-        {role: _json(state, up) for role, up in target.facts.items()},
-        {f.name: state.digest(f) for f in target.sources},
-    )
 
 
 def _record(state: State, task: str) -> Record:

@@ -53,32 +53,31 @@ class State:
         self._digests: dict[Path, str] = {}
         self._stamps: dict[Path, Stamp | None] = {}
         self._held: set[Output] = set()
-        self._verdicts: dict[str, Fresh | Stale] = {}
+        self._fresh: dict[str, Fresh] = {}
 
     def verdict(self, task: str) -> Fresh | Stale:
-        """Whether a stage is fresh, judged now unless it was judged or run before.
+        """Whether a stage is fresh. What is found fresh stays so for the life of the object.
+
+        What is stale is judged anew: another process may have run the stage in the meantime.
 
         Raises:
             CorruptFileError: an input file is missing or unreadable.
         """
-        known = self._verdicts.get(task)
-        if isinstance(known, Fresh) or (isinstance(known, Stale) and known.parts is not None):
+        known = self._fresh.get(task)
+        if known is not None:
             return known
         found = self._judge(self._specs[task])
-        self._verdicts[task] = found
+        if isinstance(found, Fresh):
+            self._fresh[task] = found
         return found
 
     def finished(self, task: str, record: Record) -> None:
         """Note that a stage has just run."""
-        self._verdicts[task] = Fresh(record)
+        self._fresh[task] = Fresh(record)
 
     def output(self, task: str, name: str) -> Output:
         """An output of a stage that is fresh."""
-        verdict = self._verdicts[task]
-        if not isinstance(verdict, Fresh):
-            message = f"{task} has not run"
-            raise KeyError(message)
-        return verdict.record.outputs[name]
+        return self._fresh[task].record.outputs[name]
 
     def digest(self, file: InputFile) -> str:
         """The sha256 of an input file, taken once."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mobileprep.cli.main import main
 from mobileprep.ir.files import read_graph
+from mobileprep.pipeline import execute as execution
 from tests.cli.conftest import Run
 
 OUT = ["--out", "out"]
@@ -244,3 +248,87 @@ def test_a_pinned_file_that_differs_is_refused(digits: Path, run: Run) -> None:
     told = run("build", digits, *OUT)
     assert told.code == 4
     assert "the recipe pins 000" in told.err
+
+
+def test_a_store_that_cannot_be_written_says_what_to_do(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("in-the-way").write_text("")
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(Path("in-the-way").resolve()))
+    told = run("build", digits, *OUT)
+    assert told.code == 9
+    assert "in-the-way" in told.err
+    assert "MOBILEPREP_CACHE" in told.err
+    assert not Path("out").exists()
+
+
+def test_a_fresh_build_needs_no_store_that_can_be_written(
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert run("build", built, *OUT).code == 0
+
+
+def test_a_full_disk_is_told_and_earlier_outputs_stay(
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = tree(Path("out"))
+    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        told = run("build", built, *OUT)
+    assert (told.code, "No space left" in told.err) == (9, True)
+    assert tree(Path("out")) == before
+    assert run("build", built, *OUT).code == 0
+    assert tree(Path("out")) != before
+
+
+def test_a_bug_in_a_stage_surfaces_with_its_traceback(
+    digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stage_with_a_bug(_job: object) -> None:
+        message = "oops"
+        raise ZeroDivisionError(message)
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: stage_with_a_bug)
+    assert main(["build", str(digits), *OUT]) == 70
+    told = capsys.readouterr().err
+    assert told.count("ZeroDivisionError: oops") == 1
+    assert "stage_with_a_bug" in told
+    assert "bug of mobileprep" in told
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "many"])
+def test_a_number_of_jobs_is_one_or_more(digits: Path, run: Run, jobs: str) -> None:
+    assert run("build", digits, "-j", jobs).code == 2
+
+
+def test_explain_tells_why_and_then_builds(built: Path, run: Run) -> None:
+    told = run("build", built, *OUT, "--explain")
+    assert "nothing to do: every stage is fresh" in told.err
+    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    told = run("build", built, *OUT, "--explain")
+    assert '"num_steps":256' in told.err
+    assert "digits/08-obfuscate_names: digits/07-round_weights runs first" in told.err
+    assert "\n6 of " in told.err
+
+
+def test_force_runs_every_stage(built: Path, run: Run) -> None:
+    before = tree(Path("out"))
+    told = run("build", built, *OUT, "--force")
+    ran, _, total, *_ = told.err.splitlines()[-1].split()
+    assert ran == total
+    assert tree(Path("out")) == before
+
+
+def test_a_path_that_no_system_takes_is_told(digits: Path, run: Run) -> None:
+    digits.write_text(digits.read_text().replace("data/test.npz", "x" * 300))
+    told = run("build", digits, *OUT)
+    assert (told.code, "is not there" in told.err) == (4, True)

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from mobileprep.errors import InvalidGraphError, MobileprepError
-from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
 from mobileprep.stages.base import Job
 from mobileprep.stages.freeze import run
+from tests.stages.hostile import HOSTILE
 from tests.stages.jobs import classifier, job, left, op, placeholder
 
 
@@ -113,47 +111,10 @@ def test_a_misspelt_name_gets_the_nearest_at_its_place(
     assert caught.value.where == {"inputs": "recipe.yaml:4:1", "outputs": "recipe.yaml:5:1"}[kind]
 
 
-def hostile(name: str) -> Graph:
-    x, y = placeholder((-1, 3)), op("y", "Relu", "x")
-    return Graph(
-        {
-            "a circle": [x, op("y", "AddV2", "x", "z"), op("z", "Relu", "y")],
-            "a missing input": [x, op("y", "AddV2", "x", "gone")],
-            "a name taken twice": [x, y, y],
-            "a malformed name": [x, op("a b", "Relu", "x"), op("y", "Relu", "a b")],
-            "a type that is none": [
-                Node("x", "Placeholder", attrs={"dtype": attr.integer(1)}),
-                y,
-            ],
-            "a placeholder without type": [Node("x", "Placeholder"), y],
-            "a shape that is none": [x.with_attrs(shape=attr.integer(3)), y],
-            "a constant without value": [
-                x,
-                Node("c", "Const", attrs={"dtype": attr.dtype(DType.FLOAT)}),
-                op("y", "AddV2", "x", "c"),
-            ],
-            "a tensor after a control input": [x, op("z", "Relu", "x"), op("y", "Relu", "^z", "x")],
-        }[name]
-    )
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a circle",
-        "a missing input",
-        "a name taken twice",
-        "a malformed name",
-        "a type that is none",
-        "a placeholder without type",
-        "a shape that is none",
-        "a constant without value",
-        "a tensor after a control input",
-    ],
-)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_graphs_are_refused(tmp_path: Path, name: str) -> None:
     declared = [{"dtype": "float32", "shape": [1, 3]}]
     with pytest.raises(MobileprepError) as caught:
-        run(frozen(tmp_path, hostile(name), inputs=declared))
+        run(frozen(tmp_path, HOSTILE[name], inputs=declared))
     assert caught.value.exit_code in (4, 5)
     assert caught.value.message

@@ -13,7 +13,7 @@ from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._quantized import check_output, check_type, limits_of
 from mobileprep.ops.kernels._slices import along_axis, sliced_axis
 from mobileprep.ops.linear_rules import Dequantizer
-from mobileprep.ops.quantization import flushed, steps_of
+from mobileprep.ops.quantization import Kind, flushed, steps_of, through_int32
 
 _TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
 
@@ -42,7 +42,9 @@ def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
     lows, highs = (flushed(along_axis(node, end, values, axis)) for end in (low, high))
     if mode == "MIN_COMBINED":
         return _min_combined(values, lows, highs).astype(dtype.numpy, copy=False)
-    return _scaled(values, lows, highs, narrow=node.attr_bool("narrow_range", False))
+    floats = through_int32(values) if axis is None else values.astype(np.float32)
+    floats *= _step(lows, highs, values.dtype, narrow=node.attr_bool("narrow_range", False))
+    return floats
 
 
 def _check_mode(node: Node, mode: str, dtype: DType, axis: int | None) -> None:
@@ -68,12 +70,11 @@ def _min_combined(values: Array, low: Array, high: Array) -> NDArray[np.float32]
     return out
 
 
-def _scaled(values: Array, low: Array, high: Array, *, narrow: bool) -> NDArray[np.float32]:
-    steps = steps_of(values.dtype)
-    scale = high / np.float32(steps.highest)
-    if steps.lowest < 0:
-        below = low / np.float32(steps.lowest + narrow)
-        scale = np.where(below < scale, scale, below)
-    out = np.array(values, dtype=np.float32)
-    out *= scale
-    return out
+def _step(low: Array, high: Array, kind: Kind, *, narrow: bool) -> Array:
+    """What one stands for where 0 stands for 0.0."""
+    steps = steps_of(kind)
+    above: Array = high / np.float32(steps.highest)
+    if steps.lowest == 0:
+        return above
+    below: Array = low / np.float32(steps.lowest + narrow)
+    return np.where(below < above, above, below)

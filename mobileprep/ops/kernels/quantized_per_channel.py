@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._quantized import Quantized, check_output, check_type, number
-from mobileprep.ops.quantization import flushed
+from mobileprep.ops.quantization import flushed, through_int32
 
 # What the highest of 32-bit numbers and one more stands for.
 _TOP = np.float32(1 << 31)
@@ -35,10 +35,10 @@ def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple
     if x.ndim != 4 or not x.size or not low.shape == high.shape == x.shape[3:]:
         message = f"ranges of shapes {list(low.shape)} and {list(high.shape)} for {list(x.shape)}"
         raise ValueError(message)
-    least, most = x.min(axis=(0, 1, 2)), x.max(axis=(0, 1, 2))
-    # The lowest number has no opposite in 32 bits, and stays negative.
-    largest = np.maximum(np.abs(least), np.abs(most)).astype(np.float32)
-    reached = _magnitude(low, high) * largest / _TOP
+    least, most = (through_int32(f(x, axis=(0, 1, 2))) for f in (np.min, np.max))
+    largest = np.maximum(np.abs(least), np.abs(most))
+    # The lowest number has no opposite in 32 bits: channels that reach it count for nothing.
+    reached = np.where(largest < _TOP, _magnitude(low, high) * largest / _TOP, np.float32(0))
     top = max(np.finfo(np.float32).tiny, np.fmax.reduce(reached))
     top = np.float32(min(top, np.float32(node.attr_float("clip_value_max"))))
     bottom = -top if least.min() < 0 else np.float32(0)

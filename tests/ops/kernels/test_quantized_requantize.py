@@ -1,0 +1,115 @@
+"""32-bit sums back to eight bits. Expected numbers without comment: TensorFlow's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from tests.ops.graphs import f32
+from tests.ops.quantized_graphs import run_quantized
+
+QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
+SUMS = np.array([-(2**31), -(10**6), -1, 0, 1, 10**6, 2 * 10**6, 2**31 - 1], np.int32)
+LARGE = (f32(-1000), f32(1000))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        # Products beyond 64 bits begin anew.
+        (QUINT8, [255, 6, 85, 85, 85, 164, 243, 0]),
+        (QINT8, [-128, -122, -43, -43, -43, 36, 115, 127]),
+    ],
+)
+def test_sums_are_brought_to_the_wanted_range(dtype: DType, expected: list[int]) -> None:
+    out, low, high = run_quantized(
+        "Requantize", SUMS, *LARGE, f32(-0.5), f32(1), Tinput=QINT32, out_type=dtype
+    )
+    assert out.dtype == dtype.numpy
+    assert out.tolist() == expected
+    assert (low, high) == (-0.5, 1)
+
+
+@pytest.mark.parametrize("wanted", [(0.5, 1), (-1, -2), (np.nan, 1)])
+def test_a_wanted_range_begins_at_or_below_zero(wanted: tuple[float, float]) -> None:
+    with pytest.raises(InvalidGraphError, match="'y' is to give the range"):
+        run_quantized("Requantize", SUMS, *LARGE, *map(f32, wanted), Tinput=QINT32, out_type=QUINT8)
+
+
+def test_other_types_have_no_kernel() -> None:
+    with pytest.raises(UnsupportedError, match="put out quint16"):
+        run_quantized("Requantize", SUMS, *LARGE, *LARGE, Tinput=QINT32, out_type=DType.QUINT16)
+
+
+def test_the_range_that_sums_take_up_holds_zero() -> None:
+    sums = np.array([-(10**6), 5 * 10**6], np.int32)
+    low, high = run_quantized("RequantizationRange", sums, *LARGE, Tinput=QINT32)
+    assert (low, high) == (np.float32(-0.46566105), np.float32(2.3283067))
+    low, high = run_quantized("RequantizationRange", sums[1:], *LARGE, Tinput=QINT32)
+    assert (low, high) == (0, np.float32(2.3283067))
+
+
+def test_no_sums_take_up_what_the_original_says() -> None:
+    low, high = run_quantized("RequantizationRange", SUMS[:0], *LARGE, Tinput=QINT32)
+    assert (low, high) == (0, -1000)
+
+
+def test_sums_are_shrunk_to_their_own_range() -> None:
+    sums = np.array([-(10**6), 0, 10**6, 5 * 10**6], np.int32)
+    out, low, high = run_quantized(
+        "QuantizeDownAndShrinkRange", sums, *LARGE, Tinput=QINT32, out_type=QUINT8
+    )
+    assert out.tolist() == [0, 42, 85, 255]
+    assert (low, high) == (np.float32(-0.46566105), np.float32(2.3283067))
+
+
+CHANNELS = np.array([[-8, -7, -6], [7, 6, 5]], np.int32).reshape(1, 1, 2, 3) * 10**8
+LOWS, HIGHS = f32(-1, -1, -2), f32(1, 2, 3)
+
+
+def test_channels_have_ranges_of_their_own() -> None:
+    low, high = run_quantized(
+        "RequantizationRangePerChannel", CHANNELS, LOWS, HIGHS, T=QINT32, clip_value_max=1e9
+    )
+    assert high == np.float32(3 * np.float32(6e8) / np.float32(2**31))
+    assert low == -high
+    low, high = run_quantized(
+        "RequantizationRangePerChannel", CHANNELS, LOWS, HIGHS, T=QINT32, clip_value_max=0.5
+    )
+    assert (low, high) == (-0.5, 0.5)
+
+
+def test_a_range_without_negative_numbers_begins_at_zero() -> None:
+    low, _ = run_quantized(
+        "RequantizationRangePerChannel",
+        CHANNELS[:, :, 1:],
+        LOWS,
+        HIGHS,
+        T=QINT32,
+        clip_value_max=9.0,
+    )
+    assert low == 0
+
+
+def test_channels_are_brought_to_one_range() -> None:
+    out, low, high = run_quantized(
+        "RequantizePerChannel", CHANNELS, LOWS, HIGHS, f32(-1), f32(1), T=QINT32, out_type=QINT8
+    )
+    exact = CHANNELS.astype(np.float64) * [1, 2, 3] / 2**31 * 127
+    assert out.tolist() == np.clip(np.rint(exact), -128, 127).tolist()
+    assert (low, high) == (-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("x", "ends", "dtype"),
+    [
+        (CHANNELS[0], (f32(-1), f32(1)), QINT8),
+        (CHANNELS, (f32(0), f32(1)), QINT8),
+        (CHANNELS, (f32(-1, -1), f32(1, 1)), QINT8),
+    ],
+)
+def test_channels_or_ranges_that_do_not_fit_are_refused(x, ends, dtype) -> None:
+    with pytest.raises(InvalidGraphError, match="'y'"):
+        run_quantized("RequantizePerChannel", x, LOWS, HIGHS, *ends, T=QINT32, out_type=dtype)

@@ -1,0 +1,35 @@
+"""Graphs of a single quantized op, fed by constants of the types that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.graph import Graph, Versions
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.opdefs import any_op_def
+from mobileprep.ops.signature import input_types
+from tests.ops.graphs import fetches, n
+
+
+def quantized_graph(op: str, inputs: Sequence[Any], **attrs: Any) -> Graph:
+    """Constants x0, x1, ..., and the node "y" that takes them."""
+    definition = any_op_def(op)
+    assert definition is not None, op
+    node = n("y", op, *(f"x{i}" for i in range(len(inputs))), **attrs)
+    kinds = input_types(node, definition)
+    given = zip(inputs, kinds, strict=True)
+    constants = [constant(f"x{i}", Tensor.of(x, kind)) for i, (x, kind) in enumerate(given)]
+    # The first version of this op is not known to graphs of later producers.
+    versions = Versions(21 if op == "QuantizeAndDequantize" else 26)
+    return Graph([*constants, node], versions=versions)
+
+
+def run_quantized(op: str, *inputs: Any, **attrs: Any) -> list[np.ndarray]:
+    """All outputs of one op."""
+    graph = quantized_graph(op, inputs, **attrs)
+    return Interpreter(graph).run(fetches(graph), {})

@@ -1,0 +1,88 @@
+"""A process of its own for TensorFlow: what is on or off when it starts cannot be changed later.
+
+Takes pickled (graph, names, feeds) from the standard input, and answers each with the pickled
+values, or with the message of TensorFlow's refusal.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+
+class TensorFlow:
+    """TensorFlow in another process.
+
+    Args:
+        onednn: whether oneDNN takes ops over, where it has them.
+    """
+
+    def __init__(self, *, onednn: bool) -> None:
+        settings = {"TF_ENABLE_ONEDNN_OPTS": str(int(onednn)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **settings, "CUDA_VISIBLE_DEVICES": "-1"},
+        )
+
+    def run(
+        self, graph: bytes, names: Sequence[str], feeds: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray] | str:
+        """The values of tensors, quantized ones as plain integers, or why there are none."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump((graph, list(names), dict(feeds)), self._process.stdin)
+        self._process.stdin.flush()
+        return pickle.load(self._process.stdout)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate(timeout=60)
+
+
+def _answer(tf, graph: bytes, names: list[str], feeds: dict) -> list[np.ndarray] | str:
+    definition = tf.compat.v1.GraphDef()
+    definition.ParseFromString(graph)
+    config = tf.compat.v1.ConfigProto(
+        graph_options={"rewrite_options": {"disable_meta_optimizer": True}}
+    )
+    try:
+        with tf.Graph().as_default() as imported:
+            tf.import_graph_def(definition, name="")
+        with tf.compat.v1.Session(graph=imported, config=config) as session:
+            return [_plain(v) for v in session.run(names, feeds)]
+    except (tf.errors.OpError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _plain(value: np.ndarray) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.names:
+        return array.view(array.dtype[0])
+    return array.view(array.dtype.name[1:]) if array.dtype.name.startswith("q") else array
+
+
+def _serve() -> None:
+    import tensorflow as tf
+
+    # What TensorFlow prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        try:
+            request = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(_answer(tf, *request), answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    _serve()
