@@ -14,7 +14,13 @@ import pytest
 
 from mobileprep.cli.main import main
 
-COMMAND = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
+# A test run that a shell put in the background ignores interrupts, and so would its children.
+COMMAND = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from mobileprep.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def start(folder: Path, out: str, *more: str) -> subprocess.Popen[str]:
