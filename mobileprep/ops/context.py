@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +11,8 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import Outputs
-from mobileprep.registry import Registry, import_all
+from mobileprep.ops.kernel_modules import import_kernel, import_kernels
+from mobileprep.registry import Registry
 
 
 class Observer(Protocol):
@@ -59,16 +59,12 @@ def context_kernel(*ops: str) -> Callable[[ContextKernel], ContextKernel]:
 
 def find_context_kernel(op: str) -> ContextKernel | None:
     """The kernel with context of an op, or None."""
-    _load()
+    if op not in _kernels:
+        import_kernel(op)
     return _kernels.get(op)
 
 
 def context_kernel_names() -> list[str]:
     """The ops that have a kernel with context, sorted."""
-    _load()
+    import_kernels()
     return list(_kernels)
-
-
-@lru_cache(maxsize=1)
-def _load() -> None:
-    import_all("mobileprep.ops.kernels")

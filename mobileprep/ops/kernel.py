@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.registry import Registry, import_all
+from mobileprep.ops.kernel_modules import import_kernel, import_kernels
+from mobileprep.registry import Registry
 
 Outputs = Array | tuple[Array, ...]
 Kernel = Callable[..., Outputs]
@@ -27,13 +27,14 @@ def kernel(*ops: str) -> Callable[[Kernel], Kernel]:
 
 def find_kernel(op: str) -> Kernel | None:
     """The kernel of an op, or None."""
-    _load()
+    if op not in _kernels:
+        import_kernel(op)
     return _kernels.get(op)
 
 
 def kernel_names() -> list[str]:
     """The ops that can be run, sorted."""
-    _load()
+    import_kernels()
     return list(_kernels)
 
 
@@ -41,8 +42,3 @@ def call_kernel(run: Kernel, node: Node, inputs: list[Array]) -> tuple[Array, ..
     """A kernel's outputs, always as a tuple."""
     outputs = run(node, *inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-@lru_cache(maxsize=1)
-def _load() -> None:
-    import_all("mobileprep.ops.kernels")

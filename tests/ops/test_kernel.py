@@ -43,10 +43,12 @@ def test_outputs_are_always_a_tuple() -> None:
     assert call_kernel(lambda _n: (), node, []) == ()
 
 
-def test_kernels_are_loaded_when_one_is_asked_for() -> None:
+def test_the_module_of_a_kernel_is_loaded_when_it_is_asked_for() -> None:
     code = (
         "import sys, mobileprep.ops.kernel as k;"
-        "before = [m for m in sys.modules if m.startswith('mobileprep.ops.kernels.')];"
-        "assert not before, before; assert k.find_kernel('Relu')"
+        "loaded = lambda: {m for m in sys.modules if m.startswith('mobileprep.ops.kernels.')};"
+        "assert not loaded(), loaded(); assert k.find_kernel('Relu');"
+        "assert 'mobileprep.ops.kernels.quantized_conv' not in loaded(), loaded();"
+        "assert len(loaded()) < 10, loaded()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
