@@ -7,6 +7,7 @@ file, as a rule) and protobuf sees only what is left, with a number in each payl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,6 +74,39 @@ def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list
     return _rebuild(cursor, layout, payloads), payloads
 
 
+def split_runs(data: bytes, number: int, size: int, file: str) -> Iterator[tuple[bytes, bytes]]:
+    """A serialized message in parts: records of one repeated field, and at last all other fields.
+
+    Parsed one after another and then dropped, parts take far less memory than the whole message.
+
+    Args:
+        data: the message.
+        number: the field's number; its records stay in order.
+        size: how many bytes of records make up a part, at least; the last may have fewer.
+        file: its name, for messages.
+
+    Yields:
+        Records, and nothing but with the last of them the other fields.
+
+    Raises:
+        CorruptFileError: a length runs past the message, or a tag is none.
+    """
+    view = memoryview(data)
+    run, others = bytearray(), bytearray()
+    record = number << 3 | BYTES
+    cursor = Cursor(data, file=file)
+    while cursor:
+        start = cursor.position
+        tag = cursor.varint()
+        skip_field(cursor, tag)
+        kept = run if tag == record else others
+        kept += view[start : cursor.position]
+        if len(run) >= size:
+            yield bytes(run), b""
+            run.clear()
+    yield bytes(run), bytes(others)
+
+
 def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
     """The message under the cursor, its large fields rebuilt, the rest copied in runs."""
     view = memoryview(cursor.data)
@@ -84,7 +118,7 @@ def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
         tag = cursor.varint()
         number, kind = tag >> 3, tag & 7
         if kind != BYTES or number == 0:
-            _skip(cursor, tag)
+            skip_field(cursor, tag)
             if number == PAYLOAD_FIELD:
                 msg = "a tensor has a field that no TensorFlow writes"
                 raise cursor.corrupt(msg)
@@ -123,11 +157,16 @@ def _movable_field(cursor: Cursor) -> int:
             if found or tag & 7 != BYTES:
                 return 0
             found = tag >> 3
-        _skip(scout, tag)
+        skip_field(scout, tag)
     return found
 
 
-def _skip(cursor: Cursor, tag: int) -> None:
+def skip_field(cursor: Cursor, tag: int) -> None:
+    """Pass over the body of a field whose tag was read.
+
+    Raises:
+        CorruptFileError: the body runs past the message, or the tag is none.
+    """
     kind = tag & 7
     if tag >> 3 == 0:
         msg = "a field has the number 0"

@@ -8,7 +8,7 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freeze.trace import Trace, trace
+from mobileprep.freeze.trace import HAND_ON, Trace, trace
 from mobileprep.freeze.users import converted_user
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
@@ -43,12 +43,21 @@ def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str)
     functions = _Functions(graph.library, where)
     types = {name: value.dtype for name, value in values.items()}
     nodes: list[Node] = []
+    held = {n.name for n in graph if n.name in values and n.op != "VarHandleOp"}
     for node in graph:
         if node.name in values:
-            nodes.append(constant(node.name, values[node.name]))
+            nodes.append(constant(node.name, values[node.name], inputs=node.control_inputs))
+        elif _passes(node) and node.inputs[0].node in held:
+            # The original forgets what such a node noted of the variable's shape.
+            held.add(node.name)
+            nodes.append(node.without_attrs("_output_shapes"))
         else:
             nodes.extend(functions.converted(graph, node, uses, types))
     return Graph(nodes, functions.library, graph.versions)
+
+
+def _passes(node: Node) -> bool:
+    return node.op in HAND_ON and node.op != "Merge" and bool(node.data_inputs)
 
 
 class _Functions:

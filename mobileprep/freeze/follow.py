@@ -12,7 +12,8 @@ from mobileprep.ir.refs import Ref
 VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
 _SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
-_READS: Final = frozenset({"Identity", "ReadVariableOp", "Enter", "RefEnter"}) | _SWITCHES
+_WAYS_IN: Final = frozenset({"Enter", "RefEnter"}) | _SWITCHES
+_READS: Final = frozenset({"Identity", "ReadVariableOp"}) | _WAYS_IN
 
 
 def upstream(graph: Graph, ref: Ref) -> Iterator[tuple[Node, int]]:
@@ -40,6 +41,16 @@ def variable_behind(graph: Graph, ref: Ref) -> Node | None:
         if node.op not in _READS:
             return None
     return None
+
+
+def is_inside(graph: Graph, node: Node) -> bool:
+    """Whether an op that takes a variable first stands in a loop or a branch.
+
+    A variable gets there only through Enter or Switch.
+    """
+    return bool(node.data_inputs) and any(
+        n.op in _WAYS_IN for n, _ in upstream(graph, node.inputs[0])
+    )
 
 
 def is_branch_input(graph: Graph, ref: Ref) -> bool:

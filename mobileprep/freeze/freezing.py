@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
 from mobileprep.freeze.batch_norm import switch_fused
+from mobileprep.freeze.contents import with_contents
 from mobileprep.freeze.convert import convert
 from mobileprep.freeze.dropout import remove_dropout
-from mobileprep.freeze.model import LoadedSource
+from mobileprep.freeze.model import Asset, LoadedSource
 from mobileprep.freeze.moments import switch_moments
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.outputs import chosen_signature, output_tensors
-from mobileprep.freeze.subgraph import clear_devices, drop_unused_functions, extract, reachable
-from mobileprep.freeze.tables import filling_ops, has_tables, used_assets, with_plain_paths
+from mobileprep.freeze.subgraph import clear_devices, extract, reachable
+from mobileprep.freeze.tables import (
+    filling_ops,
+    has_tables,
+    initializers_of,
+    read_elsewhere,
+    used_assets,
+    with_plain_paths,
+)
 from mobileprep.freeze.trace import trace, variables_of
 from mobileprep.freeze.updates import without_updates
 from mobileprep.freeze.values import read_values
+from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
@@ -68,6 +77,7 @@ def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
     if options.clear_devices:
         frozen = clear_devices(frozen)
     assets = used_assets(frozen, [*source.assets, *values.assets])
+    warnings += _about_files(frozen, init_ops, assets)
     return FreezeResult(
         with_plain_paths(frozen, assets),
         _inputs(source, options, frozen),
@@ -87,6 +97,17 @@ def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
         for name in (*options.variable_names_whitelist, *options.variable_names_blacklist)
         if name not in known
     ]
+
+
+def _about_files(
+    frozen: Graph, init_ops: tuple[str, ...], assets: tuple[Asset, ...]
+) -> tuple[str, ...]:
+    """A sentence for each file that only the machine of the training has."""
+    return tuple(
+        f"a lookup table is filled from {path!r}, which the app needs under that path; "
+        "a SavedModel carries such files as assets"
+        for path in read_elsewhere(frozen, init_ops, assets)
+    )
 
 
 def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:
@@ -141,9 +162,15 @@ def _needed(
         )
 
     graph = apart(roots)
-    starts = [name for name in source.init_ops if name in source.graph]
-    if not starts or not has_tables(graph):
+    if not has_tables(graph):
         return extract(graph, roots), (), set()
-    graph = apart([*roots, *starts])
+    starts = [name for name in source.init_ops if name in source.graph]
+    initializers = initializers_of(source.graph)
+    if starts or initializers:
+        graph = apart([*roots, *starts, *initializers])
     init_ops = filling_ops(graph, roots, starts)
-    return extract(graph, [*roots, *init_ops]), init_ops, reachable(graph, starts)
+    restore_op = options.restore_op_name or source.restore_op
+    imported = with_contents(graph, roots, init_ops, source, restore_op)
+    initial = reachable(graph, [*starts, *initializers])
+    init_ops = (*init_ops, *imported.ops)
+    return extract(imported.graph, [*roots, *init_ops]), init_ops, initial

@@ -14,13 +14,14 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freeze.follow import upstream
+from mobileprep.freeze.follow import upstream, variable_behind
 from mobileprep.freeze.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freeze.subgraph import extract
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import execution_order
+from mobileprep.ops.functions.kinds import FUNCTIONAL
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.ops.signature import output_types, signature_of
 
@@ -43,7 +44,9 @@ _WEIGHTED: Final = re.compile(
     r"(Conv[23]D|DepthwiseConv2dNative|(Batch)?MatMul(V2|V3)?|(Resource)?Gather(V2|Nd)?|"
     r"FusedBatchNorm(V2|V3)?|LookupTableFind(V2)?|.*LSTM.*|.*RNN.*)\Z"
 )
-_GRADIENTS: Final = re.compile(r"(.*/)?gradient(s|_tape)(_\d+)?/")
+# What optimizers add: gradients, and what applies them.
+_GATHERS: Final = re.compile(r"(Resource)?Gather(V2|Nd)?\Z")
+_GRADIENTS: Final = re.compile(r"(.*/)?(gradient(s|_tape)(_\d+)?/|\w+/update_)")
 _SAVER_FILE: Final = "saver_filename"
 _FILES: Final = frozenset(
     {"SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice", "MergeV2Checkpoints"}
@@ -56,8 +59,10 @@ _ASIDE: Final = re.compile(
 )
 # They take a tensor as it is; a ScalarSummary takes what was worked out for it alone.
 _WATCHERS: Final = re.compile(r"(Histogram|Image|Audio|Tensor)Summary(V2)?\Z")
+_PREDICATE: Final = re.compile(r"(.*/)?pred_id(_\d+)?\Z")
 _RANDOM: Final = re.compile(r"(Stateless)?(Random|TruncatedNormal|Multinomial).*\Z")
 _BATCH_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_INTERNAL: Final = (DType.VARIANT, DType.RESOURCE)
 _SHOWN: Final = 6
 
 
@@ -84,7 +89,7 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> Interface
     try:
         fed, labels = _fed(graph)
         outputs = _outputs(graph, fed, labels)
-        specs = _specs(graph, outputs)
+        specs = [s for s in _specs(graph, outputs) if s.dtype not in _INTERNAL]
         # Sorting keeps the deepest first among those of numbers.
         return Interface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
     except InvalidGraphError:
@@ -112,7 +117,7 @@ def _fed(graph: Graph) -> tuple[list[Ref], list[Ref]]:
     flows = {ref: _downstream(graph, [ref]) for ref in entries}
     entries = [r for r in entries if not _names_file(graph, r, flows[r])]
     labels = _compared(graph, entries)
-    weighted = {r for r in entries if any(_is_weighted(graph[n]) for n in flows[r])}
+    weighted = {r for r in entries if any(_is_weighted(graph, graph[n]) for n in flows[r])}
     if weighted - labels:
         labels.update(r for r in entries if r not in weighted)
     return [r for r in entries if r not in labels], [r for r in entries if r in labels]
@@ -131,8 +136,16 @@ def _names_file(graph: Graph, ref: Ref, flow: set[str]) -> bool:
     return ref.node == _SAVER_FILE or any(graph[name].op in _FILES for name in flow)
 
 
-def _is_weighted(node: Node) -> bool:
-    return bool(_WEIGHTED.match(node.op)) and not _GRADIENTS.match(node.name)
+def _is_weighted(graph: Graph, node: Node) -> bool:
+    if not _WEIGHTED.match(node.op) or _GRADIENTS.match(node.name) or not node.data_inputs:
+        return False
+    # Losses gather what the model gives for each label.
+    table = node.inputs[0]
+    return (
+        not _GATHERS.match(node.op)
+        or graph[table.node].op == "Const"
+        or variable_behind(graph, table) is not None
+    )
 
 
 def _compared(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
@@ -156,13 +169,21 @@ def _outputs(graph: Graph, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Re
         if node.name in computed
         and node.name not in scored
         and not _ASIDE.match(node.op)
+        and not _is_of_branch(graph, node)
         and all(c.name in scored or _WATCHERS.match(c.op) for c in _takers(graph, node))
     ]
     plain = [n for n in ends if not _is_of_training(graph, n)] or ends
     depths = _depths(graph, fed)
-    # What only losses and scores take is rather a step towards a result than the result.
-    plain.sort(key=lambda n: (bool(_takers(graph, n)), -depths.get(n.name, 0)))
+    plain.sort(key=lambda n: (*_doubts(graph, n), -depths.get(n.name, 0)))
     return [Ref(n.name) for n in plain]
+
+
+def _is_of_branch(graph: Graph, node: Node) -> bool:
+    """Whether a node only holds which branch is taken, as ``tf.cond`` makes them."""
+    if node.op != "Identity" or len(node.data_inputs) != 1:
+        return False
+    before = graph.get(node.data_inputs[0].node)
+    return _PREDICATE.match(node.name) is not None or (before is not None and before.op == "Switch")
 
 
 def _depths(graph: Graph, fed: Sequence[Ref]) -> dict[str, int]:
@@ -215,7 +236,18 @@ def _is_of_training(graph: Graph, node: Node) -> bool:
 
 def _is_of_control(spec: TensorSpec) -> bool:
     """Whether a tensor rather steers a branch, or is a message, than being a result."""
-    return spec.dtype in (DType.BOOL, DType.STRING, DType.RESOURCE, DType.INVALID)
+    return spec.dtype in (DType.BOOL, DType.STRING, DType.INVALID)
+
+
+def _doubts(graph: Graph, node: Node) -> tuple[bool, bool]:
+    """Signs that a node is no result, the stronger one first.
+
+    Of what a loop or a conditional gives, much is only for gradients. What losses and scores take
+    is rather a step towards a result.
+    """
+    producer = graph.get(node.inputs[0].node) if node.data_inputs else None
+    handed_on = node.op == "Identity" and producer is not None and producer.op in FUNCTIONAL
+    return handed_on, bool(_takers(graph, node))
 
 
 def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:

@@ -17,6 +17,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 
 _MEAN: Final = "Mean"
+_CHOICES: Final = frozenset({"Switch", "Select", "SelectV2", "If", "StatelessIf"})
 
 
 def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
@@ -31,6 +32,8 @@ def switch_moments(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
         if not _is_statistic(graph, node):
             continue
         statistic = Ref(node.name)
+        if _is_chosen(graph, statistic):
+            continue
         around = [g for g in surroundings if node.name in g]
         variable = next((v for g in around if (v := moved_by(g, statistic))), None)
         if variable is not None and is_average(variable):
@@ -62,6 +65,13 @@ def _is_statistic(graph: Graph, node: Node) -> bool:
         return False
     # In a branch, the app says at run time whether it trains.
     return not is_branch_input(graph, mean.inputs[0])
+
+
+def _is_chosen(graph: Graph, statistic: Ref) -> bool:
+    """Whether the app says at run time if it is this statistic that counts, or the average."""
+    return any(
+        c.op in _CHOICES and statistic in c.inputs for c in graph.consumers.get(statistic.node, ())
+    )
 
 
 def _with_averages(node: Node, reads: dict[Ref, Node]) -> Node:

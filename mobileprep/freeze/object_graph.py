@@ -21,8 +21,8 @@ _OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, Source]:
     """For each variable node its key, where the object graph names it without doubt.
 
-    A name that two variables or two objects share tells nothing; such variables are found
-    by the graph's restore ops alone.
+    A name that two variables or two objects share tells nothing, nor does one of another type;
+    such variables are found by the graph's restore ops alone.
 
     Raises:
         CorruptFileError: the object graph is damaged.
@@ -45,10 +45,14 @@ def keys_by_full_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, Source]
         for attribute in item.attributes:
             if attribute.full_name:
                 saved.setdefault(attribute.full_name, set()).add(attribute.checkpoint_key)
-    variables = [(n.name, n.attr_str("shared_name", "") or n.name) for n in variables_of(graph)]
+    variables = [(n, n.attr_str("shared_name", "") or n.name) for n in variables_of(graph)]
     shared = Counter(name for _, name in variables)
-    return {
-        node: Source(next(iter(saved[name])))
-        for node, name in variables
-        if shared[name] == 1 and len(saved.get(name, ())) == 1
-    }
+    found: dict[str, Source] = {}
+    for node, name in variables:
+        keys = saved.get(name, ())
+        if shared[name] == 1 and len(keys) == 1:
+            (key,) = keys
+            # Paths of assets lie in variables that have no names and are not saved.
+            if key in checkpoint and checkpoint.entry(key).dtype is node.attr_dtype("dtype").base:
+                found[node.name] = Source(key)
+    return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.follow import upstream
 from mobileprep.freeze.subgraph import extract
+from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
@@ -19,6 +20,7 @@ _RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}
 _RESTORE_ALL: Final = "save/restore_all"
 _HAVE_SLICES: Final = frozenset({"RestoreV2", "RestoreSlice"})
 _ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
+_IMPORTS: Final = frozenset({"LookupTableImport", "LookupTableImportV2"})
 _PASS_ON: Final = frozenset({"Identity"})
 
 
@@ -35,6 +37,16 @@ class Source:
     slice_spec: str = ""
 
 
+@dataclass(frozen=True)
+class TableSource:
+    """Where the contents of a lookup table lie in a checkpoint, and the op that imports them."""
+
+    keys: Source
+    values: Source
+    op: str
+    attrs: Mapping[str, AttrValue]
+
+
 def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
     """For each variable node what the graph's restore ops assign to it.
 
@@ -43,13 +55,39 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
         restore_op: the op whose dependencies come first, where it is there; for an empty text
             "save/restore_all".
     """
-    restore_op = restore_op or _RESTORE_ALL
     found: dict[str, list[Source]] = {}
+    for restoring in _restoring(graph, restore_op):
+        _collect(restoring, found)
+    return found
+
+
+def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
+    """For each node of a lookup table what the graph's restore ops import into it.
+
+    Args:
+        graph: the whole graph, savers included.
+        restore_op: as for ``restored_from``.
+    """
+    found: dict[str, TableSource] = {}
+    for restoring in _restoring(graph, restore_op):
+        for node in restoring:
+            if node.op not in _IMPORTS or len(node.data_inputs) != 3:
+                continue
+            table, keys, values = node.data_inputs
+            sources = _source(restoring, keys), _source(restoring, values)
+            if sources[0] and sources[1]:
+                contents = TableSource(sources[0], sources[1], node.op, node.attrs)
+                found.setdefault(table.node, contents)
+    return found
+
+
+def _restoring(graph: Graph, restore_op: str) -> Iterator[Graph]:
+    """Where restore ops are, the chosen one's first."""
+    restore_op = restore_op or _RESTORE_ALL
     if restore_op in graph:
         # Since TensorFlow 2 savers are functions.
-        _collect(inline_calls(extract(graph, [restore_op]), [restore_op], ""), found)
-    _collect(graph, found)
-    return found
+        yield inline_calls(extract(graph, [restore_op]), [restore_op], "")
+    yield graph
 
 
 def _collect(graph: Graph, found: dict[str, list[Source]]) -> None:

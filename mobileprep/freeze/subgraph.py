@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
 
@@ -41,25 +42,6 @@ def extract(graph: Graph, roots: Iterable[str]) -> Graph:
     return drop_unused_functions(graph.with_nodes(nodes))
 
 
-def drop_unused_functions(graph: Graph) -> Graph:
-    """The graph with only the functions that its nodes reach, and the gradients of those."""
-    library = graph.library
-    if not library.functions:
-        return graph
-    used = _called(graph.nodes, library)
-    waiting = list(used)
-    while waiting:
-        function = library.functions[waiting.pop()]
-        found = _called(function.nodes, library) - used
-        used |= found
-        waiting.extend(found)
-    if len(used) == len(library.functions):
-        return graph
-    functions = {k: v for k, v in library.functions.items() if k in used}
-    gradients = tuple((f, g) for f, g in library.gradients if f in used and g in used)
-    return Graph(graph.nodes, Library(functions, gradients), graph.versions)
-
-
 def clear_devices(graph: Graph) -> Graph:
     """The graph with no device requested by any node, those inside functions included."""
     bodies = (f.nodes for f in graph.library.functions.values())
@@ -93,15 +75,3 @@ def _colocated_within(node: Node, keep: set[str]) -> Node:
     if not left:
         return node.without_attrs(_COLOCATION)
     return node.with_attrs(**{_COLOCATION: AttrValue("list(string)", left)})
-
-
-def _called(nodes: Iterable[Node], library: Library) -> set[str]:
-    names = set()
-    for node in nodes:
-        names.add(node.op)
-        for value in node.attrs.values():
-            if value.kind == "func":
-                names.add(value.value.name)
-            elif value.kind == "list(func)":
-                names.update(f.name for f in value.value)
-    return names & library.functions.keys()

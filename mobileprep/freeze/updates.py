@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.freeze.follow import is_inside
 from mobileprep.freeze.subgraph import extract, reachable
 from mobileprep.freeze.trace import Trace
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ops.signature import output_types, signature_of
 
 _HINT: Final = "choose other outputs, or list the variable under variable_names_blacklist"
 
@@ -50,8 +53,11 @@ def without_updates(
             plain[name] = _result(graph, variable, graph[name], where)
         _check_not_read_after(graph, variable, name, by_data & after, where)
     gone = _with_takers(graph, {name for _, name in uses.blocked if name not in plain})
-    kept = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
+    stays = {name: left for name in gone if (left := _left(graph, graph[name], gone))}
     lost = [graph[name].op for _, name in late if name in gone]
+    gone -= stays.keys()
+    plain.update(stays)
+    kept = [_not_waiting_for(plain.get(n.name, n), gone) for n in graph if n.name not in gone]
     message = (
         f"{len(lost)} ops that change variables were left out, as outputs only waited for them: "
         + ", ".join(sorted(set(lost)))
@@ -69,6 +75,23 @@ def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
         )
         raise UnsupportedError(message, _HINT, where)
     return Node(node.name, "Identity", (value, *node.control_inputs), "", {"T": node.attrs["T"]})
+
+
+def _left(graph: Graph, node: Node, gone: Container[str]) -> Node | None:
+    """What an op leaves in its loop or branch, where others may wait for nothing else; or None.
+
+    Constants that lose what they wait for there would stand outside of it.
+    """
+    if not is_inside(graph, node):
+        return None
+    given = [r for r in node.data_inputs[1:] if r.node not in gone] or node.data_inputs[:1]
+    producer = graph[given[0].node]
+    definition = signature_of(producer, graph.library)
+    types = output_types(producer, definition) if definition else []
+    if producer.name in gone or given[0].index >= len(types):
+        return None
+    kind = {"T": attr.dtype(types[given[0].index].base)}
+    return Node(node.name, "Identity", (given[0],), "", kind)
 
 
 def _check_not_read_after(

@@ -9,12 +9,13 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.freeze.follow import is_inside
 from mobileprep.freeze.trace import REF_FORMS
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
 
 
@@ -47,7 +48,9 @@ def _gather(graph: Graph, node: Node, dtype: DType) -> list[Node]:
     name = f"{node.name}/axis"
     while name in graph:
         name += "_"
-    axis = constant(name, Tensor.of(np.array(batch_dims, index_type.numpy)))
+    # In a loop a constant has to wait for something there, or it stands outside.
+    tied = (control(node.inputs[0].node),) if is_inside(graph, node) else ()
+    axis = constant(name, Tensor.of(np.array(batch_dims, index_type.numpy)), inputs=tied)
     extra = {"batch_dims": attr.integer(batch_dims)} if batch_dims else {}
     gather = _successor(
         node,
@@ -74,7 +77,13 @@ def _shape(graph: Graph, node: Node, dtype: DType) -> list[Node]:
 
 
 def _initialized(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    return [constant(node.name, Tensor.of(np.array(True)), node.device, node.control_inputs)]
+    truth = Tensor.of(np.array(True))
+    if not is_inside(graph, node):
+        return [constant(node.name, truth, node.device, node.control_inputs)]
+    # In a branch that is not taken there must be no answer.
+    here = Node(f"{node.name}/here", "Identity", node.inputs[:1], "", {"T": attr.dtype(dtype)})
+    tied = (control(here.name), *node.control_inputs)
+    return [here, constant(node.name, truth, node.device, tied)]
 
 
 def _successor(node: Node, op: str, inputs: tuple[Ref, ...], **types: AttrValue) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from mobileprep.formats.dtypes import DType
@@ -55,8 +56,9 @@ def boolean(value: bool) -> AttrValue:
     return AttrValue("bool", value)
 
 
+@lru_cache(maxsize=1 << 10, typed=True)
 def dtype(value: DType) -> AttrValue:
-    """A type attribute."""
+    """A type attribute; one for each type, as nearly every node of a graph has some."""
     return AttrValue("type", value)
 
 

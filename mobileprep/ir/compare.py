@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.attrs import AttrValue
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
-from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.tensor import Array, Tensor
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Difference:
         detail: the attribute's name, or empty.
         before: what the first graph has, in words.
         after: what the second graph has.
-        largest: for constants of one type and shape, the largest absolute difference.
+        largest: for constants of numbers of one type and shape, the largest absolute difference;
+            NaN where elements are numbers on one side only.
     """
 
     kind: str
@@ -54,8 +56,13 @@ class Difference:
         if self.kind == "removed":
             return f"- {self.name} ({self.before})"
         what = f"{self.kind} {self.detail}".strip()
-        told = f"~ {self.name}: {what}: {self.before} became {self.after}"
-        return told if self.largest is None else f"{told}, largest difference {self.largest:g}"
+        whose = f"{self.name}: " if self.name else ""
+        told = f"~ {whose}{what}: {self.before} became {self.after}"
+        if self.largest is None:
+            return told
+        if math.isnan(self.largest):
+            return f"{told}, not numbers on one side only"
+        return f"{told}, largest difference {self.largest:g}"
 
 
 def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[Difference]:
@@ -64,7 +71,8 @@ def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[Differ
     Args:
         a: the first graph.
         b: the second graph.
-        tolerance: differences of float constants up to this, absolute, do not count.
+        tolerance: differences of float constants up to this, absolute, do not count. The order
+            of control inputs never counts.
     """
     found = _versions(a, b)
     found += _nodes(a.by_name, b.by_name, "", tolerance)
@@ -110,7 +118,7 @@ def _node(a: Node, b: Node, name: str, tolerance: float) -> list[Difference]:
     found = []
     if a.op != b.op:
         found.append(Difference("op", name, before=a.op, after=b.op))
-    if a.inputs != b.inputs:
+    if a.data_inputs != b.data_inputs or set(a.control_inputs) != set(b.control_inputs):
         told = [", ".join(map(str, n.inputs)) or "none" for n in (a, b)]
         found.append(Difference("inputs", name, before=told[0], after=told[1]))
     if a.device != b.device:
@@ -133,21 +141,45 @@ def _attribute(
 
 
 def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> list[Difference]:
-    if a.dtype != b.dtype or a.shape != b.shape or a.dtype.numpy is None:
+    is_text = a.dtype is DType.STRING
+    if a.dtype != b.dtype or a.shape != b.shape or not (is_text or a.dtype.numpy):
         return [Difference("constant", name, key, repr(a), repr(b))]
-    x, y = (t.array().astype(np.complex128) for t in (a, b))
-    differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
-    if not differ.any():
+    x, y = a.array(), b.array()
+    are_numbers = (x == x) | (y == y)  # NaN alone differs from itself
+    differ = (x != y) & are_numbers
+    count = int(differ.sum())
+    if not count:
         return []
-    largest = float(np.abs(x - y)[differ].max())
-    if largest <= tolerance:
+    largest = None if is_text else _largest_gap(x[differ], y[differ])
+    if largest is not None and a.dtype.is_floating and largest <= tolerance:
         return []
-    count = f"{int(differ.sum())} of {a.size} elements"
-    return [Difference("constant", name, key, repr(a), f"other in {count}", largest)]
+    told = f"other in {count:,} of {a.size:,} elements"
+    return [Difference("constant", name, key, repr(a), told, largest)]
+
+
+def _largest_gap(x: Array, y: Array) -> float:
+    """The largest absolute difference; NaN where one of two elements is no number."""
+    with np.errstate(invalid="ignore"):
+        return float(np.abs(x.astype(np.complex128) - y.astype(np.complex128)).max())
 
 
 def _told(value: AttrValue | None) -> str:
     if value is None:
         return "absent"
-    text = str(value.value)
+    text = _in_words(value.value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _in_words(value: object) -> str:
+    """A value as a reader of graphs spells it: types by name, texts without quotes."""
+    if isinstance(value, DType):
+        return value.short
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, FuncRef):
+        return value.name
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_in_words, value))}]"
+    return "unknown" if value is None else str(value)

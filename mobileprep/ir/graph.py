@@ -93,10 +93,15 @@ class Graph:
         A control dependency counts. Names without consumers are absent.
         """
         if self._consumers is None:
-            self._consumers = {}
+            consumers: dict[str, list[Node]] = {}
             for node in self.nodes:
-                for name in dict.fromkeys(r.node for r in node.inputs):
-                    self._consumers.setdefault(name, []).append(node)
+                for name in dict.fromkeys([r.node for r in node.inputs]):
+                    found = consumers.get(name)
+                    if found is None:
+                        consumers[name] = [node]
+                    else:
+                        found.append(node)
+            self._consumers = consumers
         return self._consumers
 
     def __iter__(self) -> Iterator[Node]:

@@ -10,7 +10,7 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import CONTROL, Ref
 from mobileprep.ir.tensor import Tensor
 
 
@@ -37,12 +37,12 @@ class Node:
     @property
     def data_inputs(self) -> tuple[Ref, ...]:
         """The inputs that carry tensors."""
-        return tuple(r for r in self.inputs if not r.is_control)
+        return tuple([r for r in self.inputs if r.index != CONTROL])
 
     @property
     def control_inputs(self) -> tuple[Ref, ...]:
         """The inputs that only order execution."""
-        return tuple(r for r in self.inputs if r.is_control)
+        return tuple([r for r in self.inputs if r.index == CONTROL])
 
     def with_attrs(self, **changes: AttrValue) -> Node:
         """The node with attributes set."""

@@ -9,6 +9,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import Payload
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
 from mobileprep.ir.serde_tensor import tensor_from_proto, tensor_to_proto
 
@@ -22,6 +23,7 @@ _KINDS = {
     "tensor": "tensor",
     "func": "func",
 }
+_LIST_KINDS = {field: f"list({kind})" for field, kind in _KINDS.items()}
 _FIELDS = {kind: field for field, kind in _KINDS.items()}
 _PLAIN = frozenset({"s", "i", "f", "b"})
 
@@ -39,7 +41,7 @@ def attr_from_proto(proto: pb.AttrValue, payloads: list[Payload], where: str) ->
     if field in _PLAIN:
         return AttrValue(_KINDS[field], getattr(proto, field))
     if field == "type":
-        return AttrValue("type", DType(proto.type))
+        return attr.dtype(DType(proto.type))
     if field == "list":
         return _list_from_proto(proto.list, payloads, where)
     if field == "placeholder":
@@ -113,7 +115,7 @@ def _list_from_proto(
         raise CorruptFileError(message, "the file is damaged", where)
     field = filled[0]
     read = _reader(field, payloads, where)
-    return AttrValue(f"list({_KINDS[field]})", tuple(read(x) for x in getattr(proto, field)))
+    return AttrValue(_LIST_KINDS[field], tuple(read(x) for x in getattr(proto, field)))
 
 
 def _list_to_proto(value: AttrValue, proto: pb.AttrValue.ListValue) -> None:

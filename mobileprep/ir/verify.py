@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from mobileprep.errors import InvalidGraphError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import CONTROL, parse_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z|_[A-Za-z0-9_.\\/>-]*\Z")
 _LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
@@ -52,10 +52,11 @@ def check_inputs(graph: Graph, where: str) -> None:
             if ref.node not in names:
                 message = f"node {node.name!r} ({node.op}) takes {str(ref)!r}, which is not there"
                 raise InvalidGraphError(message, nearest_hint(ref.node, names), where)
-            if controls and not ref.is_control:
+            is_control = ref.index == CONTROL
+            if controls and not is_control:
                 message = f"node {node.name!r} takes the tensor {str(ref)!r} after a control input"
                 raise InvalidGraphError(message, "export the graph again", where)
-            controls = controls or ref.is_control
+            controls = controls or is_control
 
 
 def check_tensors(graph: Graph, names: Iterable[str], what: str, where: str) -> None:

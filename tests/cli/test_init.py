@@ -77,6 +77,32 @@ def test_the_kind_follows_from_the_name(model: Path, run: Run, name: str, kind: 
     assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].source.kind == kind
 
 
+def test_inputs_and_outputs_are_the_likely_ones(model: Path, run: Run) -> None:
+    assert run("init", model).code == 0
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert [(i.name, i.dtype, i.shape) for i in target.inputs] == [("x", "float32", (-1, 3))]
+    assert target.outputs == ("y",)
+    assert run("build", "recipe.yaml").code == 0
+
+
+def test_a_model_that_cannot_be_read_leaves_names_to_be_filled_in(model: Path, run: Run) -> None:
+    model.write_bytes(b"\xff" * 100)
+    told = run("init", model)
+    assert (told.code, "inputs and outputs are not known" in told.err) == (0, True)
+    assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].outputs == ("output",)
+
+
+def test_of_a_training_graph_the_likeliest_output_is_taken(
+    built_once: Path, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = built_once / "digits" / "model"
+    told = run("init", model / "graph.pbtxt", "--checkpoint", model / "model.ckpt-1000")
+    assert told.code == 0
+    assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].outputs == ("probabilities",)
+    assert "# likely too: accuracy/ArgMax" in Path("recipe.yaml").read_text()
+
+
 def test_an_existing_recipe_is_never_overwritten(model: Path, run: Run) -> None:
     Path("recipe.yaml").write_text("mine")
     told = run("init", model)

@@ -19,6 +19,7 @@ from mobileprep.formats.wire import (
     GRAPH_LAYOUT,
     LARGE,
     PAYLOAD_FIELD,
+    VARINT,
     Layout,
     Payload,
     delimited,
@@ -26,6 +27,7 @@ from mobileprep.formats.wire import (
     field_header,
     payload_at,
     split_payloads,
+    split_runs,
 )
 
 TENSOR = Layout(is_tensor=True)
@@ -169,3 +171,22 @@ def test_varints_are_spelt_as_protobuf_spells_them(value: int) -> None:
     assert len(spelt) == max(1, -(-value.bit_length() // 7))
     assert all(byte & 0x80 for byte in spelt[:-1])
     assert not spelt[-1] & 0x80
+
+
+def test_a_message_in_runs_of_records_and_the_rest() -> None:
+    records = [delimited(1, bytes([65 + i]) * 5) for i in range(5)]
+    version = encode_varint(4 << 3 | VARINT) + encode_varint(300)
+    library = delimited(2, b"rest")
+    data = b"".join([*records[:2], version, *records[2:], library])
+    parts = list(split_runs(data, 1, 12, "f"))
+    assert parts == [
+        (b"".join(records[:2]), b""),
+        (b"".join(records[2:4]), b""),
+        (records[4], version + library),
+    ]
+    assert list(split_runs(b"", 1, 12, "f")) == [(b"", b"")]
+
+
+def test_a_record_that_runs_past_the_message_is_refused() -> None:
+    with pytest.raises(CorruptFileError):
+        list(split_runs(delimited(1, b"abc")[:-1], 1, 12, "f"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from google.protobuf import text_format
 
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.protos import saved_model_pb2 as pb
@@ -15,7 +16,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from tests.formats.checkpoint_writer import write_bundle
 
-KINDS = ("graph", "text", "meta_graph", "saved_model")
+KINDS = ("graph", "text graph", "meta_graph", "text meta_graph", "saved_model", "text saved_model")
 SEED = 5
 # Damaged file, invalid graph, unknown op or type, a size or a path that is not allowed.
 CODES = (4, 5, 6, 9)
@@ -33,16 +34,19 @@ def check_damaged(
 ) -> None:
     """Damage a model in another way at each turn, and freeze whatever still loads."""
     write_bundle(folder / "ckpt", tensors)
-    path = folder / ("saved_model.pb" if kind == "saved_model" else "model")
-    if kind == "saved_model":
-        model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[meta])
-        path.write_bytes(model.SerializeToString())
-    elif kind == "meta_graph":
-        path.write_bytes(meta.SerializeToString())
+    form = kind.split()[-1]
+    is_text = kind.startswith("text")
+    suffix = ".pbtxt" if is_text else ".pb"
+    path = folder / f"{form}{suffix}"
+    if form == "graph":
+        write_graph(path, graph, as_text=is_text)
     else:
-        write_graph(path, graph, as_text=kind == "text")
+        model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[meta])
+        written = model if form == "saved_model" else meta
+        text = text_format.MessageToString(written).encode()
+        path.write_bytes(text if is_text else written.SerializeToString())
     whole = path.read_bytes()
-    named = {"graph" if kind == "text" else kind: folder if kind == "saved_model" else path}
+    named = {form: folder if form == "saved_model" else path}
     random = np.random.default_rng(SEED)
     read = 0
     for turn in range(turns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ops.interpreter import Interpreter
 from tests.freeze.graphs import (
     FLOAT,
@@ -188,6 +189,14 @@ def test_statistics_of_the_batch_give_way_to_the_averages_they_move(tmp_path, ke
         source(written_out(keep_dims=keep_dims), VALUES, tmp_path), "y", batch_norm="keep"
     )
     assert "Mean" in {n.op for n in kept.graph}
+
+
+def test_statistics_that_the_app_may_choose_stay(tmp_path):
+    flag = placeholder("training", dtype=DType.BOOL)
+    choice = node("chosen", "Switch", "bn/mean/flat", "training", T=FLOAT)
+    result = frozen(source([*written_out(), flag, choice], VALUES, tmp_path), "y", "chosen")
+    assert "Mean" in {n.op for n in result.graph}
+    assert not any("training mode" in w for w in result.warnings)
 
 
 def test_means_that_move_something_else_stay(tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
-from mobileprep.ir.attrs import FuncRef
+from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Library
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import Ref
@@ -75,6 +77,41 @@ def test_other_reads_of_resources(tmp_path):
     assert graph["shape"].attr_dtype("T") is FLOAT
     np.testing.assert_array_equal(Interpreter(graph).run(["shape"], {})[0], [2, 4, 3])
     assert graph["known"].attr_tensor("value").array() == np.True_
+
+
+def test_in_a_loop_the_axis_of_a_gather_stands_inside(tmp_path):
+    ids = np.array([[0, 1], [1, 0]], np.int32)
+    enter = node("in", "Enter", "table", T=RESOURCE, frame_name="loop", is_constant=True)
+    nodes = [handle("table", 2, 4, 3), const("ids", ids), placeholder("x"), enter]
+    inside = replace(gather(0), inputs=(Ref("in"), Ref("ids")))
+    graph = frozen(source([*nodes, inside], {"table": TABLE}, tmp_path), "y").graph
+    assert listing(graph)[-2:] == ["y/axis = Const(^in)", "y = GatherV2(in, ids, y/axis)"]
+
+
+def test_in_a_branch_a_variable_is_known_only_where_the_branch_is_taken(tmp_path):
+    nodes = [
+        placeholder("p", dtype=DType.BOOL),
+        handle("h", 3),
+        node("s", "Switch", "h", "p", T=RESOURCE),
+        node("known", "VarIsInitializedOp", "s:1"),
+        const("no", np.array(False)),
+        node("other", "Switch", "no", "p", T=DType.BOOL),
+        node("y", "Merge", "other", "known", T=DType.BOOL, N=2),
+    ]
+    graph = frozen(source(nodes, {"h": np.ones(3, np.float32)}, tmp_path), "y").graph
+    assert graph["known/here"].op == "Identity"
+    assert listing(graph)[4] == "known = Const(^known/here)"
+    for given in (True, False):
+        assert Interpreter(graph).run(["y"], {"p": np.array(given)})[0] == given
+
+
+def test_reads_of_a_variable_forget_the_shape_they_noted(tmp_path):
+    variable, read = ref_variable("w", 3)
+    noted = read.with_attrs(_output_shapes=AttrValue("list(shape)", ((3,),)))
+    again = replace(noted, name="y", inputs=(Ref("w/read"),))
+    values = {"w": np.ones(3, np.float32)}
+    graph = frozen(source([variable, noted, again], values, tmp_path), "y").graph
+    assert not any("_output_shapes" in n.attrs for n in graph)
 
 
 def test_branches_that_hand_a_variable_on_hand_on_its_value(tmp_path):

@@ -240,6 +240,32 @@ def test_updates_that_outputs_only_wait_for_are_left_out(tmp_path):
     assert result.warnings == (told + "AssignAddVariableOp, AssignSub",)
 
 
+def test_in_a_branch_something_stays_to_wait_for(tmp_path):
+    """Else the constant "two" would be there in both branches, and win in either."""
+    nodes = [
+        placeholder("p", dtype=DType.BOOL),
+        ref_variable("n", 3),
+        node("pivot", "Switch", "p", "p", T=DType.BOOL),
+        node("yes", "Identity", "pivot:1", T=DType.BOOL),
+        node("no", "Identity", "pivot", T=DType.BOOL),
+        node("held", "RefSwitch", "n", "p", T=FLOAT),
+        const("one", np.ones(3, np.float32), "^yes"),
+        node("add", "AssignAdd", "held:1", "one", T=FLOAT),
+        node("done", "NoOp", "^add"),
+        const("two", np.float32(2), "^done"),
+        const("three", np.float32(3), "^no"),
+        node("y", "Merge", "two", "three", T=FLOAT, N=2),
+    ]
+    graph = frozen(source(nodes, {"n": B}, tmp_path), "y").graph
+    assert [line for line in listing(graph) if "add" in line] == [
+        "add = Identity(one)",
+        "done = NoOp(^add)",
+    ]
+    assert "n" not in graph
+    for given, wanted in ((True, 2), (False, 3)):
+        assert Interpreter(graph).run(["y"], {"p": np.array(given)})[0] == wanted
+
+
 def test_the_result_of_an_assignment_is_what_was_assigned(tmp_path):
     nodes = [
         placeholder("x", 3),

@@ -7,6 +7,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.guess import described, guess
 from mobileprep.freeze.model import Signature, TensorSpec
+from mobileprep.ir.attrs import FuncRef
 from tests.freeze.graphs import FLOAT, const, node, placeholder, ref_variable, source
 
 INT = DType.INT64
@@ -50,6 +51,48 @@ def test_a_training_graph_is_seen_through():
     assert [t.name for t in found.inputs] == ["image"]
     assert [t.name for t in found.outputs] == ["scores", "best"]
     assert described(found.outputs) == "scores (float32 [-1, 3]), best (int64 [-1])"
+
+
+def test_labels_that_a_loss_gathers_by_are_no_inputs():
+    model = training()
+    more = [
+        placeholder("y1", -1, dtype=INT),
+        const("axis1", np.int32(1)),
+        node("picked", "GatherV2", "scores", "y1", "axis1", Tparams=FLOAT, Tindices=INT),
+        node("cost", "Neg", "picked", T=FLOAT),
+        node("Adam/update_w/start", "StridedSlice", "scores", "axis", "axis", "axis", T=FLOAT),
+    ]
+    found = guess(source([*model.graph, *more]))
+    assert [t.name for t in found.inputs] == ["image"]
+    assert [t.name for t in found.outputs] == ["scores", "best"]
+
+
+def test_what_a_conditional_gives_beside_its_result_comes_last():
+    branch = {"then_branch": FuncRef("f"), "else_branch": FuncRef("f")}
+    types = {"Tcond": DType.BOOL, "Tin": [FLOAT], "Tout": [FLOAT, FLOAT, DType.VARIANT]}
+    nodes = [
+        placeholder("x", 2),
+        placeholder("p", dtype=DType.BOOL),
+        node("cond", "If", "p", "x", **types, **branch),
+        node("cond/Identity", "Identity", "cond", T=FLOAT),
+        node("cond/Identity_1", "Identity", "cond:1", T=FLOAT),
+        node("cond/Identity_2", "Identity", "cond:2", T=DType.VARIANT),
+        node("y", "Relu", "cond/Identity", T=FLOAT),
+    ]
+    assert [t.name for t in guess(source(nodes)).outputs] == ["y", "cond/Identity_1"]
+
+
+def test_what_holds_the_branch_taken_is_no_output():
+    nodes = [
+        placeholder("x", 2),
+        placeholder("is_fast", dtype=DType.BOOL),
+        node("cond/Switch", "Switch", "is_fast", "is_fast", T=DType.BOOL),
+        node("cond/switch_t", "Identity", "cond/Switch:1", T=DType.BOOL),
+        node("cond/switch_f", "Identity", "cond/Switch", T=DType.BOOL),
+        node("cond/pred_id", "Identity", "is_fast", T=DType.BOOL),
+        node("y", "Relu", "x", T=FLOAT),
+    ]
+    assert [t.name for t in guess(source(nodes)).outputs] == ["y"]
 
 
 def test_a_model_that_nothing_trains():

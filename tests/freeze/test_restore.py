@@ -156,20 +156,25 @@ def objects(*attributes):
     return np.array(record.SerializeToString(), dtype=object)
 
 
-def checkpoint_with(record, folder):
-    write_bundle(folder / "c", {"_CHECKPOINTABLE_OBJECT_GRAPH": record})
+def checkpoint_with(record, folder, *keys):
+    held = {key: np.zeros(2, np.float32) for key in keys}
+    write_bundle(folder / "c", {"_CHECKPOINTABLE_OBJECT_GRAPH": record, **held})
     return open_checkpoint(folder / "c")
 
 
 def test_the_object_graph_names_variables_that_nothing_else_names(tmp_path):
-    record = objects(("layer/kernel", "a/kernel"), ("twice", "b"), ("twice", "c"), ("", "d"))
+    record = objects(
+        ("layer/kernel", "a/kernel"), ("twice", "b"), ("twice", "c"), ("", "d"), ("Variable", "e")
+    )
     nodes = [
         handle("kernel", 2, shared_name="layer/kernel"),
+        handle("Variable", dtype=STRING),  # an asset's path, where a float was saved as such
         handle("twice", 2),
         handle("first", 2, shared_name="same"),
         handle("second", 2, shared_name="same"),
     ]
-    found = keys_by_full_name(checkpoint_with(record, tmp_path), Graph(nodes))
+    checkpoint = checkpoint_with(record, tmp_path, "a/kernel", "b", "c", "d", "e")
+    found = keys_by_full_name(checkpoint, Graph(nodes))
     assert found == {"kernel": Source("a/kernel")}
 
 

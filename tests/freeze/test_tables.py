@@ -8,6 +8,7 @@ import pytest
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.model import Asset
+from mobileprep.ops.interpreter import Interpreter
 from tests.freeze.graphs import (
     FLOAT,
     const,
@@ -79,6 +80,72 @@ def test_a_path_in_a_variable_that_the_init_op_sets(tmp_path):
     assert result.graph["kept"].attr_tensor("value").array()[()] == b"words.txt"
     assert [a.tensor for a in result.assets] == ["kept:0"]
     assert not result.warnings
+
+
+def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
+    made = model(tmp_path)
+    pairs = [const("keys", np.array([b"a"], dtype=object)), const("values", np.array([7]))]
+    nodes = [
+        *made.graph,
+        *pairs,
+        node("code", "HashTableV2", **KINDS),
+        node("code/fill", "LookupTableImportV2", "code", "keys", "values", Tin=STRING, Tout=INT),
+        node("y", "LookupTableFindV2", "code", "text", "minus", Tin=STRING, Tout=INT),
+    ]
+    result = frozen(source(nodes), "ids", "y")
+    assert result.init_ops == ("words/fill", "code/fill")
+    assert not result.assets
+    told = "filled from '/home/trainer/words.txt', which the app needs under that path"
+    assert told in result.warnings[0]
+
+
+def mutable(op="MutableHashTableV2"):
+    """A table whose contents a saver restores, and a value for each text."""
+    return [
+        placeholder("text", -1, dtype=STRING),
+        node("codes", op, **KINDS),
+        const("minus", np.int64(-1)),
+        node("y", "LookupTableFindV2", "codes", "text", "minus", Tin=STRING, Tout=INT),
+        const("names", np.array([b"codes-keys", b"codes-values"], dtype=object)),
+        const("slices", np.array([b"", b""], dtype=object)),
+        const("file", np.array(b"model", dtype=object)),
+        node("r", "RestoreV2", "file", "names", "slices", dtypes=[STRING, INT]),
+        node("import", "LookupTableImportV2", "codes", "r", "r:1", Tin=STRING, Tout=INT),
+        node("save/restore_all", "NoOp", "^import"),
+    ]
+
+
+CODES = {
+    "codes-keys": np.array([b"a", b"b"], dtype=object),
+    "codes-values": np.array([4, 9], np.int64),
+}
+
+
+def test_the_saved_contents_of_a_mutable_table_are_imported(tmp_path):
+    result = frozen(source(mutable(), CODES, tmp_path), "y")
+    assert result.init_ops == ("codes/contents/import",)
+    taken = ("codes", "codes/contents/keys", "codes/contents/values")
+    assert listing(result.graph)[-3:] == [
+        "codes/contents/keys = Const()",
+        "codes/contents/values = Const()",
+        f"codes/contents/import = LookupTableImportV2({', '.join(taken)})",
+    ]
+    runner = Interpreter(result.graph)
+    runner.run(["codes/contents/import"], {})
+    given = {"text": np.array([b"b", b"c"], dtype=object)}
+    assert runner.run(["y"], given)[0].tolist() == [9, -1]
+
+
+def test_contents_that_the_checkpoint_lacks_are_named(tmp_path):
+    held = {"codes-keys": CODES["codes-keys"]}
+    told = r"lacks the contents of the table 'codes' \('codes-values'\)"
+    with pytest.raises(InvalidGraphError, match=told):
+        frozen(source(mutable(), held, tmp_path), "y")
+
+
+def test_contents_kept_as_buckets_are_refused(tmp_path):
+    with pytest.raises(UnsupportedError, match=r"'codes' \(MutableDenseHashTableV2\)"):
+        frozen(source(mutable("MutableDenseHashTableV2"), CODES, tmp_path), "y")
 
 
 def test_outputs_without_tables_need_no_init_ops_and_no_files(tmp_path):

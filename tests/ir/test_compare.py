@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.compare import compare_graphs
 from mobileprep.ir.graph import Graph, Versions
@@ -49,7 +52,7 @@ def test_equal_graphs_have_no_differences() -> None:
         ),
         (
             Graph(graph().nodes, versions=Versions(27)),
-            "~ : versions: producer 0, at least 0 became producer 27, at least 0",
+            "~ versions: producer 0, at least 0 became producer 27, at least 0",
         ),
     ],
 )
@@ -77,3 +80,60 @@ def test_constants_of_another_shape_differ() -> None:
         "Tensor(float32, [2, 1])",
         "Tensor(float32, [2])",
     )
+
+
+def with_constant(values: Any, kind: Any) -> Graph:
+    return Graph([constant("c", Tensor.of(np.asarray(values, kind)))])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "told"),
+    [
+        ([2**60, 1], [2**60 + 1, 1], np.int64, "1 of 2 elements, largest difference "),
+        ([b"a", b"b"], [b"a", b"c"], object, "other in 1 of 2 elements"),
+        ([1e300, 1], [2e300, 1], np.float64, "1 of 2 elements, largest difference 1e+300"),
+        ([np.inf, 1], [0, 1], np.float32, "1 of 2 elements, largest difference inf"),
+        ([np.nan, 1], [0, 1], np.float32, "1 of 2 elements, not numbers on one side only"),
+        ([1j, 1], [2j, 1], np.complex64, "1 of 2 elements, largest difference 1"),
+        ([True, False], [True, True], bool, "1 of 2 elements, largest difference 1"),
+    ],
+)
+def test_constants_of_every_kind_are_compared(
+    a: object, b: object, kind: object, told: str
+) -> None:
+    assert compare_graphs(with_constant(a, kind), with_constant(a, kind)) == []
+    (difference,) = compare_graphs(with_constant(a, kind), with_constant(b, kind))
+    assert told in str(difference)
+
+
+def test_whole_numbers_are_never_tolerated() -> None:
+    a, b = (with_constant([n], np.int32) for n in (1, 2))
+    assert compare_graphs(a, b, tolerance=5) != []
+
+
+def test_the_order_of_control_inputs_does_not_count() -> None:
+    base = graph().nodes
+
+    def waiting(inputs: str) -> Graph:
+        refs = tuple(parse_ref(i) for i in inputs.split())
+        return Graph([*base, Node("last", "Relu", refs)])
+
+    assert compare_graphs(waiting("out ^c ^d"), waiting("out:0 ^d ^c")) == []
+    assert compare_graphs(waiting("out ^c"), waiting("out ^d")) != []
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (attr.dtype(DType.QUINT8), "quint8"),
+        (attr.string("SAME"), "SAME"),
+        (attr.boolean(True), "true"),
+        (attr.shape(None), "unknown"),
+        (attr.shape((2, -1)), "[2, -1]"),
+        (attr.AttrValue("list(type)", (DType.FLOAT, DType.INT32)), "[float32, int32]"),
+        (attr.AttrValue("func", attr.FuncRef("twice")), "twice"),
+    ],
+)
+def test_attributes_are_told_in_the_words_of_graphs(value: attr.AttrValue, told: str) -> None:
+    a, b = Graph([Node("n", "Op")]), Graph([Node("n", "Op", attrs={"A": value})])
+    assert [str(d) for d in compare_graphs(a, b)] == [f"~ n: attribute A: absent became {told}"]

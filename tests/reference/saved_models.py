@@ -268,6 +268,41 @@ def nested_control_flow(tf: ModuleType, folder: Path) -> Saved:
     return Saved(source, feeds, ("y",), expected)
 
 
+def gather_and_count_in_a_loop(*, functional: bool, resource: bool) -> Build:
+    """A loop that gathers from a variable, chooses between constants, and counts its turns."""
+
+    def build(tf: ModuleType, folder: Path) -> Saved:
+        v1 = tf.compat.v1
+
+        def graph():
+            x = v1.placeholder(tf.float32, [3], name="x")
+            table = variable(tf, "table", [4, 3], resource=resource)
+            turns = variable(tf, "turns", [], resource=resource, trainable=False)
+
+            def turn(i, state):
+                def chosen():
+                    return tf.case(
+                        [(i < 1, lambda: tf.constant(1.0)), (i < 2, lambda: tf.constant(2.0))],
+                        default=lambda: tf.cast(tf.shape(table)[0], tf.float32),
+                    )
+
+                state = tf.tanh(state + tf.gather(table, i) * chosen())
+                if functional:
+                    return i + 1, state
+                with tf.control_dependencies([v1.assign_add(turns, 1.0)]):
+                    return i + 1, tf.identity(state) * tf.constant(0.5)
+
+            _, state = tf.while_loop(lambda i, _: i < 4, turn, [tf.constant(0), x])
+            return {"outputs": [tf.identity(state, name="y")]}
+
+        with v1_control_flow(tf, functional=functional):
+            feeds = {"x:0": image(3)}
+            source, expected = trained(tf, folder, graph, feeds=feeds)
+        return Saved(source, feeds, ("y",), expected)
+
+    return build
+
+
 def lstm(*, functional: bool) -> Build:
     """An LSTM over a sequence, its gates in one matrix, unrolled by a loop with TensorArrays."""
 
@@ -392,6 +427,35 @@ def module_with(tf: ModuleType, serve: Callable[..., Any], **parts: Any) -> Any:
     return module
 
 
+def tables_in_a_graph(tf: ModuleType, folder: Path) -> Saved:
+    """Tables of a plain graph: filled from a file, by constants, and by the checkpoint."""
+    v1 = tf.compat.v1
+    words = vocabulary(folder)
+
+    def graph():
+        text = v1.placeholder(tf.string, [None], name="text")
+        by_file = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                str(words), tf.string, 0, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
+            ),
+            -1,
+        )
+        by_pairs = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(["no", "up"], [7, 8], tf.string, tf.int64), -1
+        )
+        learnt = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+        steps = [v1.tables_initializer(), learnt.insert(["no"], tf.constant([5], tf.int64))]
+        scale = variable(tf, "scale", [], resource=True)
+        names = ("ids", "codes", "learnt")
+        found = [t.lookup(text) for t in (by_file, by_pairs, learnt)]
+        outputs = [tf.identity(t, name=n) for t, n in zip(found, names, strict=True)]
+        return {"outputs": [*outputs, tf.identity(scale, name="scaled")], "steps": steps}
+
+    feeds = {"text:0": WORDS}
+    source, expected = trained(tf, folder, graph, feeds=feeds)
+    return Saved(source, feeds, ("ids", "codes", "learnt", "scaled"), expected)
+
+
 def tables_in_tf2(tf: ModuleType, folder: Path) -> Saved:
     words = vocabulary(folder)
     table = tf.lookup.StaticHashTable(
@@ -404,12 +468,21 @@ def tables_in_tf2(tf: ModuleType, folder: Path) -> Saved:
         tf.lookup.KeyValueTensorInitializer(["no", "up"], [7, 8], tf.string, tf.int64), -1
     )
 
+    learnt = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    learnt.insert(["up"], [3])
+    embedding = tf.Variable(image(4, 2))  # without a name, as are the variables of asset paths
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def serve(text):
-        return {"ids": table.lookup(text), "codes": pairs.lookup(text)}
+        ids = table.lookup(text)
+        rows = tf.gather(embedding, ids + 1)
+        learned = learnt.lookup(text)
+        return {"ids": ids, "codes": pairs.lookup(text), "rows": rows, "learned": learned}
 
-    module = module_with(tf, serve, table=table, pairs=pairs)
-    return exported(tf, folder / "saved", module, {"text": WORDS}, ("ids", "codes"))
+    parts = {"table": table, "pairs": pairs, "learnt": learnt, "embedding": embedding}
+    module = module_with(tf, serve, **parts)
+    outputs = ("ids", "codes", "rows", "learned")
+    return exported(tf, folder / "saved", module, {"text": WORDS}, outputs)
 
 
 def functions_in_tf2(tf: ModuleType, folder: Path) -> Saved:
@@ -569,9 +642,13 @@ ZOO: dict[str, Build] = {
     "TF1 loop and branch, resource": loop_and_branch(functional=False, resource=True),
     "TF2 loop and branch": loop_and_branch(functional=True, resource=True),
     "nested control flow": nested_control_flow,
+    "gathers in a TF1 loop, ref": gather_and_count_in_a_loop(functional=False, resource=False),
+    "gathers in a TF1 loop, resource": gather_and_count_in_a_loop(functional=False, resource=True),
+    "gathers in a TF2 loop": gather_and_count_in_a_loop(functional=True, resource=True),
     "TF1 LSTM": lstm(functional=False),
     "TF2 LSTM": lstm(functional=True),
     "gathers": gathers,
+    "tables of a plain graph": tables_in_a_graph,
     "TF1 tables": tables_in_tf1,
     "TF2 tables": tables_in_tf2,
     "TF2 functions": functions_in_tf2,

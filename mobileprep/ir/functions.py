@@ -1,0 +1,39 @@
+"""Which functions of a library a graph needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mobileprep.ir.graph import Graph, Library
+from mobileprep.ir.node import Node
+
+
+def drop_unused_functions(graph: Graph) -> Graph:
+    """The graph with only the functions that its nodes reach, and the gradients of those."""
+    library = graph.library
+    if not library.functions:
+        return graph
+    used = _called(graph.nodes, library)
+    waiting = list(used)
+    while waiting:
+        function = library.functions[waiting.pop()]
+        found = _called(function.nodes, library) - used
+        used |= found
+        waiting.extend(found)
+    if len(used) == len(library.functions):
+        return graph
+    functions = {k: v for k, v in library.functions.items() if k in used}
+    gradients = tuple((f, g) for f, g in library.gradients if f in used and g in used)
+    return Graph(graph.nodes, Library(functions, gradients), graph.versions)
+
+
+def _called(nodes: Iterable[Node], library: Library) -> set[str]:
+    names = set()
+    for node in nodes:
+        names.add(node.op)
+        for value in node.attrs.values():
+            if value.kind == "func":
+                names.add(value.value.name)
+            elif value.kind == "list(func)":
+                names.update(f.name for f in value.value)
+    return names & library.functions.keys()
