@@ -81,13 +81,18 @@ def output_layers(graph: Graph, text: str) -> tuple[str, ...]:
 
 
 def _default_layers(graph: Graph) -> Sequence[str]:
-    return [_LAYER] if parse_ref(_LAYER).node in graph else placeholders(graph)
+    found = placeholders(graph)
+    return found or ([_LAYER] if parse_ref(_LAYER).node in graph else [])
 
 
 def _usual_shape(known: TensorInfo) -> tuple[int, ...]:
-    if known.shape is None:
+    if known.shape is not None:
+        return tuple(max(d, 1) for d in known.shape)
+    if parse_ref(known.name) == parse_ref(_LAYER):
         return _SHAPE
-    return tuple(max(d, 1) for d in known.shape)
+    message = f"the shape of {known.name!r} is not known"
+    hint = "give --input_layer_shape, such as 1,224,224,3, with a colon between layers"
+    raise UsageError(message, hint)
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -12,10 +12,12 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.actions import edge
+from mobileprep.ops.context import Observer
 from mobileprep.ops.costs import GraphCosts, executed_costs, inferred_costs
+from mobileprep.ops.engines.assets import folders_near, with_found_assets
 from mobileprep.ops.engines.choose import AUTO, open_engine
+from mobileprep.ops.engines.numpy_engine import NumpyEngine
 from mobileprep.ops.executions import Recorder, TensorSpec
-from mobileprep.ops.interpreter import Interpreter
 from mobileprep.ops.step_stats import Stat, StepStats
 
 _MICRO = 1_000_000
@@ -111,7 +113,7 @@ def time_graph(
         tell(f"warming up, {warmup} runs")
         warm = time_runs(once, Pace(warmup, -1.0, pace.delay))
         _sleep(pause)
-    tell(f"running at most {pace.runs} times, {pace.seconds:g} seconds")
+    tell(f"running at most {_limits(pace)}")
     plain = time_runs(once, pace)
     if engine == AUTO:
         tell(f"the engine is {runner.name}")
@@ -121,7 +123,7 @@ def time_graph(
         return Timings(runner.name, warm, plain, None, None)
     tell("the same with the times of nodes")
     stats = StepStats()
-    observed = Interpreter(subject.graph, where=str(subject.path), combine=combine, observer=stats)
+    observed = _interpreter(subject, stats, combine=combine)
 
     def once_observed() -> None:
         observed.run(subject.fetches, subject.feeds)
@@ -133,16 +135,25 @@ def time_graph(
 def measured_costs(subject: Subject) -> GraphCosts:
     """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
     recorder = Recorder()
-    where = str(subject.path)
     try:
-        runner = Interpreter(subject.graph, where=where, combine=False, observer=recorder)
-        runner.run(subject.fetches, subject.feeds)
+        _interpreter(subject, recorder, combine=False).run(subject.fetches, subject.feeds)
     except UnsupportedError:
         shapes = {name: array.shape for name, array in subject.feeds.items()}
-        return inferred_costs(subject.graph, subject.fetches, shapes, where)
+        return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
     given = {edge(parse_ref(n)): TensorSpec.of(a) for n, a in subject.feeds.items()}
     wanted = [edge(parse_ref(n)) for n in subject.fetches]
     return executed_costs(subject.graph, recorder.ran, given, wanted)
+
+
+def _interpreter(subject: Subject, observer: Observer, *, combine: bool) -> NumpyEngine:
+    graph = with_found_assets(subject.graph, folders_near(subject.path))
+    return NumpyEngine(graph, str(subject.path), combine=combine, observer=observer)
+
+
+def _limits(pace: Pace) -> str:
+    bounds = [f"{pace.runs} times"] * (pace.runs > 0)
+    bounds += [f"{pace.seconds:g} seconds"] * (pace.seconds > 0)
+    return " or ".join(bounds) or "1 times"
 
 
 def _sleep(seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,13 @@ def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]
 
 def _running(spec: StageSpec, state: State) -> Callable[[], None]:
     def run() -> None:
-        execute(spec, state)
+        execute(spec, state, lambda text: _warn(spec.task, text))
 
     return run
+
+
+def _warn(task: str, text: str) -> None:
+    print(f"mobileprep: warning: {task}: {text}", file=sys.stderr)
 
 
 def _is_fresh(spec: StageSpec, state: State) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mobileprep.errors import RecipeError, UsageError
 from mobileprep.recipe import load_recipe
+from mobileprep.recipe.cautions import recipe_cautions
 from mobileprep.recipe.model import Recipe
 
 
@@ -33,6 +35,13 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
         raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
     _check_names(recipes)
     return recipes
+
+
+def warn_of_chains(recipes: Iterable[Recipe]) -> None:
+    """Tell what the chains of recipes alone show to go wrong."""
+    for recipe in recipes:
+        for caution in recipe_cautions(recipe):
+            print(f"mobileprep: warning: {caution}", file=sys.stderr)
 
 
 def _setting(text: str) -> tuple[str, str]:

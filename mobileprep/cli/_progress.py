@@ -42,6 +42,14 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
+    def warn(self, task: str, text: str) -> None:
+        """A stage has something to say before it does its work."""
+        line = f"mobileprep: warning: {task}: {text}"
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(line, file=sys.stderr)
+
     def listen(self, task: str, seconds: float | None) -> None:
         """A stage has started, or is done after some seconds."""
         if self._bar is not None and self._task is not None:

@@ -93,7 +93,7 @@ def line(facts: dict[str, Any]) -> str:
     """A tensor's description in a line."""
     shown = f"{facts['name']}: {facts['dtype']}{facts['shape']}"
     if "values" in facts:
-        return f"{shown} {facts['values']}"
+        return f"{shown} {_shortened(facts['values'])}"
     if "min" in facts:
         shown += f" from {_short(facts['min'])} to {_short(facts['max'])}"
         shown += f", mean {_short(facts['mean'])}"
@@ -108,6 +108,13 @@ def _values(array: Array) -> Any:  # noqa: ANN401 - nested lists
     if array.dtype.kind in "biu":
         return array.tolist()
     return _finite(array.astype(np.float64).tolist())
+
+
+def _shortened(values: Any) -> Any:  # noqa: ANN401
+    """Nested values with as many digits as single precision has for people to read."""
+    if isinstance(values, list):
+        return [_shortened(v) for v in values]
+    return float(f"{values:.6g}") if isinstance(values, float) else values
 
 
 def _texts(value: Any) -> Any:  # noqa: ANN401

@@ -27,6 +27,13 @@ class TensorInfo:
     dtype: DType | None
     shape: TensorShape
 
+    def __str__(self) -> str:
+        """Type and shape: ``float32[?, 784]``."""
+        kind = self.dtype.short if self.dtype is not None else "unknown type"
+        if self.shape is None:
+            return f"{kind} of unknown shape"
+        return f"{kind}[{', '.join('?' if d < 0 else str(d) for d in self.shape)}]"
+
 
 def tensor_info(graph: Graph, name: str) -> TensorInfo:
     """What is known of a tensor.

@@ -164,8 +164,12 @@ def _device_lines(costs: GraphCosts, device: Device) -> Iterator[str]:
     seconds = device.seconds(costs.flops)
     yield f"Device: {device.title}, {device.gflops:g} GFLOP/s, {device.basis}"
     yield f"  source: {device.source}, {device.url}"
-    often = f", {1 / seconds:.3g} a second" if seconds else ""
+    often = f", {_rounded(1 / seconds)} a second" if seconds else ""
     yield f"At best: {seconds * 1e3:.3g} ms for each inference{often}"
+
+
+def _rounded(count: float) -> str:
+    return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
 def _as_data(timings: Timings, costs: GraphCosts | None, device: Device | None) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return 0
     with Progress(len(stale_stages(state))) as progress:
-        ran = build(state, jobs=args.jobs, listen=progress.listen)
+        ran = build(state, jobs=args.jobs, listen=progress.listen, warn=progress.warn)
     reports = []
     for built in collect(state):
         report, changed = publish_target(built, state.store, Path(args.out))

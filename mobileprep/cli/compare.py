@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import verb
+
+if TYPE_CHECKING:
+    from mobileprep.ir.compare import Difference
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,10 +23,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--tolerance",
-        type=float,
+        type=_tolerance,
         default=0.0,
-        help="largest difference of a float constant that does not count",
+        metavar="X",
+        help="largest absolute difference of a float constant that does not count",
     )
+
+
+def _tolerance(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        message = f"{text} is no difference; give a number from 0 on"
+        raise argparse.ArgumentTypeError(message)
+    return value
 
 
 @verb("compare", "list what two graphs differ in", _arguments)
@@ -29,9 +46,18 @@ def run(args: argparse.Namespace) -> int:
 
     a, b = read_graph(Path(args.a)), read_graph(Path(args.b))
     differences = compare_graphs(a, b, tolerance=args.tolerance)
+    if differences:
+        print(_summary(differences), file=sys.stderr)
     if args.json:
         print(json.dumps([d.as_data() for d in differences], indent=1))
     else:
         for difference in differences:
             print(difference)
     return 1 if differences else 0
+
+
+def _summary(differences: Sequence[Difference]) -> str:
+    """How much differs, in one line."""
+    kinds = Counter(d.kind for d in differences if d.kind in ("added", "removed"))
+    changed = {d.name for d in differences if d.kind not in kinds}
+    return f"{kinds['added']} added, {kinds['removed']} removed, {len(changed)} changed"

@@ -15,6 +15,7 @@ from mobileprep.cli.verb import verb
 _LOW_SPACE = 1 << 30
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _MISSING = "missing"
+_ABSENT = "not installed"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     import shutil
 
     from mobileprep.pipeline.store import default_folder
+    from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
 
     store = default_folder()
     free = shutil.disk_usage(_existing(store)).free
@@ -38,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "mobileprep": __version__,
         "python": platform.python_version(),
         **found,
+        **{f"engine {name}": engine_version(name) or _ABSENT for name in OPTIONAL_ENGINES},
         "store": str(store),
         "store_free_bytes": free,
     }

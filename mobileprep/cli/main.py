@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -16,6 +17,8 @@ from mobileprep.registry import module_names
 _NOT_VERBS = frozenset({"main", "verb"})
 _INTERRUPTED = 130
 _OUR_BUG = 70
+# New objects between two searches for garbage in cycles; Python's own number is 700.
+_SELDOM = 200_000
 
 _DESCRIPTION = (
     "From a trained TensorFlow 1-style model to what a mobile or embedded app ships: "
@@ -25,7 +28,17 @@ _DESCRIPTION = (
 
 def entry() -> None:
     """The console script."""
+    collect_seldom()
     sys.exit(main(sys.argv[1:]))
+
+
+def collect_seldom() -> None:
+    """Let the garbage collector run less often than Python's default has it.
+
+    Graphs are millions of objects without a cycle: going through all of them each time that they
+    have grown by a quarter takes a third of the time of a transform of 100,000 nodes.
+    """
+    gc.set_threshold(_SELDOM)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,11 +18,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("plan", "print the stages of recipes, and why each would run", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
-    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._load import load_recipes, warn_of_chains
     from mobileprep.cli._targets import plan_state
     from mobileprep.pipeline.state import Stale
 
-    state = plan_state(load_recipes(args), args.target)
+    recipes = load_recipes(args)
+    state = plan_state(recipes, args.target)
+    warn_of_chains(recipes)
     verdicts = [(spec, state.verdict(spec.task)) for spec in state.plan.stages]
     if args.json:
         data = [

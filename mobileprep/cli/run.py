@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.errors import AccuracyError, UsageError
 
 if TYPE_CHECKING:
@@ -29,17 +29,36 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=WHAT",
-        help="a tensor and its value: a .npy, .npz, .wav or picture file, or random[:1,224,224,3]",
+        help="a tensor and its value: a number, random[:1,224,224,3], or a .npy, .npz[:ARRAY], "
+        ".wav or picture file",
     )
     flag(parser, "fetch", default="", metavar="A,B", help="the tensors to compute")
     flag(parser, "out", default="", metavar="FILE", help="an .npz file for what was computed")
     flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
-    flag(parser, "seed", type=int, default=0, help="of random values")
+    flag(
+        parser,
+        "seed",
+        type=whole_number,
+        default=None,
+        help="of random feeds, 0 if unset, and of what the graph itself draws",
+    )
     flag(parser, "image", default="", metavar="FILE", help="the picture to label")
     flag(parser, "labels", default="", metavar="FILE", help="names of the classes, a line each")
-    flag(parser, "top", type=int, default=0, help=f"how many classes to print; {_TOP} with labels")
-    flag(parser, "input_width", type=int, default=None, help="the picture's width; 299 if unknown")
-    flag(parser, "input_height", type=int, default=None, help="its height; 299 if unknown")
+    flag(
+        parser,
+        "top",
+        type=whole_number,
+        default=0,
+        help=f"how many classes to print; {_TOP} with labels",
+    )
+    flag(
+        parser,
+        "input_width",
+        type=whole_number,
+        default=None,
+        help="the picture's width; 299 if unknown",
+    )
+    flag(parser, "input_height", type=whole_number, default=None, help="its height; 299 if unknown")
     flag(parser, "input_mean", type=float, default=0.0, help="what is taken from its values")
     flag(parser, "input_std", type=float, default=255.0, help="what they are divided by then")
     flag(parser, "input_layer", default="", help=f"what the picture is fed to; {_INPUT} if unset")
@@ -52,6 +71,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("run", "run a graph once, or label a picture as label_image does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Feed, run, print."""
+    from mobileprep.cli._feeds import check_fed
     from mobileprep.cli._results import best_scores, described, line, read_labels
     from mobileprep.ir.files import read_graph
     from mobileprep.ops.engines.choose import open_engine
@@ -61,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     feeds = _feeds(args, graph)
     fetches = _fetches(args, graph)
     labels = read_labels(Path(args.labels)) if args.labels else []
-    engine = open_engine(args.engine, graph, path, tell=_tell)
+    engine = open_engine(args.engine, graph, path, seed=args.seed, tell=_tell)
+    check_fed(graph, feeds, fetches, str(path))
     outputs = engine.run(fetches, feeds)
     if args.engine == "auto":
         _tell(f"the engine is {engine.name}")
@@ -85,7 +106,7 @@ def _feeds(args: argparse.Namespace, graph: Graph) -> dict[str, Array]:
     from mobileprep.cli._feeds import FeedOptions, read_feed, split_feed
 
     options = FeedOptions(
-        args.input_width, args.input_height, args.input_mean, args.input_std, args.seed
+        args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0
     )
     feeds: dict[str, Array] = {}
     for text in args.feed:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
-from mobileprep.errors import UsageError
+from mobileprep.errors import AccuracyError, UsageError, nearest_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from mobileprep.ir.graph import Graph
     from mobileprep.transforms.base import Context
+    from mobileprep.transforms.chain import StepRecord
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,12 +43,11 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.recipe.schemas import TransformSchemas
     from mobileprep.transforms._cautions import cautions
     from mobileprep.transforms.base import Context
-    from mobileprep.transforms.chain import Step, StepRecord, run_chain
+    from mobileprep.transforms.chain import Step, run_chain
 
     plugins = [named_plugin(InputFile(n, Path(n), n)) for n in comma_list(args.plugins)]
     parsed, warnings = parse_transforms_flag(args.transforms, TransformSchemas(plugins=plugins))
-    for warning in warnings:
-        print(f"mobileprep: warning: {warning}", file=sys.stderr)
+    _warn(warnings)
     steps = [
         Step(s.name, s.options, s.ignore_errors, s.plugin.file.path if s.plugin else None)
         for s in parsed
@@ -57,35 +58,72 @@ def run(args: argparse.Namespace) -> int:
 
     graph = read_graph(Path(args.in_graph))
     context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)
+    _warn(_unknown_names(graph, context))
     for i, step in enumerate(steps):
-        for caution in cautions(graph, [s.name for s in steps[:i]], step.name, step.options):
-            print(f"mobileprep: warning: {caution}", file=sys.stderr)
-    difference = _differences(graph, context) if args.check else None
+        _warn(cautions(graph, [s.name for s in steps[:i]], step.name, step.options))
+    difference = _differences(graph, Path(args.in_graph), context) if args.check else None
 
     def tell(record: StepRecord, after: Graph) -> None:
-        changes = f"{record.added} added, {record.removed} removed, {record.changed} changed"
-        checked = f", largest difference {difference(after):.3g}" if difference else ""
-        print(f"{record.name}: {record.nodes_after} nodes ({changes}){checked}", file=sys.stderr)
-        for warning in record.warnings:
-            print(f"mobileprep: warning: {warning}", file=sys.stderr)
+        checked = f", largest difference {difference(after, record.name):.3g}" if difference else ""
+        print(f"{_told(record)}{checked}", file=sys.stderr)
+        for reason, count in record.skipped.items():
+            print(f"  {count} left as they were: {reason}", file=sys.stderr)
+        _warn(record.warnings)
 
     graph, _ = run_chain(graph, steps, context, watch=tell)
     write_graph(Path(args.out_graph), graph, as_text=args.output_as_text)
     return 0
 
 
-def _differences(source: Graph, context: Context) -> Callable[[Graph], float]:
-    """Tells how far a graph's outputs are from the source's on sample inputs."""
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(f"mobileprep: warning: {sentence}", file=sys.stderr)
+
+
+def _told(record: StepRecord) -> str:
+    changes = f"{record.added} added, {record.removed} removed, {record.changed} changed"
+    return f"{record.name}: {record.nodes_after} nodes ({changes}), {record.matched} matched"
+
+
+def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
+    """What is said of inputs and outputs that are not in the graph; the original says nothing."""
+    from mobileprep.ir.refs import parse_ref
+
+    for what, names in (("input", context.inputs), ("output", context.outputs)):
+        for name in names:
+            if parse_ref(name).node not in graph:
+                hint = nearest_hint(parse_ref(name).node, graph.by_name)
+                yield f"the {what} {name!r} is not in the graph{hint and f'; {hint}'}"
+
+
+def _differences(source: Graph, path: Path, context: Context) -> Callable[[Graph, str], float]:
+    """Tells how far a graph's outputs after a step are from the source's on sample inputs.
+
+    Args:
+        source: the graph before the first step.
+        path: where it was read from; what it reads itself lies near.
+        context: its inputs and outputs.
+
+    Raises:
+        AccuracyError: they are NaN or infinite where the source's are not.
+    """
     from mobileprep.ops.differences import largest_difference
-    from mobileprep.ops.interpreter import Interpreter
+    from mobileprep.ops.engines.choose import open_engine
     from mobileprep.ops.samples import sample_feeds
 
     feeds = sample_feeds(source, context.inputs)
-    expected = Interpreter(source, where="the source").run(context.outputs, feeds)
+    engine = open_engine("numpy", source, path, where="the source")
+    expected = engine.run(context.outputs, feeds)
 
-    def difference(graph: Graph) -> float:
-        found = Interpreter(graph, where="the transformed graph").run(context.outputs, feeds)
+    def difference(graph: Graph, step: str) -> float:
+        engine = open_engine("numpy", graph, path, where=f"after {step}")
+        found = engine.run(context.outputs, feeds)
         pairs = zip(context.outputs, expected, found, strict=True)
-        return max((largest_difference(x, y, name) for name, x, y in pairs), default=0.0)
+        gaps = (largest_difference(x, y, name, f"after {step}") for name, x, y in pairs)
+        largest = max(gaps, default=0.0)
+        if not math.isfinite(largest):
+            message = f"after {step} the outputs are not numbers where the source's are"
+            raise AccuracyError(message, "leave the step out, or look at its parameters")
+        return largest
 
     return difference

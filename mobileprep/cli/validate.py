@@ -17,12 +17,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe and look for every file that it names."""
-    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._load import load_recipes, warn_of_chains
     from mobileprep.recipe import check_files
 
     recipes = load_recipes(args)
     for recipe in recipes:
         check_files(recipe)
+    warn_of_chains(recipes)
     if args.json:
         data = [
             {"file": r.file, "name": r.name, "targets": [t.folder for t in r.targets]}

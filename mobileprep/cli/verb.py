@@ -75,6 +75,14 @@ def bool_flag(parser: argparse.ArgumentParser, name: str, *, default: bool, help
     )
 
 
+def whole_number(text: str) -> int:
+    """A number from 0 on, for ``type=`` of a flag."""
+    if not text.isascii() or not text.isdigit():
+        message = f"{text!r} is no whole number from 0 on"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
+
+
 def comma_list(text: str) -> tuple[str, ...]:
     """``a,b`` as a tuple, blanks around names dropped."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mobileprep.errors import ArtifactError, InternalError
@@ -14,8 +15,13 @@ from mobileprep.plan.spec import StageSpec
 from mobileprep.stages.base import Job, stage_function
 
 
-def execute(spec: StageSpec, state: State) -> Record:
+def execute(spec: StageSpec, state: State, warn: Callable[[str], None]) -> Record:
     """Run a stage whose earlier stages are fresh; its record, already in the store.
+
+    Args:
+        spec: the stage.
+        state: the plan against a store.
+        warn: takes what the stage has to say before it does its work.
 
     Raises:
         MobileprepError: whatever the stage raises.
@@ -30,7 +36,7 @@ def execute(spec: StageSpec, state: State) -> Record:
     folder = state.store.workspace()
     started = time.perf_counter()
     try:
-        stage_function(spec.stage)(_job(spec, state, folder))
+        stage_function(spec.stage)(_job(spec, state, folder, warn))
         state.check_unchanged(spec)
         outputs = {name: state.store.take(folder / name) for name in _left(folder, spec)}
     except ArtifactError as error:
@@ -61,9 +67,11 @@ def _left(folder: Path, spec: StageSpec) -> list[str]:
     return names
 
 
-def _job(spec: StageSpec, state: State, folder: Path) -> Job:
+def _job(spec: StageSpec, state: State, folder: Path, warn: Callable[[str], None]) -> Job:
     inputs = {
         slot: state.store.object_path(state.output(up.task, up.output).sha256)
         for slot, up in spec.upstream.items()
     }
-    return Job(spec.task, spec.parameters, spec.files, spec.roots, inputs, folder, spec.places)
+    return Job(
+        spec.task, spec.parameters, spec.files, spec.roots, inputs, folder, spec.places, warn
+    )

@@ -48,6 +48,9 @@ class Ran:
 Listener = Callable[[str, float | None], None]
 """Called with a task's name as it starts, and again with its seconds when it is done."""
 
+Warn = Callable[[str, str], None]
+"""Called with a task's name and what it has to say before it does its work."""
+
 
 def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
     """The stages that would run, in order, with the reasons.
@@ -59,13 +62,16 @@ def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
     return [(spec, verdict) for spec, verdict in verdicts if isinstance(verdict, Stale)]
 
 
-def build(state: State, *, jobs: int = 1, listen: Listener) -> list[Ran]:
+def build(
+    state: State, *, jobs: int = 1, listen: Listener, warn: Warn = lambda *_: None
+) -> list[Ran]:
     """Run what is stale; the stages that ran, in the order they finished.
 
     Args:
         state: a plan against a store.
         jobs: how many stages may run at once.
         listen: told of every stage's start and end.
+        warn: told what stages warn of.
 
     Raises:
         MobileprepError: the first failure; what ran before it stays in the store.
@@ -79,7 +85,7 @@ def build(state: State, *, jobs: int = 1, listen: Listener) -> list[Ran]:
     failures: list[BaseException] = []
     tasks = []
     for spec in state.plan.stages:
-        action = guarded(_action(spec, state, ran, listen), failures)
+        action = guarded(_action(spec, state, ran, listen, warn), failures)
         tasks.append(stage_task(spec, action, _check(spec, state)))
     went_well = run_tasks(tasks, jobs=jobs)
     if failures:
@@ -136,11 +142,13 @@ def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
         raise CorruptFileError("\n".join(wrong), hint)
 
 
-def _action(spec: StageSpec, state: State, ran: list[Ran], listen: Listener) -> Callable[[], None]:
+def _action(
+    spec: StageSpec, state: State, ran: list[Ran], listen: Listener, warn: Warn
+) -> Callable[[], None]:
     def run() -> None:
         listen(spec.task, None)
         try:
-            record = execute(spec, state)
+            record = execute(spec, state, lambda text: warn(spec.task, text))
         except MobileprepError as error:
             raise _placed(error, spec) from error
         ran.append(Ran(spec.task, record.seconds))

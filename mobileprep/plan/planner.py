@@ -6,14 +6,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mobileprep.plan.engines import engine_parameters
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
-from mobileprep.plan.step_files import step_files
+from mobileprep.plan.step_files import step_files, step_roots
 from mobileprep.recipe.model import Recipe, Source, Step, Target, digestible
 
 GRAPH: Final = "graph.pb"
 INTERFACE: Final = "interface.json"
+ASSETS: Final = "assets.npz"
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -60,9 +62,7 @@ class _Builder:
             facts["validation"] = Upstream(validation[-1], "validation.json")
             sources += single_file(target.validation.data)
         for step in target.transforms:
-            sources += [
-                f for named in step_files(target, step).values() for f in single_file(named)
-            ]
+            sources += [file for files in step_files(step).values() for file in files]
         return TargetPlan(
             recipe.name,
             target.folder,
@@ -79,6 +79,7 @@ class _Builder:
         steps: list[str] = []
         checks: list[str] = []
         source, interface = Upstream(freeze, GRAPH), Upstream(freeze, INTERFACE)
+        assets = Upstream(freeze, ASSETS)
         graph = source
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
@@ -87,7 +88,12 @@ class _Builder:
             steps.append(self._transform(recipe, target, label, step, earlier, inputs))
             graph = Upstream(steps[-1], GRAPH)
             if target.check:
-                compared = {"source": source, "graph": graph, "interface": interface}
+                compared = {
+                    "source": source,
+                    "graph": graph,
+                    "interface": interface,
+                    "assets": assets,
+                }
                 checks.append(self._check(recipe, target, label, step, compared))
         return steps, checks
 
@@ -102,10 +108,10 @@ class _Builder:
         spec = StageSpec(
             f"{label}-check",
             "check",
-            {"step": step.name},
+            {"step": step.name, **engine_parameters(target)},
             upstream=compared,
             outputs=("check.json",),
-            places=_places(target, "transforms"),
+            places={**_places(target, "engine"), "transforms": step.place},
         )
         return self._add(recipe, target, spec)
 
@@ -116,10 +122,14 @@ class _Builder:
         if source.checkpoint is not None:
             files["checkpoint"] = checkpoint_files(source.checkpoint)
             roots["checkpoint"] = source.checkpoint.path
+        if source.saver is not None:
+            files["saver"] = single_file(source.saver)
+            roots["saver"] = source.saver.path
         parameters = {
             "kind": source.kind,
             "graph": source.file.name,
             "checkpoint": source.checkpoint.name if source.checkpoint else None,
+            "saver": source.saver.name if source.saver else None,
             "tags": list(source.tags),
             "signature": source.signature,
             "freeze": digestible(target.freeze),
@@ -132,7 +142,7 @@ class _Builder:
             parameters,
             files,
             roots,
-            outputs=(GRAPH, INTERFACE, "freeze.json"),
+            outputs=(GRAPH, INTERFACE, ASSETS, "freeze.json"),
             places=_places(target, "source", "freeze", "inputs", "outputs"),
         )
         return self._add(recipe, target, spec)
@@ -152,16 +162,16 @@ class _Builder:
             "ignore_errors": step.ignore_errors,
             "earlier": earlier,
         }
-        named = step_files(target, step)
+        places = {**_places(target, "inputs", "outputs"), "transforms": step.place}
         spec = StageSpec(
             label,
             "transform",
             parameters,
-            {slot: single_file(file) for slot, file in named.items()},
-            {slot: file.path for slot, file in named.items()},
+            step_files(step),
+            step_roots(step),
             upstream=inputs,
             outputs=(GRAPH, "step.json"),
-            places=_places(target, "transforms", "inputs", "outputs"),
+            places=places,
         )
         return self._add(recipe, target, spec)
 
@@ -185,10 +195,13 @@ class _Builder:
         return self._add(recipe, target, spec)
 
     def _validate(self, recipe: Recipe, target: Target, freeze: str, package: str) -> list[str]:
-        interface = Upstream(freeze, INTERFACE)
-        source = {"graph": Upstream(freeze, GRAPH), "interface": interface}
+        beside = {
+            "interface": Upstream(freeze, INTERFACE),
+            "assets": Upstream(freeze, ASSETS),
+        }
+        source = {"graph": Upstream(freeze, GRAPH), **beside}
         shipped = Upstream(package, f"files/{model_file(recipe, target)}")
-        artifact = {"graph": shipped, "interface": interface}
+        artifact = {"graph": shipped, **beside}
         before = self._evaluate(recipe, target, "evaluate-source", source)
         after = self._evaluate(recipe, target, f"{target.folder}/evaluate", artifact)
         validation = target.validation
@@ -219,6 +232,7 @@ class _Builder:
             "labels": validation.labels,
             "metric": validation.metric,
             "data": validation.data.name,
+            **engine_parameters(target),
         }
         spec = StageSpec(
             label,
@@ -227,7 +241,7 @@ class _Builder:
             {"data": single_file(validation.data)},
             upstream=inputs,
             outputs=("evaluation.json", "outputs.npz"),
-            places=_places(target, "validation", "inputs", "outputs"),
+            places=_places(target, "validation", "inputs", "outputs", "engine"),
         )
         return self._add(recipe, target, spec)
 
@@ -272,7 +286,8 @@ def _graph_files(source: Source) -> tuple[InputFile, ...]:
 
 def _source_files(source: Source) -> tuple[InputFile, ...]:
     more = checkpoint_files(source.checkpoint) if source.checkpoint is not None else ()
-    return (*_graph_files(source), *more)
+    saver = single_file(source.saver) if source.saver is not None else ()
+    return (*_graph_files(source), *more, *saver)
 
 
 def _settings(target: Target) -> Mapping[str, Any]:
@@ -284,6 +299,7 @@ def _settings(target: Target) -> Mapping[str, Any]:
         "inputs": [digestible(i) for i in target.inputs],
         "outputs": list(target.outputs),
         "freeze": digestible(target.freeze),
+        "engine": target.engine,
         "transforms": [
             {"name": s.name, "options": digestible_options(s), "ignore_errors": s.ignore_errors}
             for s in target.transforms

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.plan.spec import InputFile
+from mobileprep.recipe.model import EVERY_SHARD
 from mobileprep.recipe.model import InputFile as Named
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
@@ -71,9 +72,15 @@ def checkpoint_files(named: Named) -> tuple[InputFile, ...]:
         return folder_files(named)
     folder = path.parent
     prefix = _MEMBER.sub("", path.name)
+    head, every, count = path.name.rpartition(EVERY_SHARD)
     files = [p for p in folder.glob("*") if p.is_file()] if _is_dir(folder) else []
     is_state = path.name == "checkpoint" and path in files
-    found = files if is_state else [p for p in files if _belongs(p.name, prefix)]
+    if is_state:
+        found = files
+    elif every:
+        found = [p for p in files if _belongs(p.name, head) and p.name.endswith(f"-of-{count}")]
+    else:
+        found = [p for p in files if _belongs(p.name, prefix)]
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
     return tuple(InputFile(_beside(named.name, p.name), p) for p in sorted(found))

@@ -8,14 +8,28 @@ from pathlib import Path
 from typing import Any, Final
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "freeze": 1,
-    "transform": 1,
+    "freeze": 2,
+    "transform": 2,
     "package": 1,
-    "evaluate": 2,
-    "validate": 1,
-    "check": 1,
+    "evaluate": 3,
+    "validate": 2,
+    "check": 2,
 }
 """Raised by one whenever a stage's outputs change for the same inputs."""
+
+
+PLUGIN_SLOT: Final = "plugin"
+"""The slot of a transform stage for the code of a transform from outside the package."""
+
+
+def file_slot(parameter: str, index: int | None) -> str:
+    """The slot of a transform stage for a file that a parameter names.
+
+    Args:
+        parameter: the parameter, which is an identifier.
+        index: which of its files, where it takes a list.
+    """
+    return f"parameter {parameter}" if index is None else f"parameter {parameter} {index + 1}"
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,31 @@
-"""The files from outside that a step of a chain reads."""
+"""The files from outside that a step of a chain reads, by the slot of its stage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-from mobileprep.recipe.model import InputFile, Step, Target
-from mobileprep.recipe.schemas import TransformSchemas
-from mobileprep.recipe.tree import place_of
-
-FILE_FORMAT: Final = "path"
-"""The ``format`` that a transform's schema gives a parameter that names a file to read."""
+from mobileprep.plan.sources import checkpoint_files, single_file
+from mobileprep.plan.spec import PLUGIN_SLOT, InputFile, file_slot
+from mobileprep.recipe.model import Step
 
 
-def step_files(target: Target, step: Step) -> Mapping[str, InputFile]:
-    """The files from outside that a step reads, by the parameter that names them.
+def step_files(step: Step) -> Mapping[str, tuple[InputFile, ...]]:
+    """The files that a step reads; of a checkpoint, all that belong to it.
 
-    The code of a transform from outside the package is one of them, as ``plugin``.
+    The code of a transform from outside the package is one of them.
+
+    Raises:
+        CorruptFileError: a file is not there.
     """
-    found = {} if step.plugin is None else {"plugin": step.plugin.file}
-    texts = {name: value for name, value in step.options.items() if isinstance(value, str)}
-    schema = TransformSchemas().get(step.name) if texts and step.plugin is None else None
-    properties = schema["properties"] if schema is not None else {}
-    for name, value in sorted(texts.items()):
-        if value and properties.get(name, {}).get("format") == FILE_FORMAT:
-            found[name] = _beside_transforms(target, value)
+    found = {} if step.plugin is None else {PLUGIN_SLOT: single_file(step.plugin.file)}
+    for named in step.files:
+        find = checkpoint_files if named.kind == "checkpoint" else single_file
+        found[file_slot(named.parameter, named.index)] = find(named.file)
     return found
 
 
-def _beside_transforms(target: Target, name: str) -> InputFile:
-    """A file named by a transform's parameter, in the folder of the recipe that has the chain."""
-    if target.tree is None:
-        return InputFile(name, Path(name))
-    place = place_of(target.tree, ("transforms",))
-    return InputFile(name, place.source.folder / name, str(place))
+def step_roots(step: Step) -> Mapping[str, Path]:
+    """Where the recipe's names of those files lead: for a checkpoint, to its prefix."""
+    found = {} if step.plugin is None else {PLUGIN_SLOT: step.plugin.file.path}
+    return found | {file_slot(f.parameter, f.index): f.file.path for f in step.files}

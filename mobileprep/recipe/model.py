@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from mobileprep.recipe.tree import Key, MappingNode, Plain, place_of
 
@@ -16,6 +16,8 @@ QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
 ControlFlow: TypeAlias = Literal["keep", "lower"]
 Artifact: TypeAlias = Literal["frozen", "text"]
 Metric: TypeAlias = Literal["top1"]
+Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
+StepFileKind: TypeAlias = Literal["path", "checkpoint"]
 ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]
 
 # Where things lie and were written: no part of what decides a result.
@@ -50,6 +52,10 @@ class Pin:
     sha256: str
 
 
+# As savers name a checkpoint of the first format that is in several files: ``m-?????-of-00004``.
+EVERY_SHARD: Final = "-?????-of-"
+
+
 @dataclass(frozen=True)
 class Source:
     """A trained model.
@@ -60,6 +66,7 @@ class Source:
         checkpoint: the prefix of the variables' values.
         tags: of the MetaGraph to take from a SavedModel; empty for ``serve``.
         signature: whose inputs and outputs are meant.
+        saver: a SaverDef that names the op by which the graph restores.
         pins: digests to check, sorted by name.
     """
 
@@ -68,6 +75,7 @@ class Source:
     checkpoint: InputFile | None = None
     tags: tuple[str, ...] = ()
     signature: str | None = None
+    saver: InputFile | None = None
     pins: tuple[Pin, ...] = ()
 
 
@@ -129,6 +137,23 @@ class Plugin:
 
 
 @dataclass(frozen=True)
+class StepFile:
+    """A file that a parameter of a transform names.
+
+    Args:
+        parameter: the parameter.
+        index: which of the parameter's files, where it takes a list; else None.
+        kind: ``path`` for one file, ``checkpoint`` for all files of a checkpoint.
+        file: the file.
+    """
+
+    parameter: str
+    index: int | None
+    kind: StepFileKind
+    file: InputFile
+
+
+@dataclass(frozen=True)
 class Step:
     """One transform of a chain.
 
@@ -136,11 +161,15 @@ class Step:
         name: the transform's.
         params: parameters in the order written, typed as the transform's schema says.
         plugin: where the transform comes from, unless it is one of the package's.
+        files: those that the parameters name; what they hold decides results, and not this.
+        place: where the step is written, ``file:line:column``.
     """
 
     name: str
     params: tuple[tuple[str, ParameterValue], ...] = ()
     plugin: Plugin | None = None
+    files: tuple[StepFile, ...] = field(default=(), compare=False, metadata=_ASIDE)
+    place: str = field(default="", compare=False, metadata=_ASIDE)
 
     @property
     def options(self) -> dict[str, ParameterValue]:
@@ -207,6 +236,7 @@ class Target:
         outputs: what is fetched; empty where the recipe names none.
         transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
         check: whether to run the model after each transform and compare.
+        engine: what runs the model for that and for the validation.
         validation: how to check the result, or None.
         platform: what it runs.
         abis: of an Android app.
@@ -225,6 +255,7 @@ class Target:
     outputs: tuple[str, ...] = ()
     transforms: tuple[Step, ...] = ()
     check: bool = False
+    engine: Engine = "numpy"
     validation: Validation | None = None
     platform: Platform = "generic"
     abis: tuple[str, ...] = ()

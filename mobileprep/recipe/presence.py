@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 
 from mobileprep.errors import CorruptFileError, nearest_hint
-from mobileprep.recipe.model import InputFile, Recipe, Target
+from mobileprep.recipe.model import EVERY_SHARD, InputFile, Recipe, Target
 
 
 def check_files(recipe: Recipe) -> None:
@@ -29,26 +30,48 @@ def check_files(recipe: Recipe) -> None:
 
 def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
     source = target.source
-    if source.kind == "saved_model":
-        if not source.file.path.is_dir():
-            yield source.file, f"there is no folder {source.file.name!r}"
-    elif not source.file.path.is_file():
-        yield source.file, f"there is no file {source.file.name!r}"
-    if source.checkpoint is not None and not _is_checkpoint(source.checkpoint):
-        yield source.checkpoint, f"there is no checkpoint {source.checkpoint.name!r}"
-    files = [pin.file for pin in source.pins]
-    if target.validation is not None:
-        files.append(target.validation.data)
-    for file in files:
+    if source.kind == "saved_model" and not source.file.path.is_dir():
+        yield source.file, f"there is no folder {source.file.name!r}"
+    for file in _checkpoints(target):
+        if not _is_checkpoint(file):
+            yield file, f"there is no checkpoint {file.name!r}"
+    for file in _files(target):
         if not file.path.is_file():
             yield file, f"there is no file {file.name!r}"
 
 
+def _checkpoints(target: Target) -> Iterator[InputFile]:
+    if target.source.checkpoint is not None:
+        yield target.source.checkpoint
+    for step in target.transforms:
+        yield from (file.file for file in step.files if file.kind == "checkpoint")
+
+
+def _files(target: Target) -> Iterator[InputFile]:
+    source = target.source
+    if source.kind != "saved_model":
+        yield source.file
+    if source.saver is not None:
+        yield source.saver
+    yield from (pin.file for pin in source.pins)
+    for step in target.transforms:
+        yield from (file.file for file in step.files if file.kind == "path")
+        if step.plugin is not None:
+            yield step.plugin.file
+    if target.validation is not None:
+        yield target.validation.data
+
+
 def _is_checkpoint(file: InputFile) -> bool:
-    """A folder, a file of a set, or the prefix of files."""
+    """A folder, a file of a set, or the prefix of files; ``?????`` stands for every shard."""
     if file.path.exists():
         return True
-    return any(name.startswith(f"{file.path.name}.") for name in _beside(file))
+    prefix, every, count = file.path.name.rpartition(EVERY_SHARD)
+    if every:
+        shards = re.compile(rf"{re.escape(prefix)}-\d{{5}}-of-{re.escape(count)}\Z")
+    else:
+        shards = re.compile(rf"{re.escape(count)}(\.|-\d{{5}}-of-\d{{5}}\Z)")
+    return any(shards.match(name) for name in _beside(file))
 
 
 def _nearest(file: InputFile) -> str:

@@ -10,6 +10,7 @@ from mobileprep.recipe.model import (
     Freeze,
     InputFile,
     InputSpec,
+    ParameterValue,
     Pin,
     Plugin,
     Quantize,
@@ -19,14 +20,15 @@ from mobileprep.recipe.model import (
     Target,
     Validation,
 )
+from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.schemas import TransformSchemas
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.steps import ReadSteps, read_steps
-from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, plain
+from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.units import parse_bytes
 
-_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "check")
+_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "check", "engine")
 
 
 class Chains:
@@ -98,13 +100,14 @@ def _source(source: MappingNode) -> Source:
     checkpoint = source.get("checkpoint")
     prefix = _file(checkpoint) if checkpoint is not None else _beside(kind, file)
     values = plain(source)
-    pins = source.get("sha256")
+    saver, pins = source.get("saver"), source.get("sha256")
     return Source(
         kind,
         file,
         prefix,
         tuple(values.get("tags", ())),
         values.get("signature"),
+        _file(saver) if saver is not None else None,
         _pins(pins) if isinstance(pins, MappingNode) else (),
     )
 
@@ -128,10 +131,7 @@ def _pins(pins: MappingNode) -> tuple[Pin, ...]:
 
 
 def _file(node: Node | None) -> InputFile:
-    scalar = cast(Scalar, node)
-    name = str(scalar.value)
-    # Relative to the file that names it, be it the recipe or one that it extends.
-    return InputFile(name, scalar.place.source.folder / name, str(scalar.place))
+    return input_file(cast(Scalar, node))
 
 
 def _inputs(inputs: MappingNode) -> tuple[InputSpec, ...]:
@@ -182,11 +182,20 @@ def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) ->
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
     if quantize.mode == "weights":
-        steps.append(Step("quantize_weights", (("minimum_size", quantize.minimum_size),)))
+        size = ("minimum_size", quantize.minimum_size)
+        steps.append(_asked_by(sections, "quantize", "quantize_weights", size))
     if quantize.mode == "round":
-        steps.append(Step("round_weights", (("num_steps", quantize.num_steps),)))
+        count = ("num_steps", quantize.num_steps)
+        steps.append(_asked_by(sections, "quantize", "round_weights", count))
     if _plain(sections, "obfuscate"):
-        steps.append(Step("obfuscate_names"))
+        steps.append(_asked_by(sections, "obfuscate", "obfuscate_names"))
     if _plain(sections, "sort"):
-        steps.append(Step("sort_by_execution_order"))
+        steps.append(_asked_by(sections, "sort", "sort_by_execution_order"))
     return tuple(steps)
+
+
+def _asked_by(
+    sections: TargetSections, key: str, name: str, *params: tuple[str, ParameterValue]
+) -> Step:
+    """The step that a key of the recipe stands for."""
+    return Step(name, params, place=str(place_of(sections.tree, (key,))))

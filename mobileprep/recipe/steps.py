@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.recipe.chain import parse_chain
 from mobileprep.recipe.model import Step
+from mobileprep.recipe.named_files import named_files, path_problems
 from mobileprep.recipe.offsets import TextPlaces
 from mobileprep.recipe.parameters import from_chain, from_yaml, typed_values
 from mobileprep.recipe.problems import Problem, in_order, render
-from mobileprep.recipe.schemas import TransformSchemas
+from mobileprep.recipe.schemas import Schema, TransformSchemas
 from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, Sequence, SourceText, show
 from mobileprep.recipe.validate import schema_problems
+
+# What the original registered and has no use any more: why that is.
+_NOT_OFFERED: Final = {
+    "rewrite_quantized_stripped_model_for_hexagon": (
+        "the Hexagon runtime that it prepares graphs for went with TensorFlow 1"
+    ),
+}
 
 
 class ReadSteps(NamedTuple):
@@ -23,11 +31,13 @@ class ReadSteps(NamedTuple):
         steps: those without problems; the whole chain where there are none.
         problems: what is wrong with the others.
         unclosed: that the last transform of a text has no ``)``; it is not among the steps.
+        unknown: the parameters of a flag's transforms that they do not have, and that are left out.
     """
 
     steps: tuple[Step, ...] = ()
     problems: tuple[Problem, ...] = ()
     unclosed: Problem | None = None
+    unknown: tuple[Problem, ...] = ()
 
 
 def read_steps(node: Node | None, schemas: TransformSchemas) -> ReadSteps:
@@ -51,41 +61,50 @@ def parse_transforms_flag(
 ) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """The steps of a ``--transforms`` flag, and warnings.
 
-    As the original does, a last transform without ``)`` is dropped, but with a warning.
+    As the original does, a last transform without ``)`` is dropped, and so are parameters that a
+    transform does not have, but with warnings.
 
     Raises:
-        UsageError: the text cannot be read, or names a transform or parameter that is not there.
+        UsageError: the text cannot be read, names a transform that is not there, or a parameter has
+            a value that it cannot have.
     """
     place = Place(SourceText("--transforms", Path(), text), 1, 1)
-    read = _read_text(Scalar(text, place, text), schemas or TransformSchemas())
+    read = _read_text(Scalar(text, place, text), schemas or TransformSchemas(), as_flag=True)
     if read.problems:
         raise UsageError(render(in_order(read.problems)))
-    if read.unclosed is None:
-        return read.steps, ()
-    return read.steps, (f"{read.unclosed.place}: {read.unclosed.message} and is left out",)
+    warnings = tuple(_in_words(problem) for problem in read.unknown)
+    if read.unclosed is not None:
+        warnings += (f"{read.unclosed.place}: {read.unclosed.message} and is left out",)
+    return read.steps, warnings
+
+
+def _in_words(problem: Problem) -> str:
+    hint = f"; {problem.hint}" if problem.hint else ""
+    return f"{problem.place}: {problem.message}{hint}"
 
 
 def _items(node: Node | None) -> tuple[Node, ...]:
     return node.items if isinstance(node, Sequence) else ()
 
 
-def _read_text(chain: Scalar, schemas: TransformSchemas) -> ReadSteps:
+def _read_text(chain: Scalar, schemas: TransformSchemas, *, as_flag: bool = False) -> ReadSteps:
     parsed = parse_chain(chain.text)
     places = TextPlaces(chain)
     steps: list[Step] = []
     problems: list[Problem] = []
+    unknown: list[Problem] = []
     for call in parsed.calls:
         schema = schemas.get(call.name)
         if schema is None:
             problems.append(_no_such(call.name, places.at(call.offset), schemas))
             continue
         parameters, repeated = from_chain(call, places, schema)
-        found = [*repeated, *schema_problems(parameters, schema)]
-        problems += found
-        if not found:
-            steps.append(
-                Step(call.name, typed_values(parameters, schema), schemas.plugin(call.name))
-            )
+        if as_flag:
+            parameters, left_out = _known(call.name, parameters, schema)
+            unknown += left_out
+        read = _checked(call.name, parameters, schemas, schema, places.at(call.offset))
+        steps += read.steps
+        problems += [*repeated, *read.problems]
     if parsed.fault is not None:
         fault = parsed.fault
         problems.append(Problem(places.at(fault.offset), fault.message, fault.hint))
@@ -94,7 +113,27 @@ def _read_text(chain: Scalar, schemas: TransformSchemas) -> ReadSteps:
         name, offset = parsed.unfinished.name, parsed.unfinished.offset
         message = f"the transform {name!r} has no closing ')'"
         unclosed = Problem(places.at(offset), message, "add it")
-    return ReadSteps(tuple(steps), tuple(problems), unclosed)
+    return ReadSteps(tuple(steps), tuple(problems), unclosed, tuple(unknown))
+
+
+def _known(
+    transform: str, parameters: MappingNode, schema: Schema
+) -> tuple[MappingNode, list[Problem]]:
+    """The parameters that a transform has, and for each other one what is said of it."""
+    if schema.get("additionalProperties", True) is not False:
+        return parameters, []
+    names = schema.get("properties", {})
+    known = {key: entry for key, entry in parameters.items() if key in names}
+    left_out = [
+        Problem(
+            entry.key_place,
+            f"{transform} has no parameter {show(key)}, which is left out",
+            nearest_hint(key, names),
+        )
+        for key, entry in parameters.items()
+        if key not in names
+    ]
+    return MappingNode(known, parameters.place), left_out
 
 
 def _read_item(item: Node, schemas: TransformSchemas) -> ReadSteps:
@@ -106,10 +145,18 @@ def _read_item(item: Node, schemas: TransformSchemas) -> ReadSteps:
     if schema is None:
         return ReadSteps(problems=(_no_such(name, place, schemas),))
     parameters = from_yaml(given, MappingNode({}, place), schema)
-    problems = schema_problems(parameters, schema)
+    return _checked(name, parameters, schemas, schema, place)
+
+
+def _checked(
+    name: str, parameters: MappingNode, schemas: TransformSchemas, schema: Schema, place: Place
+) -> ReadSteps:
+    """The one step of that name, or what is wrong with its parameters."""
+    problems = schema_problems(parameters, schema) or path_problems(parameters, schema)
     if problems:
         return ReadSteps(problems=tuple(problems))
-    return ReadSteps((Step(name, typed_values(parameters, schema), schemas.plugin(name)),))
+    values, files = typed_values(parameters, schema), named_files(parameters, schema)
+    return ReadSteps((Step(name, values, schemas.plugin(name), files, str(place)),))
 
 
 def _name_and_parameters(item: Node) -> tuple[str, Place, Node] | None:
@@ -122,6 +169,9 @@ def _name_and_parameters(item: Node) -> tuple[str, Place, Node] | None:
 
 
 def _no_such(name: str, place: Place, schemas: TransformSchemas) -> Problem:
+    if name in _NOT_OFFERED:
+        message = f"the original's transform {show(name)} is not offered: {_NOT_OFFERED[name]}"
+        return Problem(place, message, "leave it out")
     if "(" in name:
         bare = name.partition("(")[0]
         hint = f"in a list, write '{bare}: {{parameter: value}}'"

@@ -20,6 +20,7 @@ _OWN = frozenset(
         "share_constants",
     }
 )
+_FORMATS = {"path": "file", "checkpoint": "checkpoint"}
 _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "`true`, `false`"}
 _INTRODUCTION = """\
 # Transforms
@@ -46,6 +47,17 @@ $ mobileprep transform --in_graph=frozen.pb --out_graph=small.pb \\
     --inputs=image --outputs=probabilities \\
     --transforms='strip_unused_nodes fold_constants(ignore_errors=true)'
 ```
+
+A parameter that is a file or a checkpoint is a path: in a recipe from the folder of the recipe, and
+what the files hold is part of what decides whether the step runs again. On the command line it is
+a path from the current folder.
+
+What is known to go wrong is told before it runs: `remove_nodes(op=Identity)` on a graph with
+control flow, `quantize_nodes` before the batch norms are folded, `quantize_weights` a second time.
+What the chain alone shows of this, `mobileprep validate` and `plan` tell too. With `check: true` in
+the recipe, or `--check` on the command line, the graph is run on sample inputs after each step and
+the largest output difference told; a step after which the graph does not run, or gives no numbers,
+is named and ends the run.
 
 Every transform takes `ignore_errors`: when it fails, the graph stays as it was, with a warning.
 Where a recipe does the right thing and `mobileprep transform` does what the original does, the
@@ -91,7 +103,9 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
 
 def _type(described: Schema) -> str:
     if described.get("type") == "array":
-        return f"{_TYPES[described['items'].get('type', 'string')]}, repeated"
+        return f"{_type(described['items'])}, repeated"
+    if described.get("format") in _FORMATS:
+        return _FORMATS[described["format"]]
     kind = described.get("type", "string")
     return _TYPES[kind] if isinstance(kind, str) else " or ".join(_TYPES[k] for k in kind)
 

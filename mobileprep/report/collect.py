@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -42,6 +42,30 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class EngineLine:
+    """What ran a graph, and whether it agrees with the interpreter.
+
+    Args:
+        graph: ``source``, ``model``, or ``after`` a transform.
+        name: the engine's.
+        version: its version; empty for the interpreter.
+        samples: how many both ran; 0 where they were not compared.
+        within: what the difference stays below, as a share of the largest value of its tensor;
+            None where they were not compared.
+        tolerance: what it may be.
+        unlike: why they were not compared, where another engine than the interpreter ran.
+    """
+
+    graph: str
+    name: str
+    version: str
+    samples: int
+    within: float | None
+    tolerance: float
+    unlike: str
+
+
+@dataclass(frozen=True)
 class Report:
     """All that is told of one target.
 
@@ -54,6 +78,7 @@ class Report:
         ops: how many nodes of each op are left.
         files: the bytes of each file of the folder, by name.
         accuracy: before and after, where the recipe validates.
+        engines: what ran each graph; nothing where none was run.
     """
 
     recipe: str
@@ -64,6 +89,7 @@ class Report:
     ops: Mapping[str, int]
     files: Mapping[str, int]
     accuracy: Accuracy | None
+    engines: tuple[EngineLine, ...]
 
 
 def collect_report(
@@ -94,8 +120,21 @@ def collect_report(
         package["model"],
         package["ops"],
         dict(sorted(files.items())),
-        None if validation is None else Accuracy(**validation),
+        None if validation is None else _accuracy(validation),
+        tuple(_engines(checks, validation)),
     )
+
+
+def _accuracy(record: Json) -> Accuracy:
+    return Accuracy(**{key: value for key, value in record.items() if key != "engines"})
+
+
+def _engines(checks: Sequence[Json], validation: Json | None) -> Iterator[EngineLine]:
+    for check in checks:
+        yield EngineLine(f"after {check['step']}", **check["engine"])
+    if validation is not None:
+        for graph in ("source", "model"):
+            yield EngineLine(graph, **validation["engines"][graph])
 
 
 def _step(record: Json, check: Json | None) -> StepLine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.report.collect import Accuracy, Report, StepLine
+from mobileprep.report.collect import Accuracy, EngineLine, Report, StepLine
 
 _HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "added", "removed", "changed")
 _CHECKED = "difference"
@@ -32,6 +32,7 @@ def report_text(report: Report, *, color: bool = False) -> str:
     lines.append(_model_line(report))
     if report.accuracy is not None:
         lines.append(_accuracy_line(report.accuracy))
+    lines += _engine_lines(report.engines)
     lines.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
     return "".join(f"{line}\n" for line in lines)
 
@@ -80,6 +81,34 @@ def _accuracy_line(accuracy: Accuracy) -> str:
         f"accuracy top-1 {accuracy.top1_before:.4f} before, {accuracy.top1_after:.4f} after "
         f"({accuracy.samples} samples); largest output difference "
         f"{_difference(accuracy.largest_difference)}"
+    )
+
+
+def _engine_lines(engines: Sequence[EngineLine]) -> Iterator[str]:
+    """A line for each engine that ran something: what, and how it compares."""
+    alike: dict[tuple[str, str], list[EngineLine]] = {}
+    for line in engines:
+        alike.setdefault((f"{line.name} {line.version}".rstrip(), line.unlike), []).append(line)
+    for (engine, unlike), lines in alike.items():
+        # Of many checked transforms the count says enough.
+        after = [line for line in lines if line.graph not in ("source", "model")]
+        ran = [line.graph for line in lines if line not in after]
+        if after:
+            ran.append(f"{len(after)} transforms' graphs" if len(after) > 1 else after[0].graph)
+        yield f"engine   {engine} ran {', '.join(ran)}: {_agreement(lines, unlike)}"
+
+
+def _agreement(lines: Sequence[EngineLine], unlike: str) -> str:
+    if unlike:
+        return f"not compared with numpy: {unlike}"
+    apart = [line.within for line in lines if line.within is not None]
+    if not apart:
+        return "it is the reference, so nothing is compared"
+    count = max(line.samples for line in lines)
+    samples = f"{count} sample{'s' * (count > 1)}"
+    return (
+        f"agrees with numpy within {max(apart):.0e} of the largest value "
+        f"({samples}; at most {lines[0].tolerance:.0e} is allowed)"
     )
 
 

@@ -27,6 +27,7 @@ class Job:
         inputs: outputs of earlier stages, by slot.
         folder: where outputs go.
         places: where in the recipe parameters stand: ``{"outputs": "recipe.yaml:9:10"}``.
+        warn: takes what the user should know before the stage does its work, a sentence a time.
     """
 
     task: str
@@ -36,6 +37,7 @@ class Job:
     inputs: Mapping[str, Path]
     folder: Path
     places: Mapping[str, str]
+    warn: Callable[[str], None] = lambda _: None
 
     def output(self, name: str) -> Path:
         """The path of an output."""

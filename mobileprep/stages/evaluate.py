@@ -13,12 +13,18 @@ from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.engines.assets import with_found_assets
+from mobileprep.ops.engines.base import Engine
+from mobileprep.ops.feeds import converted
+from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
+from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
 
 # Enough for BLAS to be busy, little enough for the activations to stay small.
 _BATCH = 64
+# Samples that a second engine runs too.
+_COMPARED = 4
 
 
 @stage("evaluate")
@@ -36,7 +42,7 @@ def run(job: Job) -> None:
     labels = _array(arrays, told["labels"], told["data"], job).ravel()
     _check_labels(feeds, labels, told["labels"], job)
     try:
-        outputs = evaluate(graph, feeds, interface.outputs, where=told["data"])
+        outputs, engine = _run(job, graph, feeds, interface.outputs)
     except UsageError as error:
         raise AccuracyError(error.message, error.hint, error.where) from error
     correct = _correct(outputs[0], labels, job)
@@ -47,18 +53,50 @@ def run(job: Job) -> None:
         "samples": len(labels),
         "correct": correct,
         "top1": correct / len(labels),
+        "engine": engine.as_data(),
     }
     job.write_json("evaluation.json", evaluation)
 
 
+def _run(
+    job: Job, graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
+) -> tuple[list[Array], EngineRecord]:
+    """The outputs for all samples, and what computed them."""
+    where = job.parameters["data"]
+    with asset_folder(job) as folder:
+        graph = with_found_assets(graph, (folder,))
+        engine = stage_engine(job, graph, where)
+        outputs = evaluate(engine, graph, feeds, fetches, where=where)
+        few, samples = _few(graph, feeds)
+        record = compared_with_reference(
+            job, engine, graph, fetches, few, samples=samples, where=where
+        )
+    return outputs, record
+
+
+def _few(graph: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], int]:
+    """The first samples, as many as the graph insists on, and how many they are."""
+    fixed = _fixed_batch(graph, feeds)
+    given = {name: _converted(graph, name, array) for name, array in feeds.items()}
+    size = fixed or _COMPARED
+    batch = next(_batches(given, size, fill=bool(fixed)))
+    return batch, min(size, *map(len, feeds.values()))
+
+
 def evaluate(
-    graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], *, where: str
+    engine: Engine,
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    fetches: Sequence[str],
+    *,
+    where: str,
 ) -> list[Array]:
     """The fetched tensors for every sample, batch by batch, joined along the first axis.
 
     Tensors after the first that have no axis for the samples are stacked, one entry a batch.
 
     Args:
+        engine: what runs the graph.
         graph: the graph.
         feeds: arrays whose first axis is the sample; numbers are converted to the type of the
             input where that keeps their kind.
@@ -70,11 +108,10 @@ def evaluate(
             shape from batch to batch.
         UsageError: the data does not fit the graph's inputs.
     """
-    runner = Interpreter(graph, where=where)
     given = {name: _converted(graph, name, array) for name, array in feeds.items()}
     fixed = _fixed_batch(graph, feeds)
     size = fixed or _BATCH
-    parts = [runner.run(fetches, batch) for batch in _batches(given, size, fill=bool(fixed))]
+    parts = [engine.run(fetches, batch) for batch in _batches(given, size, fill=bool(fixed))]
     count = len(next(iter(feeds.values())))
     sizes = [size if fixed else min(size, count - start) for start in range(0, count, size)]
     columns = [list(pieces) for pieces in zip(*parts, strict=True)]
@@ -139,10 +176,7 @@ def _converted(graph: Graph, name: str, array: Array) -> Array:
     """An array in the type of its placeholder, where that is only a matter of width."""
     node = graph.get(parse_ref(name).node)
     found = node.attrs.get("dtype") if node is not None else None
-    kind = found.value.numpy if found is not None and found.kind == "type" else None
-    if kind is None or not np.can_cast(array.dtype, kind, "same_kind"):
-        return array
-    return array.astype(kind, copy=False)
+    return converted(array, found.value if found is not None and found.kind == "type" else None)
 
 
 def _array(arrays: Mapping[str, Array], name: str, data: str, job: Job) -> Array:

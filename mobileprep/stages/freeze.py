@@ -21,13 +21,14 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
+from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import Interface, write_interface
 
 
 @stage("freeze")
 def run(job: Job) -> None:
-    """Leaves ``graph.pb``, ``interface.json``, ``freeze.json``, and assets below ``files/``."""
+    """Leaves graph, interface, facts and assets, the last below ``files/`` for the app too."""
     told = job.parameters
     choices: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in told["freeze"].items()
@@ -39,6 +40,7 @@ def run(job: Job) -> None:
     write_graph(target, result.graph)
     inputs = tuple(i["name"] for i in told["inputs"]) or result.inputs
     write_interface(job, Interface(inputs, result.outputs, result.init_ops))
+    write_assets(job, {asset.name: asset.path for asset in result.assets})
     for asset in result.assets:
         place(asset.path, job.output(f"files/assets/{asset.name}"))
     statistics = graph_statistics(result.graph, target.stat().st_size)
@@ -54,12 +56,14 @@ def run(job: Job) -> None:
 
 def _load(job: Job) -> LoadedSource:
     path, checkpoint = job.roots["graph"], job.roots.get("checkpoint")
+    saver = job.roots.get("saver")
     kind = job.parameters["kind"]
     if kind == "meta_graph":
-        return load_source(meta_graph=path, checkpoint=checkpoint)
+        return load_source(meta_graph=path, checkpoint=checkpoint, saver=saver)
     if kind == "saved_model":
-        return load_source(saved_model=path, checkpoint=checkpoint, tags=job.parameters["tags"])
-    return load_source(graph=path, checkpoint=checkpoint)
+        tags = job.parameters["tags"]
+        return load_source(saved_model=path, checkpoint=checkpoint, saver=saver, tags=tags)
+    return load_source(graph=path, checkpoint=checkpoint, saver=saver)
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions, job: Job) -> FreezeResult:
@@ -67,28 +71,22 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job) -> FreezeRes
     try:
         output_tensors(source, options)
     except UsageError as error:
-        likely = described(guess(source).outputs)
-        hint = f"likely outputs: {likely}" if likely else error.hint
-        raise RecipeError(error.message, hint, job.place("outputs")) from error
+        raise RecipeError(error.message, error.hint, job.place("outputs")) from error
     except InvalidGraphError as error:
-        hint = _with_likely(error.hint, described(guess(source).outputs))
-        raise InvalidGraphError(error.message, hint, job.place("outputs")) from error
+        raise InvalidGraphError(error.message, error.hint, job.place("outputs")) from error
     result = freeze(source, options)
     inputs = job.parameters["inputs"]
     try:
         check_tensors(result.graph, [i["name"] for i in inputs], "input", job.place("inputs"))
     except InvalidGraphError as error:
-        hint = _with_likely(error.hint, described(guess(source).inputs))
+        likely = described(guess(source).inputs)
+        hint = " ".join(h for h in (error.hint, likely and f"likely inputs: {likely}") if h)
         raise InvalidGraphError(error.message, hint, error.where) from error
     nodes = {n.name: n for n in result.graph}
     for declared in inputs:
         name = parse_ref(declared["name"]).node
         nodes[name] = _with_declared(nodes[name], declared, job)
     return dataclasses.replace(result, graph=result.graph.with_nodes(nodes.values()))
-
-
-def _with_likely(hint: str, likely: str) -> str:
-    return "; ".join(part for part in (hint, likely and f"likely are: {likely}") if part)
 
 
 def _with_declared(node: Node, declared: Mapping[str, Any], job: Job) -> Node:

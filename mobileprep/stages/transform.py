@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.statistics import graph_statistics
+from mobileprep.plan.spec import PLUGIN_SLOT, file_slot
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
 from mobileprep.transforms._cautions import cautions
@@ -20,13 +22,12 @@ def run(job: Job) -> None:
     """Leaves ``graph.pb`` and ``step.json``."""
     told = job.parameters
     interface = read_interface(job)
-    # Files are named as the recipe has them; here they are opened where they lie.
-    files = {name: str(path) for name, path in job.roots.items() if name in told["options"]}
-    options = {**told["options"], **files}
-    step = Step(told["name"], options, told["ignore_errors"], job.roots.get("plugin"))
+    step = Step(told["name"], _options(job), told["ignore_errors"], job.roots.get(PLUGIN_SLOT))
     context = Context(interface.inputs, interface.kept)
     graph = read_graph(job.inputs["graph"])
     told_before = cautions(graph, told["earlier"], step.name, step.options)
+    for caution in told_before:
+        job.warn(caution)
     try:
         graph, records = run_chain(graph, [step], context)
     except MobileprepError as error:
@@ -37,8 +38,36 @@ def run(job: Job) -> None:
     write_graph(target, graph)
     statistics = graph_statistics(graph, _size(target))
     data = {**dataclasses.asdict(records[0]), **dataclasses.asdict(statistics)}
-    data["warnings"] = [*told_before, *data["warnings"]]
+    data["warnings"] = [_portable(job, text) for text in (*told_before, *data["warnings"])]
+    data["skipped"] = {_portable(job, why): count for why, count in data["skipped"].items()}
     job.write_json("step.json", data)
+
+
+def _options(job: Job) -> dict[str, Any]:
+    """The step's parameters, with files as they lie instead of as the recipe names them."""
+
+    def lying(item: object, slot: str) -> object:
+        return str(job.roots[slot]) if slot in job.roots else item
+
+    return {
+        name: [lying(item, file_slot(name, i)) for i, item in enumerate(value)]
+        if isinstance(value, list)
+        else lying(value, file_slot(name, None))
+        for name, value in job.parameters["options"].items()
+    }
+
+
+def _portable(job: Job, text: str) -> str:
+    """A text for the record, with files as the recipe names them: no folder of this machine."""
+    names = {str(file.path): file.name for files in job.files.values() for file in files}
+    for name, value in job.parameters["options"].items():
+        for i, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            root = job.roots.get(file_slot(name, i))
+            if root is not None:
+                names[str(root)] = item
+    for path in sorted(names, key=len, reverse=True):
+        text = text.replace(path, names[path])
+    return text
 
 
 def _size(path: Path) -> int:

@@ -37,6 +37,7 @@ def run(job: Job) -> None:
         "drop": lost / samples,
         "max_drop": allowed,
         "largest_difference": shown_difference(_largest_difference(job, before["outputs"])),
+        "engines": {"source": before["engine"], "model": after["engine"]},
     }
     job.write_json("validation.json", validation)
 

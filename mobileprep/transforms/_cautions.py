@@ -46,7 +46,10 @@ def cautions(
             "conversions; put fold_batch_norms and fold_old_batch_norms before it"
         )
     if name == "quantize_weights" and ("quantize_weights" in earlier or _has_quantized(graph)):
-        told.append("quantize_weights a second time: weights that are stored in 8 bits stay so")
+        told.append(
+            "quantize_weights a second time: weights that are stored in 8 bits stay so; "
+            "leave one of the two out"
+        )
     return tuple(told)
 
 

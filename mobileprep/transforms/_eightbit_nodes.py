@@ -19,9 +19,14 @@ QUINT8: Final = attr.dtype(DType.QUINT8)
 QINT32: Final = attr.dtype(DType.QINT32)
 MIN_FIRST: Final = attr.string("MIN_FIRST")
 
-_RESHAPE_DIMS: Final = Tensor.packed(np.array([-1], np.int32))
-_REDUCTION_DIMS: Final = Tensor.packed(np.array([0], np.int32))
-_KEEP_NO_DIMS: Final = attr.boolean(False)
+# Large graphs get many of each, which share their attributes.
+_RESHAPE_DIMS: Final = constant("", Tensor.packed(np.array([-1], np.int32))).attrs
+_REDUCTION_DIMS: Final = constant("", Tensor.packed(np.array([0], np.int32))).attrs
+_OF_FLOATS: Final = {"T": FLOAT}
+_REDUCTION: Final = {"T": FLOAT, "keep_dims": attr.boolean(False)}
+_CONVERSION: Final = {"T": QUINT8, "mode": MIN_FIRST}
+_REQUANTIZATION: Final = {"Tinput": QINT32, "out_type": QUINT8}
+_MEASUREMENT: Final = {"Tinput": QINT32}
 
 
 def port(node: str, index: int) -> Ref:
@@ -41,24 +46,23 @@ def scalar(name: str, value: float) -> Node:
 
 def quantize(name: str, value: Ref, low: str, high: str, dtype: AttrValue = QUINT8) -> Node:
     """Floats to integers of a range that two nodes give."""
-    attrs = {"T": dtype, "mode": MIN_FIRST}
+    attrs = _CONVERSION if dtype is QUINT8 else {"T": dtype, "mode": MIN_FIRST}
     return Node(name, "QuantizeV2", (value, Ref(low), Ref(high)), attrs=attrs)
 
 
 def dequantize(name: str, inputs: Iterable[Ref]) -> Node:
     """Eight-bit integers, their minimum and their maximum, to floats."""
-    return Node(name, "Dequantize", tuple(inputs), attrs={"T": QUINT8, "mode": MIN_FIRST})
+    return Node(name, "Dequantize", tuple(inputs), attrs=_CONVERSION)
 
 
 def requantize(name: str, source: str, low: Ref, high: Ref) -> Node:
     """A node's 32-bit integers to eight-bit ones of a range."""
-    attrs = {"Tinput": QINT32, "out_type": QUINT8}
-    return Node(name, "Requantize", (*ports(source), low, high), attrs=attrs)
+    return Node(name, "Requantize", (*ports(source), low, high), attrs=_REQUANTIZATION)
 
 
 def requantization_range(name: str, source: str) -> Node:
     """The range that a node's 32-bit integers take up."""
-    return Node(name, "RequantizationRange", ports(source), attrs={"Tinput": QINT32})
+    return Node(name, "RequantizationRange", ports(source), attrs=_MEASUREMENT)
 
 
 def quantized_input(prefix: str, value: Ref, *, tied: bool) -> list[Node]:
@@ -70,11 +74,10 @@ def quantized_input(prefix: str, value: Ref, *, tied: bool) -> list[Node]:
         tied: whether the constants have control inputs, which put them into the tensor's loop.
     """
     after = (control(value.node),) if tied else ()
-    dims = constant(f"{prefix}/reshape_dims", _RESHAPE_DIMS, inputs=after)
-    axes = constant(f"{prefix}/reduction_dims", _REDUCTION_DIMS, inputs=after)
-    flat = Node(f"{prefix}/reshape", "Reshape", (value, Ref(dims.name)), attrs={"T": FLOAT})
-    attrs = {"T": FLOAT, "keep_dims": _KEEP_NO_DIMS}
+    dims = Node(f"{prefix}/reshape_dims", "Const", after, attrs=_RESHAPE_DIMS)
+    axes = Node(f"{prefix}/reduction_dims", "Const", after, attrs=_REDUCTION_DIMS)
+    flat = Node(f"{prefix}/reshape", "Reshape", (value, Ref(dims.name)), attrs=_OF_FLOATS)
     both = (Ref(flat.name), Ref(axes.name))
-    low = Node(f"{prefix}/min", "Min", both, attrs=attrs)
-    high = Node(f"{prefix}/max", "Max", both, attrs=attrs)
+    low = Node(f"{prefix}/min", "Min", both, attrs=_REDUCTION)
+    high = Node(f"{prefix}/max", "Max", both, attrs=_REDUCTION)
     return [dims, axes, flat, low, high, quantize(f"{prefix}/quantize", value, low.name, high.name)]

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from struct import iter_unpack
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, reduce
 from typing import Final
 
 import numpy as np
 
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.hash64 import hash64, hash64_many
+
 _MASK: Final = (1 << 64) - 1
-_MULTIPLIER: Final = 0xC6A4A7935BD1E995
-_SHIFT: Final = 47
-_SEED: Final = 0xDECAFCAFFE
 _GOLDEN: Final = 0x9E3779B97F4A7800
-_WORD: Final = 8
-_BLOCK: Final = 1 << 18
-# Below this, calling numpy takes longer than counting in Python.
-_SHORT: Final = 1 << 6
-
-
-def hash64(data: bytes) -> int:
-    """MurmurHash2 for 64-bit machines, with TensorFlow's seed. Source: ``Hash64`` of TensorFlow.
-
-    It takes word after word, about 10 MB a second here; see to it that ``data`` is short.
-    """
-    size = len(data)
-    whole = size - size % _WORD
-    state = _SEED ^ (size * _MULTIPLIER & _MASK)
-    for start in range(0, whole, _BLOCK):
-        for word in _mixed(data[start : min(start + _BLOCK, whole)]):
-            state = (state ^ word) * _MULTIPLIER & _MASK
-    if size > whole:
-        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    state ^= state >> _SHIFT
-    state = state * _MULTIPLIER & _MASK
-    return state ^ state >> _SHIFT
+# Below this many rows of a length, calling numpy takes longer than counting in Python.
+_FEW: Final = 16
 
 
 @lru_cache(maxsize=1 << 17)
@@ -43,22 +24,39 @@ def hash_text(text: str) -> int:
     return hash64(text.encode())
 
 
+def hash_texts(texts: Iterable[str]) -> Mapping[str, int]:
+    """The hashes of many texts."""
+    distinct = list(dict.fromkeys(texts))
+    hashes = hash64_many([text.encode() for text in distinct])
+    return dict(zip(distinct, hashes, strict=True))
+
+
+def combine_rows(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Each row of at least one hash combined into one, from left to right."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[len(row)].append(i)
+    combined = [0] * len(rows)
+    for places in groups.values():
+        many = [rows[i] for i in places]
+        results = _combined(many) if len(many) >= _FEW else (reduce(combine, row) for row in many)
+        for i, result in zip(places, results, strict=True):
+            combined[i] = result
+    return combined
+
+
 def combine(first: int, second: int) -> int:
     """One hash of two. Source: ``Hash64Combine`` of TensorFlow."""
     return first ^ (second + _GOLDEN + (first << 10 & _MASK) + (first >> 4) & _MASK)
 
 
-def _mixed(data: bytes) -> list[int]:
-    """The words of the data, which the hash has stirred one by one before it takes them."""
-    if len(data) < _SHORT:
-        return [_stirred(*word) for word in iter_unpack("<Q", data)]
-    words = np.frombuffer(data, dtype="<u8") * np.uint64(_MULTIPLIER)
-    words ^= words >> np.uint64(_SHIFT)
-    words *= np.uint64(_MULTIPLIER)
-    stirred: list[int] = words.tolist()
-    return stirred
-
-
-def _stirred(word: int) -> int:
-    word = word * _MULTIPLIER & _MASK
-    return (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK
+def _combined(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Rows of one length, combined."""
+    columns: Array = np.array(rows, np.uint64).T
+    state = columns[0]
+    for column in columns[1:]:
+        state = state ^ (
+            column + np.uint64(_GOLDEN) + (state << np.uint64(10)) + (state >> np.uint64(4))
+        )
+    combined: list[int] = state.tolist()
+    return combined

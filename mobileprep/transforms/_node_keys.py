@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Hashable
-from functools import lru_cache
+from collections.abc import Hashable, Sequence
+from functools import lru_cache, reduce
 from typing import Any, Final
 
 from mobileprep.formats.dtypes import DType
@@ -15,7 +15,8 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.serde_attrs import attr_to_proto
 from mobileprep.ir.tensor import Tensor
-from mobileprep.transforms._hash64 import combine, hash64, hash_text
+from mobileprep.ops.hash64 import hash64
+from mobileprep.transforms._hash64 import combine, combine_rows, hash_text, hash_texts
 
 _DIGEST_SIZE: Final = 16
 # Kinds whose values are equal for equal hashes, and repeat a lot.
@@ -51,13 +52,26 @@ def node_hash(node: Node, name: str, attrs: tuple[int, ...]) -> int:
 
     Source: ``HashNodeDef`` of TensorFlow 1.15's graph transforms.
     """
-    state = combine(hash_text(node.op), hash_text(name))
-    for ref in node.inputs:
-        state = combine(state, hash_text(_canonical(ref)))
-    state = combine(state, hash_text(node.device))
-    for attr in attrs:
-        state = combine(state, attr)
-    return state
+    return reduce(combine, (*map(hash_text, _texts(node, name)), *attrs))
+
+
+def node_hashes(
+    nodes: Sequence[Node], names: Sequence[str], attrs: Sequence[tuple[int, ...]]
+) -> list[int]:
+    """The ``node_hash`` of each of many nodes, which takes less time for all at once."""
+    texts = [_texts(node, name) for node, name in zip(nodes, names, strict=True)]
+    hashes = hash_texts({text for of_node in texts for text in of_node})
+    return combine_rows(
+        [
+            [*map(hashes.__getitem__, of_node), *of_attrs]
+            for of_node, of_attrs in zip(texts, attrs, strict=True)
+        ]
+    )
+
+
+def _texts(node: Node, name: str) -> list[str]:
+    """What of a node is hashed before its attributes."""
+    return [node.op, name, *map(_canonical, node.inputs), node.device]
 
 
 def _canonical(ref: Ref) -> str:
@@ -105,6 +119,9 @@ def _tensor_key(tensor: Tensor) -> Hashable:
         return *head, _string_elements(tensor)
     if tensor.values is not None:
         return *head, "values", tensor.values.tobytes()
+    if tensor.content is None and tensor.size <= 1:
+        # A single number that was worked out is written as a value.
+        return *head, "values", bytes(tensor.raw())
     return *head, hashlib.blake2b(tensor.raw(), digest_size=_DIGEST_SIZE).digest()
 
 

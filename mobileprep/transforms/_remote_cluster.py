@@ -27,13 +27,14 @@ class Cluster:
 
 def connected_parts(graph: Graph, chosen: Collection[str]) -> list[Cluster]:
     """The chosen nodes, those that feed each other together, in stored order."""
-    left = {n.name: None for n in graph if n.name in chosen}
+    place = {n.name: i for i, n in enumerate(graph)}
+    done: set[str] = set()
     parts: list[Cluster] = []
-    while left:
-        members = _component(graph, next(iter(left)), chosen)
-        for name in members:
-            left.pop(name, None)
-        parts.append(_with_borders(graph, members))
+    for node in graph:
+        if node.name in chosen and node.name not in done:
+            members = _component(graph, node.name, chosen)
+            done |= members
+            parts.append(_with_borders(graph, sorted(members, key=place.__getitem__)))
     return parts
 
 
@@ -75,15 +76,14 @@ def _component(graph: Graph, start: str, chosen: Collection[str]) -> set[str]:
     return members
 
 
-def _with_borders(graph: Graph, members: set[str]) -> Cluster:
+def _with_borders(graph: Graph, names: Sequence[str]) -> Cluster:
+    members = frozenset(names)
     inputs: dict[Ref, None] = {}
     outputs: dict[Ref, None] = {}
-    for node in graph:
-        if node.name not in members:
-            continue
+    for node in map(graph.by_name.__getitem__, names):
         inputs.update((_explicit(r), None) for r in node.data_inputs if r.node not in members)
         outputs.update((_explicit(r), None) for r in _taken(graph, node, members))
-    return Cluster(frozenset(members), tuple(inputs), tuple(outputs))
+    return Cluster(members, tuple(inputs), tuple(outputs))
 
 
 def _taken(graph: Graph, node: Node, members: Collection[str]) -> list[Ref]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, make_transform
@@ -52,7 +53,10 @@ def run_chain(
     *,
     watch: Callable[[StepRecord, Graph], None] | None = None,
 ) -> tuple[Graph, list[StepRecord]]:
-    """Apply steps in order; the library is carried through, and every result is checked.
+    """Apply steps in order; every result is checked.
+
+    The functions of the library are carried through. As the original does, the faithful mode
+    keeps those too that nothing calls any more.
 
     Args:
         graph: the graph to start from.
@@ -86,7 +90,9 @@ def run_step(graph: Graph, step: Step, context: Context) -> Result:
             raise
         return Result(graph, warnings=(f"{step.name}: ignored: {error}",))
     check_inputs(result.graph, f"after {step.name}")
-    return result
+    if context.faithful or result.graph is graph:
+        return result
+    return replace(result, graph=drop_unused_functions(result.graph))
 
 
 def _apply(graph: Graph, step: Step, context: Context) -> Result:

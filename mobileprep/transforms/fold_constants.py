@@ -77,11 +77,13 @@ class FoldConstants(Transform):
         return Result(folded, len(folding.values), folding.skipped)
 
     def _rules(self, graph: Graph, *, original: bool) -> FoldingRules:
+        most = self.max_constant_size_in_bytes
         return FoldingRules(
             graph.library,
             frozenset(self.exclude_op),
             frozenset(self.exclude_node),
-            self.max_constant_size_in_bytes,
+            # The original compares it as an unsigned number: a negative one is no limit.
+            most % (1 << 64) if original else most,
             original,
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mobileprep.errors import TransformError
@@ -49,10 +50,8 @@ class FuseRemoteGraph(RemoteOptions):
         checked = self.checked(graph, context)
         if not names(self.fused_nodes) and not self._is_bordered and not self.fused_op_types:
             raise self._without_part()
-        now, parts = checked, self._parts(checked, context)
-        for number, part in enumerate(parts):
-            name = self.remote_fused_graph_node_name
-            now = self._fused(now, part, name if self._is_bordered else f"{name}/{number}", context)
+        parts = self._parts(checked, context)
+        now = self._fused(checked, parts, context) if parts else checked
         return Result(now, len(parts))
 
     @property
@@ -91,20 +90,21 @@ class FuseRemoteGraph(RemoteOptions):
             message = f"node {node.name!r} takes tensors from the part and from outside"
             raise self.refused(message, "name the nodes that feed it as well")
 
-    def _fused(self, graph: Graph, part: Cluster, name: str, context: Context) -> Graph:
-        nodes = imported_nodes(graph)
-        made = graph.with_nodes(nodes)
-        fused = self._node(made, part, name)
-        places = {ref: Ref(name, i) for i, ref in enumerate(part.outputs)}
-        results = [
-            _identity(parse_ref(output).node, place, fused)
-            for output in context.outputs
-            for ref, place in places.items()
-            if ref.node == parse_ref(output).node
-        ]
+    def _fused(self, graph: Graph, parts: Sequence[Cluster], context: Context) -> Graph:
+        made = graph.with_nodes(imported_nodes(graph))
+        position = {n.name: i for i, n in enumerate(made)}
+        fused: dict[str, Node] = {}
+        places: dict[Ref, Ref] = {}
+        for number, part in enumerate(parts):
+            own = self.remote_fused_graph_node_name
+            name = own if self._is_bordered else f"{own}/{number}"
+            members = sorted(_surrounded(part) & position.keys(), key=position.__getitem__)
+            fused[name] = self._node(made, part, [made[n] for n in members], name)
+            places.update((ref, Ref(name, i)) for i, ref in enumerate(part.outputs))
+        results = _results(places, fused, context)
         replaced = {n.name for n in results}
-        rest = [_redirected(n, places) for n in nodes if n.name not in replaced]
-        everything = graph.with_nodes([*rest, fused, *results])
+        rest = [_redirected(n, places) for n in made if n.name not in replaced]
+        everything = graph.with_nodes([*rest, *fused.values(), *results])
         inputs = _refs(context.inputs)
         kept, _ = needed(everything, inputs, _refs(context.outputs))
         borders = {r.node for r in inputs}
@@ -114,16 +114,15 @@ class FuseRemoteGraph(RemoteOptions):
             if n.name in kept or n.name in borders
         )
 
-    def _node(self, graph: Graph, part: Cluster, name: str) -> Node:
+    def _node(self, graph: Graph, part: Cluster, members: Sequence[Node], name: str) -> Node:
+        """The node that stands for a part, whose nodes and those that feed it are the members."""
         borders = {r.node: r.index for r in part.inputs}
         for node_name in borders:
             if len(output_dtypes(graph[node_name], graph)) > 1:
                 message = f"node {node_name!r} feeds the part, and has several outputs"
                 raise self.refused(message, "name nodes that other nodes feed")
         inside = graph.with_nodes(
-            _placeholder(n, borders[n.name]) if n.name in borders else n
-            for n in graph
-            if n.name in borders or n.name in part.nodes
+            _placeholder(n, borders[n.name]) if n.name in borders else n for n in members
         )
         info = execute_info(
             inside,
@@ -138,7 +137,7 @@ class FuseRemoteGraph(RemoteOptions):
         }
         controls = dict.fromkeys(
             r
-            for n in graph
+            for n in members
             if n.name in part.nodes
             for r in n.control_inputs
             if r.node not in part.nodes
@@ -178,6 +177,22 @@ def _placeholder(node: Node, index: int) -> Node:
         node.name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
     )
     return with_record(made, [dtype], [shape])
+
+
+def _surrounded(part: Cluster) -> frozenset[str]:
+    """The names of a part's nodes, and of those that feed it."""
+    return part.nodes.union(r.node for r in part.inputs)
+
+
+def _results(places: Mapping[Ref, Ref], fused: Mapping[str, Node], context: Context) -> list[Node]:
+    """What takes the place of the graph's outputs that are in parts."""
+    of_node: dict[str, list[Ref]] = defaultdict(list)
+    for ref, place in places.items():
+        of_node[ref.node].append(place)
+    outputs = [parse_ref(text).node for text in context.outputs]
+    return [
+        _identity(name, place, fused[place.node]) for name in outputs for place in of_node[name]
+    ]
 
 
 def _identity(name: str, source: Ref, fused: Node) -> Node:

@@ -13,7 +13,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.signature import signature_of
 from mobileprep.transforms._colocation import colocated
-from mobileprep.transforms._node_keys import attr_hashes, attrs_key, node_hash
+from mobileprep.transforms._node_keys import attr_hashes, attrs_key, node_hash, node_hashes
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -42,7 +42,7 @@ class MergeDuplicateNodes(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge the nodes; inputs and outputs of the graph keep theirs."""
-        merging = _Merging(graph, fed_and_fetched(context), faithful=context.faithful)
+        merging = _Merging(graph, context)
         merging.run()
         if not merging.survivor and not context.faithful:
             return Result(graph, skipped=merging.skipped())
@@ -53,21 +53,24 @@ class MergeDuplicateNodes(Transform):
 class _Merging:
     """Rounds of merging; each looks only at nodes whose inputs the round before has changed."""
 
-    def __init__(self, graph: Graph, protected: frozenset[str], *, faithful: bool) -> None:
+    def __init__(self, graph: Graph, context: Context) -> None:
         self._graph = graph
-        self._protected = protected
-        self._faithful = faithful
+        self._protected = fed_and_fetched(context)
+        # The original hashes the names of these alone, not of what is named as "node:1".
+        self._named = frozenset((*context.inputs, *context.outputs))
+        self._faithful = context.faithful
         self._node = dict(graph.by_name)
         # A node as it was a round before, where it was another.
         self._before: dict[str, Node] = {}
         self._place = {name: i for i, name in enumerate(self._node)}
-        self._attrs: dict[str, Hashable] = {}
-        self._attr_hashes: dict[str, tuple[int, ...]] = {}
+        # By the identity of the attributes, which nodes of a kind often share.
+        self._attrs: dict[int, int] = {}
+        self._attr_hashes: dict[int, tuple[int, ...]] = {}
         # Keys are numbered: a number is hashed more quickly.
         self._numbers: dict[Hashable, int] = {}
         self._key: dict[str, int] = {}
         self._equal: dict[int, dict[str, None]] = defaultdict(dict)
-        self._consumers = {k: [n.name for n in v] for k, v in graph.consumers.items()}
+        self._consumers: dict[str, list[str]] = {}
         self.survivor: dict[str, str] = {}
 
     def run(self) -> None:
@@ -93,21 +96,30 @@ class _Merging:
         nodes = [colocated(n, lambda name: moved.get(name, name)) for n in self._node.values()]
         if not self._faithful:
             return nodes
-        return sorted(nodes, key=lambda n: (self._hash(self._node[n.name]), self._place[n.name]))
+        hashes = node_hashes(
+            tuple(self._node.values()),
+            [self._hashed_name(name) for name in self._node],
+            [self._attrs_hashed(node) for node in self._node.values()],
+        )
+        order = sorted(zip(hashes, map(self._place.__getitem__, self._node), nodes, strict=True))
+        return [node for _, _, node in order]
 
     def _rekeyed(self, name: str) -> int:
         node = self._node[name]
-        if name not in self._attrs:
-            self._attrs[name] = attrs_key(node)
+        attrs = self._attrs.get(id(node.attrs))
+        if attrs is None:
+            attrs = self._attrs[id(node.attrs)] = self._number(attrs_key(node))
         own_name = name if name in self._protected else ""
-        whole = (node.op, own_name, node.device, node.inputs, self._attrs[name])
-        key = self._numbers.setdefault(whole, len(self._numbers))
+        key = self._number((node.op, own_name, node.device, node.inputs, attrs))
         old = self._key.get(name)
         if old is not None:
             del self._equal[old][name]
         self._key[name] = key
         self._equal[key][name] = None
         return key
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def _merge(self, keys: Iterable[int], first: bool) -> list[str]:
         merged = []
@@ -135,9 +147,9 @@ class _Merging:
         """Give the consumers of merged nodes the survivors, and name these consumers."""
         consumers: dict[str, None] = {}
         for name in merged:
-            taken_over = self._consumers.get(name, [])
+            taken_over = self._consumers_of(name)
             consumers.update(dict.fromkeys(taken_over))
-            self._consumers.setdefault(self.survivor[name], []).extend(taken_over)
+            self._consumers_of(self.survivor[name]).extend(taken_over)
         for name in merged:
             del self._node[name]
         self._before = {}
@@ -147,6 +159,14 @@ class _Merging:
             self._before[name] = node
             self._node[name] = self._redirected(node)
         return changed
+
+    def _consumers_of(self, name: str) -> list[str]:
+        """Who takes a node's outputs by now; most nodes are never asked for."""
+        found = self._consumers.get(name)
+        if found is None:
+            users = self._graph.consumers.get(name, ())
+            found = self._consumers[name] = [n.name for n in users]
+        return found
 
     def _redirected(self, node: Node) -> Node:
         tensors = [self._survivor_of(r) for r in node.data_inputs]
@@ -167,10 +187,16 @@ class _Merging:
         return self._hash(self._before.get(name) or self._node[name]), place
 
     def _hash(self, node: Node) -> int:
-        name = node.name
-        if name not in self._attr_hashes:
-            self._attr_hashes[name] = attr_hashes(node, self._longest)
-        return node_hash(node, name if name in self._protected else "", self._attr_hashes[name])
+        return node_hash(node, self._hashed_name(node.name), self._attrs_hashed(node))
+
+    def _hashed_name(self, name: str) -> str:
+        return name if name in self._named else ""
+
+    def _attrs_hashed(self, node: Node) -> tuple[int, ...]:
+        found = self._attr_hashes.get(id(node.attrs))
+        if found is None:
+            found = self._attr_hashes[id(node.attrs)] = attr_hashes(node, self._longest)
+        return found
 
     @cached_property
     def _longest(self) -> int:

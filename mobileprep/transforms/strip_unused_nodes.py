@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
-from mobileprep.errors import MobileprepError, TransformError, nearest_hint
+from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
+from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shapes import Shapes, infer_shapes
 from mobileprep.ops.signature import output_types, signature_of
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME = "strip_unused_nodes"
+_Shapes = Callable[[], Mapping[str, Shapes]]
 
 
 @transform(_NAME)
@@ -31,7 +35,8 @@ class StripUnusedNodes(Transform):
     Args:
         type: the element type of new placeholders, where their ops do not tell.
         shape: the shape of new placeholders, sizes divided by commas, -1 for an unknown one. With
-            none given the original makes scalars; a recipe leaves the shape open.
+            none given the original makes scalars; a recipe takes what the graph records, or leaves
+            it open.
         name: fed nodes that have types and shapes of their own,
         type_for_name: which are in these places,
         shape_for_name: and these.
@@ -75,11 +80,12 @@ class StripUnusedNodes(Transform):
         self, kept: list[Node], replaced: Iterable[Node], graph: Graph, context: Context
     ) -> list[Node]:
         used = _used_outputs(kept, {n.name for n in replaced})
+        shapes = cache(lambda: infer_shapes(graph))
         new: dict[str, Node] = {}
         for node in replaced:
             index = _only_output(node, used[node.name])
             dtype = self._dtype(node, _op_dtype(node, index, graph))
-            shape = self._shape(node, index, context)
+            shape = self._shape(node, index, shapes, context)
             attrs = {"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
             new[node.name] = Node(node.name, "Placeholder", attrs=attrs)
         return [new.get(n.name) or _fed_by(n, new) for n in kept]
@@ -95,12 +101,12 @@ class StripUnusedNodes(Transform):
             raise refuse(_NAME, f"the type {text!r} is not known", hint)
         return dtype
 
-    def _shape(self, node: Node, index: int, context: Context) -> TensorShape:
+    def _shape(self, node: Node, index: int, shapes: _Shapes, context: Context) -> TensorShape:
         listed = self._for_name(node.name, "shape_for_name", self.shape_for_name)
         text = self.shape if listed is None else listed
         if text:
             return _shape_from_text(text)
-        return () if context.faithful else _recorded_shape(node, index)
+        return () if context.faithful else _recorded_shape(node, index, shapes)
 
     def _for_name(self, node: str, option: str, values: tuple[str, ...]) -> str | None:
         if len(values) != len(self.name):
@@ -168,12 +174,19 @@ def _op_dtype(node: Node, index: int, graph: Graph) -> DType | None:
     return types[index].base if index < len(types) else None
 
 
-def _recorded_shape(node: Node, index: int) -> TensorShape:
+def _recorded_shape(node: Node, index: int, shapes: _Shapes) -> TensorShape:
+    """The shape that a node records of an output, unless the graph gives it another one."""
     recorded = node.attrs.get("_output_shapes")
     if recorded is None or recorded.kind != "list(shape)" or index >= len(recorded.value):
         return None
-    shape: TensorShape = recorded.value[index]
-    return shape
+    try:
+        inferred = shapes()[node.name][index]
+    except (InvalidGraphError, IndexError):
+        return None  # the part that is cut off may be broken
+    try:
+        return merge(inferred, recorded.value[index])
+    except ShapeConflictError:
+        return inferred
 
 
 def _shape_from_text(text: str) -> TensorShape:

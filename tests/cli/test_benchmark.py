@@ -15,6 +15,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from tests.cli.conftest import Run
 from tests.cli.test_run import image_input, text_input
+from tests.ops.kernels.test_tables import filled
 from tests.transforms.graphs import const, conv, node, normal
 
 QUICK = ("--num_runs=2", "--warmup_runs=1")
@@ -131,7 +132,7 @@ def test_what_a_device_could_reach(run: Run, graph: Path) -> None:
     told = run("benchmark", "--graph", graph, *QUICK, "--device=raspberry-pi-3")
     assert "\nDevice: Raspberry Pi 3, 5 GFLOP/s, " in told.out
     assert "\n  source: TensorFlow Mobile" in told.out
-    assert "\nAt best: 0.00312 ms for each inference, 3.2e+05 a second\n" in told.out
+    assert "\nAt best: 0.00312 ms for each inference, 320,184 a second\n" in told.out
     told = run("benchmark", "--graph", graph, "--device=raspbery-pi-3")
     assert (told.code, told.out) == (2, "")
     assert "did you mean 'raspberry-pi-3'?" in told.err
@@ -190,6 +191,35 @@ def test_flags_that_do_not_fit_are_refused(
     told = run("benchmark", "--graph", graph, *flags)
     assert (told.code, told.out) == (2, "")
     assert message in told.err
+
+
+def test_an_unknown_shape_has_to_be_given_but_for_the_originals_layer(
+    run: Run, tmp_path: Path
+) -> None:
+    for name, code in (("other", 2), ("input", 0)):
+        nodes = [node(name, "Placeholder", T=None, dtype=DType.FLOAT), node("out", "Relu", name)]
+        write_graph(tmp_path / "g.pb", Graph(nodes))
+        told = run("benchmark", "--graph", tmp_path / "g.pb", *QUICK)
+        assert told.code == code
+    scalar = ("--input_layer=input", "--input_layer_shape=,", "--input_layer_type=float")
+    assert run("benchmark", "--graph", tmp_path / "g.pb", *QUICK, *scalar).code == 0
+
+
+def test_every_placeholder_is_fed(run: Run, tmp_path: Path) -> None:
+    nodes = [image_input("input", 1, 2), image_input("more", 2), node("out", "Add", "input more")]
+    write_graph(tmp_path / "g.pb", Graph(nodes))
+    assert run("benchmark", "--graph", tmp_path / "g.pb", *QUICK).code == 0
+
+
+def test_tables_are_filled_before(run: Run, tmp_path: Path) -> None:
+    write_graph(tmp_path / "g.pb", filled())
+    told = run(
+        *("benchmark", "--graph", tmp_path / "g.pb", *QUICK, "--show_flops"),
+        *("--output_layer=find", "--input_layer=words", "--input_layer_shape=4"),
+    )
+    assert told.code == 0
+    rows = tables(told.out)["Run Order"]
+    assert {row[-1] for row in rows[1:]} == {"table", "find"}
 
 
 def test_running_ends_with_the_time(run: Run, graph: Path) -> None:

@@ -33,6 +33,7 @@ def test_equal_graphs_are_nothing_to_tell(run: Run, other: str) -> None:
 def test_differences_are_told_and_make_the_exit_code_one(run: Run) -> None:
     told = run("compare", "a.pb", "more.pb")
     assert (told.code, told.out) == (1, "+ z (Relu)\n")
+    assert told.err == "1 added, 0 removed, 0 changed\n"
     told = run("compare", "more.pb", "a.pb")
     assert (told.code, told.out) == (1, "- z (Relu)\n")
 
@@ -57,6 +58,9 @@ def test_files_that_cannot_be_read_are_told(run: Run) -> None:
     assert run("compare", "bad.pb", "a.pb").code == 4
 
 
-@pytest.mark.parametrize("arguments", [["a.pb"], ["a.pb", "a.pb", "--tolerance", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["a.pb"], *[["a.pb", "a.pb", f"--tolerance={x}"] for x in ("x", "-1", "nan", "inf")]],
+)
 def test_a_faulty_command_line_is_told(run: Run, arguments: list[str]) -> None:
     assert run("compare", *arguments).code == 2

@@ -32,6 +32,16 @@ def test_a_healthy_machine_has_no_problems(run: Run, store: Path) -> None:
     assert not (store / "none").exists(), "looking leaves nothing behind"
 
 
+def test_engines_that_may_be_added_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "mobileprep.plan.engines.engine_version", lambda name: "9.1" if name == "openvino" else ""
+    )
+    told = run("doctor")
+    assert told.code == 0
+    assert "engine openvino    9.1" in told.out
+    assert "engine tensorflow  not installed" in told.out
+
+
 def test_json_tells_the_same(run: Run) -> None:
     told = run("doctor", "--json")
     facts = json.loads(told.out)

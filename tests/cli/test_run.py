@@ -129,6 +129,66 @@ def test_random_values_are_the_same_each_time(run: Run, plain: Path) -> None:
     assert first.out != run(*feeds, "--seed=1").out
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", [[12.0, 12.0]]), ("-0.5,2", [[10.5, 13.0]]), ("true", [[12.0, 12.0]])],
+)
+def test_numbers_are_fed_as_they_are_written(
+    run: Run, plain: Path, text: str, expected: list[list[float]]
+) -> None:
+    told = run("run", "--graph", plain, f"--feed=x={text}", "--feed=y=11", "--json")
+    assert json.loads(told.out)["outputs"][0]["values"] == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "told"),
+    [
+        (DType.INT32, "1.5", "takes int32, not 1.5"),
+        (DType.UINT8, "256", "takes uint8, not 256"),
+        (DType.INT64, "1,nan", "takes int64, not 1, nan"),
+        (DType.BOOL, "2", "takes bool, not 2"),
+    ],
+)
+def test_numbers_must_fit_the_type(
+    run: Run, tmp_path: Path, dtype: DType, text: str, told: str
+) -> None:
+    nodes = [node("x", "Placeholder", T=None, dtype=dtype), node("out", "Identity", "x", T=dtype)]
+    write_graph(tmp_path / "g.pb", Graph(nodes))
+    refused = run("run", "--graph", tmp_path / "g.pb", f"--feed=x={text}")
+    assert refused.code == 2
+    assert told in refused.err
+    assert run("run", "--graph", tmp_path / "g.pb", "--feed=x=1").code == 0
+
+
+def test_an_array_is_named_within_its_file_and_fitted_in_width(
+    run: Run, plain: Path, tmp_path: Path
+) -> None:
+    write_arrays(tmp_path / "two.npz", {"a": np.array([[1, 2]]), "b": np.array([0.5, 1])})
+    told = run(
+        *("run", "--graph", plain, "--feed", f"x={tmp_path / 'two.npz:a'}"),
+        *("--feed", f"y={tmp_path / 'two.npz:b'}"),
+    )
+    assert told.out == "out: float32[1, 2] [[1.5, 3.0]]\n"
+    told = run("run", "--graph", plain, "--feed", f"x={tmp_path / 'two.npz:c'}")
+    assert (told.code, "has no array 'c'; it has a, b" in told.err) == (2, True)
+
+
+def test_a_seed_reaches_what_the_graph_draws(run: Run, tmp_path: Path) -> None:
+    nodes = [const("shape", [3], np.int32), node("out", "RandomUniform", "shape", T=DType.INT32)]
+    nodes[1] = nodes[1].with_attrs(dtype=attr.dtype(DType.FLOAT))
+    write_graph(tmp_path / "g.pb", Graph(nodes))
+    command = ("run", "--graph", tmp_path / "g.pb")
+    assert run(*command).code == 6
+    first = run(*command, "--seed=1")
+    assert first.code == 0
+    assert run(*command, "--seed=1").out == first.out != run(*command, "--seed=2").out
+
+
+def test_people_are_shown_the_digits_of_single_precision(run: Run, plain: Path) -> None:
+    told = run("run", "--graph", plain, "--feed=x=0.1", "--feed=y=0.2")
+    assert told.out == "out: float32[1, 2] [[0.3, 0.3]]\n"
+
+
 def test_json_tells_results_and_classes(run: Run, graph: Path, photo: Path, labels: Path) -> None:
     told = run("run", "--graph", graph, "--image", photo, "--labels", labels, "--json", "--top=1")
     data = json.loads(told.out)
@@ -167,6 +227,15 @@ def test_text_is_fed_the_bytes_of_a_file(run: Run, tmp_path: Path, photo: Path) 
         np.testing.assert_array_equal(written["pixels"], RED)
 
 
+def test_a_placeholder_without_a_batch_is_fed_one_picture(
+    run: Run, tmp_path: Path, photo: Path
+) -> None:
+    pixels = image_input("pixels", -1, 5, 3)
+    write_graph(tmp_path / "g.pb", Graph([pixels, node("out", "Identity", "pixels")]))
+    told = run("run", "--graph", tmp_path / "g.pb", "--feed", f"pixels={photo}", "--json")
+    assert json.loads(told.out)["outputs"][0]["shape"] == [299, 5, 3]
+
+
 def test_sound_is_decoded_and_fitted_to_the_placeholder(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(wav(np.array([[16384], [-16384]])))
     for shape, expected in (((1, 3), [[0.5, -0.5, 0]]), ((-1, 1), [[0.5], [-0.5]])):
@@ -198,16 +267,20 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--feed=x"], "--feed takes name=file or name=random, and got 'x'"),
+        (["--feed=x"], "--feed takes name=file, name=number or name=random, and got"),
         (["--feed=x=random", "--feed=x=random"], "'x' is fed twice"),
         (["--feed=nothing=random"], "there is no tensor 'nothing'"),
         (["--feed=x=random:2,a"], "'2,a' is no shape"),
         (["--feed=x=random:-1,2"], "has a negative size"),
         (["--feed=x=random:99999999,99999"], "are too many"),
         (["--feed=x=random:1,3", "--feed=y=random"], "'x' takes the shape [?, 2]"),
-        (["--feed=x=random"], "nothing is fed to the placeholder 'y'"),
+        ([], "the placeholders 'x' (float32[?, 2]), 'y' (float32[2])\n  hint: add --feed x=FILE;"),
+        (["--feed=x=random"], "nothing is fed to the placeholder 'y' (float32[2])"),
         (["--feed=x=random", "--feed=y=random", "--fetch=none"], "'none' is not in the graph"),
         (["--engine=fast"], "there is no engine 'fast'"),
+        (["--seed=-1"], "'-1' is no whole number from 0 on"),
+        (["--top=-1"], "'-1' is no whole number from 0 on"),
+        (["--feed=x=1,2,3", "--feed=y=1"], "'x' takes the shape [?, 2], and is fed [3]"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(

@@ -78,6 +78,12 @@ def test_text_is_written_when_asked_for(run: Run, flag: str, is_text: bool) -> N
     assert len(read_graph(Path("out.pb"))) == 6
 
 
+def test_parameters_that_a_transform_does_not_have_are_left_out_with_a_warning(run: Run) -> None:
+    told = run("transform", *flags(transforms="remove_device(nope=1)"))
+    assert told.code == 0
+    assert "warning: --transforms:1:15: remove_device has no parameter 'nope'" in told.err
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "told"),
     [
@@ -85,7 +91,6 @@ def test_text_is_written_when_asked_for(run: Run, flag: str, is_text: bool) -> N
         ({"transforms": ""}, 2, "no transforms are named"),
         ({"transforms": "strip_unused_node"}, 2, "strip_unused_nodes"),
         ({"transforms": "remove_device("}, 2, "transforms"),
-        ({"transforms": "remove_device(nope=1)"}, 2, "nope"),
         ({"transforms": "round_weights(num_steps=many)"}, 2, "num_steps"),
         ({"transforms": "freeze_requantization_ranges(min_max_log_file=log)"}, 4, "log"),
         ({"out_graph": "in.pb/out.pb"}, 9, "in.pb/out.pb: cannot be written"),
@@ -138,3 +143,9 @@ def test_no_transform_fails_on_a_hostile_graph_but_with_a_message(run: Run, grap
         told = run("transform", *flags(transforms=chain))
         assert told.code in (0, 2, 4, 5, 6, 7), told.err
         assert (told.code == 0) == ("mobileprep: error:" not in told.err)
+
+
+def test_inputs_and_outputs_that_are_not_there_are_warned_of(run: Run) -> None:
+    told = run("transform", *flags(outputs="why", transforms="remove_device"))
+    assert told.code == 0
+    assert "mobileprep: warning: the output 'why' is not in the graph" in told.err

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.errors import CorruptFileError
+from mobileprep.errors import CorruptFileError, UnsupportedError
+from mobileprep.plan import engines
 from mobileprep.plan.fingerprints import components
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.spec import STAGE_VERSIONS, Plan, StageSpec
@@ -95,6 +96,38 @@ targets:
   c: {transforms: [{round_weights: {num_steps: 2}}]}
   d: {transforms: [{round_weights: {num_steps: 4}}]}
 """
+
+
+def test_an_engine_that_is_missing_is_told_at_its_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "engine_version", lambda _name: "")
+    text = "engine: openvino\ntargets: {a: {}, b: {engine: auto}}\n"
+    assert len(planned(text).targets) == 2  # nothing is run, so nothing is missed
+    with pytest.raises(UnsupportedError, match="not installed") as caught:
+        planned(text + "validation: {data: data.npz}\n")
+    assert caught.value.where == "recipe0.yaml:7:9"
+
+
+def test_targets_with_other_engines_evaluate_the_source_each(folder: Path) -> None:
+    plan = planned("""
+validation: {data: data.npz}
+check: true
+transforms: [fold_batch_norms]
+targets:
+  a: {}
+  b: {engine: auto}
+  c: {engine: numpy}
+""")
+    taken = {s.task: s.parameters["engine"] for s in plan.stages if "engine" in s.parameters}
+    assert taken == {
+        "r0/01-fold_batch_norms-check": "numpy",
+        "r0/evaluate-source": "numpy",
+        "r0/a/evaluate": "numpy",
+        "r0/b/01-fold_batch_norms-check": "auto",
+        "r0/b/evaluate-source": "auto",
+        "r0/b/evaluate": "auto",
+    }
 
 
 def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder: Path) -> None:
@@ -203,7 +236,7 @@ targets: {a: {}}
 """
     plan = planned(text)
     step = next(s for s in plan.stages if s.stage == "transform")
-    assert [(f.name, f.path) for f in step.files["min_max_log_file"]] == [
+    assert [(f.name, f.path) for f in step.files["parameter min_max_log_file"]] == [
         ("log.txt", folder / "log.txt")
     ]
     assert step.parameters["options"]["min_max_log_file"] == "log.txt"
@@ -212,6 +245,32 @@ targets: {a: {}}
     with pytest.raises(CorruptFileError, match=r"log\.txt is not there") as caught:
         planned(text)
     assert caught.value.where.startswith("recipe0.yaml:")
+
+
+def test_a_checkpoint_that_a_step_reads_is_all_of_its_files(folder: Path) -> None:
+    members = ["c.data-00000-of-00002", "c.data-00001-of-00002", "c.index"]
+    for name in (*members, "c2.index", "c-1.index"):
+        (folder / name).write_text(name)
+    plan = planned("""
+transforms: 'sparsify_gather(input_checkpoint="c")'
+targets: {a: {then: [sort_by_execution_order]}}
+""")
+    step = next(s for s in plan.stages if s.stage == "transform")
+    slot = "parameter input_checkpoint"
+    assert [f.name for f in step.files[slot]] == members
+    assert step.roots[slot] == folder / "c"
+    assert set(members) < {f.name for f in plan.targets[0].sources}
+    assert step.places["transforms"] == "recipe0.yaml:8:14"
+
+
+def test_a_step_that_a_key_stands_for_has_the_place_of_the_key(folder: Path) -> None:
+    plan = planned("""
+targets:
+  a: {quantize: weights}
+  b: {sort: true}
+""")
+    found = [s.places["transforms"] for s in plan.stages if s.stage == "transform"]
+    assert found == ["recipe0.yaml:9:17", "recipe0.yaml:10:13"]
 
 
 def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
@@ -230,6 +289,7 @@ EDITS = {
     "b: {": ("b: {budget: {model_bytes: 1 MB}, ", {"package"}),
     "max_drop: 0.01": ("max_drop: 0.02", {"validate"}),
     "labels: label": ("labels: other", {"evaluate"}),
+    "inputs: {x: {}}": ("inputs: {x: {}}\nengine: auto", {"evaluate"}),
 }
 
 

@@ -73,6 +73,7 @@ ALL = [
         ("m.ckpt-10", ["m.ckpt-10.data-00000-of-00001", "m.ckpt-10.index"]),
         ("old.ckpt", ["old.ckpt"]),
         ("sharded", ["sharded-00000-of-00002", "sharded-00001-of-00002"]),
+        ("sharded-?????-of-00002", ["sharded-00000-of-00002", "sharded-00001-of-00002"]),
         # Which checkpoint is newest is written in the state file.
         ("checkpoint", ALL),
         ("", sorted([*ALL, "assets/words.txt"])),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.recipe import check_files
+from mobileprep.recipe import check_files, load_recipe
 
 HEAD = "version: 1\nname: x\ntargets: {p: {}, q: {}}\n"
 
@@ -27,6 +29,23 @@ def test_nothing_missing(load, write):
         write("", name)
     text = f"source: {{graph: g, checkpoint: c, sha256: {{c.index: {'a' * 64}}}}}\n"
     check_files(load(HEAD + text + "validation: {data: t.npz}\n"))
+
+
+@pytest.mark.parametrize("name", ["c", "c-?????-of-00002", "c-00001-of-00002", "c-00000-of-00002"])
+def test_a_checkpoint_of_the_first_format_is_there(load, write, name):
+    for file in ("g", "c-00000-of-00002", "c-00001-of-00002"):
+        write("", file)
+    check_files(load(f"{HEAD}source: {{graph: g, checkpoint: '{name}'}}\n"))
+
+
+def test_a_checkpoint_of_another_number_of_files_and_a_missing_saver_are_told(missing, write):
+    for file in ("g", "c-00000-of-00002", "c-00001-of-00002"):
+        write("", file)
+    found = missing("source: {graph: g, checkpoint: 'c-?????-of-00003', saver: s}\n")
+    assert [line.split(": ", 1)[1].split(";")[0] for line in found] == [
+        "there is no checkpoint 'c-?????-of-00003'",
+        "there is no file 's'",
+    ]
 
 
 def test_all_missing_files_are_told_once_at_their_places(missing):
@@ -67,3 +86,31 @@ def test_a_checkpoint_is_a_prefix_a_member_a_folder_or_a_file(load, write, check
     for name in ("g", "c.index", "c.data-00000-of-00001", "folder/checkpoint", "old"):
         write("", name)
     check_files(load(HEAD + f"source: {{graph: g, checkpoint: {checkpoint}}}\n"))
+
+
+def lines(path: Path) -> list[str]:
+    """What is missing of the files of a recipe whose transforms are the package's own."""
+    with pytest.raises(CorruptFileError) as caught:
+        check_files(load_recipe(path))
+    return str(caught.value).splitlines()
+
+
+def test_files_of_transforms_are_looked_for(write):
+    write("", "run.log")
+    chain = (
+        "freeze_requantization_ranges(min_max_log_file=run.lg) sparsify_gather(input_checkpoint=c)"
+    )
+    path = write(HEAD + f"source: {{frozen: run.log}}\ntransforms: '{chain}'\n")
+    assert lines(path) == [
+        "recipe.yaml:5:60: there is no file 'run.lg'; did you mean 'run.log'?",
+        "recipe.yaml:5:101: there is no checkpoint 'c'",
+    ]
+
+
+def test_the_code_of_an_own_transform_is_looked_for(write):
+    write("", "model.pb")
+    write('{"properties": {}}', "tools/mine.json")
+    text = "plugins: [tools/mine.py]\nsource: {frozen: model.pb}\ntransforms: [mine]\n"
+    assert lines(write(HEAD + text)) == [
+        "recipe.yaml:4:11: there is no file 'tools/mine.py'; did you mean 'mine.json'?"
+    ]

@@ -45,6 +45,12 @@ def test_defaults(target):
     assert (found.platform, found.artifact, found.abis) == ("generic", "frozen", ())
     assert found.budget == Budget(None, None)
     assert found.validation is None
+    assert found.engine == "numpy"
+
+
+def test_a_target_may_have_its_own_engine(target):
+    assert target("engine: auto\ntargets: {phone: {}}\n").engine == "auto"
+    assert target("engine: auto\ntargets: {phone: {engine: tensorflow}}\n").engine == "tensorflow"
 
 
 def test_a_target_may_be_left_empty(target):

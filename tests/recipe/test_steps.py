@@ -162,6 +162,14 @@ def test_what_the_original_does_not_read_as_a_truth_value(problems, written):
             "1:5 t.0: there is no transform 'fold_constant'; did you mean 'fold_constants'?",
         ),
         (
+            "t: [rewrite_quantized_stripped_model_for_hexagon]",
+            (
+                "1:5 t.0: the original's transform 'rewrite_quantized_stripped_model_for_hexagon' "
+                "is not offered: the Hexagon runtime that it prepares graphs for went with "
+                "TensorFlow 1; leave it out"
+            ),
+        ),
+        (
             "t: [fold_constant: {x: 1}]",
             (
                 "1:5 t.0.fold_constant: there is no transform 'fold_constant'; "
@@ -244,6 +252,14 @@ def test_the_flag_drops_what_is_not_closed_with_a_warning(schemas):
     assert warnings == (
         "--transforms:1:16: the transform 'remove_nodes' has no closing ')' and is left out",
     )
+
+
+def test_the_flag_drops_parameters_that_a_transform_does_not_have_with_a_warning(schemas):
+    steps, warnings = parse_transforms_flag("round_weights(num_step=4, num_steps=8)", schemas)
+    assert steps == (Step("round_weights", (("num_steps", 8),)),)
+    (warning,) = warnings
+    assert warning.startswith("--transforms:1:15: round_weights has no parameter 'num_step', which")
+    assert warning.endswith("did you mean 'num_steps'?")
 
 
 def test_the_flag_tells_all_problems_as_a_usage_error(schemas):

@@ -23,6 +23,21 @@ MODEL: dict[str, Any] = {
     "parameters": 9968,
     "constants": 11,
 }
+NUMPY: dict[str, Any] = {
+    "name": "numpy",
+    "version": "",
+    "samples": 0,
+    "within": None,
+    "tolerance": 1e-4,
+    "unlike": "",
+}
+OPENVINO: dict[str, Any] = {
+    **NUMPY,
+    "name": "openvino",
+    "version": "2026.4.1",
+    "samples": 4,
+    "within": 1e-6,
+}
 VALIDATION: dict[str, Any] = {
     "samples": 450,
     "top1_before": 447 / 450,
@@ -30,7 +45,13 @@ VALIDATION: dict[str, Any] = {
     "drop": 1 / 450,
     "max_drop": 0.01,
     "largest_difference": 0.0082,
+    "engines": {"source": NUMPY, "model": NUMPY},
 }
+
+
+def check(difference: float, *, step: str = "a_step", engine: dict[str, Any] = NUMPY) -> Any:
+    """The record of a checked step."""
+    return {"step": step, "largest_difference": difference, "engine": engine}
 
 
 def step(name: str, **changes: Any) -> dict[str, Any]:

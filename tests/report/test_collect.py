@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mobileprep.report.collect import Accuracy, StepLine
-from tests.report.reports import FREEZE, MODEL, STEPS, VALIDATION, made
+from tests.report.reports import FREEZE, MODEL, STEPS, VALIDATION, check, made
 
 
 def test_every_record_finds_its_place() -> None:
@@ -14,7 +14,12 @@ def test_every_record_finds_its_place() -> None:
     assert report.source == FREEZE
     assert report.model == MODEL
     assert report.ops == {"Conv2D": 2, "Const": 15}
-    assert report.accuracy == Accuracy(**VALIDATION)
+    accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}
+    assert report.accuracy == Accuracy(**accuracy)
+    assert [(line.graph, line.name) for line in report.engines] == [
+        ("source", "numpy"),
+        ("model", "numpy"),
+    ]
     assert report.steps[1] == StepLine(
         name="quantize_weights",
         nodes=1234,
@@ -36,11 +41,14 @@ def test_files_come_sorted() -> None:
 
 def test_without_validation_there_is_no_accuracy() -> None:
     assert made(validation=None).accuracy is None
+    assert made(validation=None).engines == ()
 
 
 def test_checks_go_to_their_steps() -> None:
-    checks = [{"step": s["name"], "largest_difference": i / 4} for i, s in enumerate(STEPS)]
-    assert [s.largest_difference for s in made(checks=checks).steps] == [0.0, 0.25]
+    checks = [check(i / 4, step=s["name"]) for i, s in enumerate(STEPS)]
+    report = made(checks=checks)
+    assert [s.largest_difference for s in report.steps] == [0.0, 0.25]
+    assert report.engines[1].graph == "after quantize_weights"
 
 
 def test_records_that_went_through_json_give_the_same_report() -> None:

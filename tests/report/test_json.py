@@ -8,7 +8,7 @@ import math
 import pytest
 
 from mobileprep.report.json import report_data, report_json
-from tests.report.reports import VALIDATION, made
+from tests.report.reports import VALIDATION, check, made
 
 
 def refuse(constant: str) -> None:
@@ -26,6 +26,7 @@ def test_it_tells_all_there_is() -> None:
     data = report_data(made())
     assert sorted(data) == [
         "accuracy",
+        "engines",
         "files",
         "model",
         "ops",
@@ -43,7 +44,7 @@ def test_it_tells_all_there_is() -> None:
 def test_what_json_cannot_say_is_null(number: float) -> None:
     report = made(
         validation={**VALIDATION, "largest_difference": number},
-        checks=[{"largest_difference": number}],
+        checks=[check(number)],
     )
     data = json.loads(report_json(report), parse_constant=refuse)
     assert data["accuracy"]["largest_difference"] is None

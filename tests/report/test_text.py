@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from mobileprep.report.text import report_text
-from tests.report.reports import FREEZE, STEPS, made, step
+from tests.report.reports import (
+    FREEZE,
+    NUMPY,
+    OPENVINO,
+    STEPS,
+    VALIDATION,
+    check,
+    made,
+    step,
+)
 
 GOLDEN = """\
 digits/phone
@@ -15,6 +24,7 @@ quantize_weights    1,234      10,349  15,723        2      6        0        2
   warning: quantize_weights: see [/docs] for [1, 2]
 model    digits.pb: 15,723 bytes, 12,831 compressed, 35 nodes
 accuracy top-1 0.9933 before, 0.9911 after (450 samples); largest output difference 0.0082
+engine   numpy ran source, model: it is the reference, so nothing is compared
 ops      Conv2D 2, Const 15
 """
 
@@ -25,11 +35,12 @@ def test_the_whole_report() -> None:
 
 def test_without_validation_nothing_is_said_of_accuracy() -> None:
     lines = report_text(made(validation=None)).splitlines()
-    assert lines == [line for line in GOLDEN.splitlines() if not line.startswith("accuracy")]
+    of_running = ("accuracy", "engine")
+    assert lines == [line for line in GOLDEN.splitlines() if not line.startswith(of_running)]
 
 
 def test_a_check_adds_a_column() -> None:
-    checks = [{"largest_difference": 0.0}, {"largest_difference": 1.5e-7}]
+    checks = [check(0.0), check(1.5e-7)]
     lines = report_text(made(checks=checks)).splitlines()
     assert lines[1].endswith("changed  difference")
     assert lines[2].endswith("49,261")
@@ -38,7 +49,7 @@ def test_a_check_adds_a_column() -> None:
 
 
 def test_a_step_that_was_not_checked_is_told_apart() -> None:
-    lines = report_text(made(checks=[{"largest_difference": 0.5}])).splitlines()
+    lines = report_text(made(checks=[check(0.5)])).splitlines()
     assert lines[4].endswith("  -")
 
 
@@ -64,3 +75,32 @@ def test_long_names_keep_the_columns_straight() -> None:
 
 def test_only_the_name_is_set_off_on_a_terminal() -> None:
     assert report_text(made(), color=True) == f"\x1b[1mdigits/phone\x1b[0m\n{GOLDEN[13:]}"
+
+
+def engine_lines(source: dict, model: dict, *checks: dict) -> list[str]:
+    validation = {**VALIDATION, "engines": {"source": source, "model": model}}
+    text = report_text(made(validation=validation, checks=list(checks)))
+    return [line for line in text.splitlines() if line.startswith("engine")]
+
+
+def test_each_engine_has_a_line_with_the_worst_agreement() -> None:
+    worse = {**OPENVINO, "samples": 1, "within": 1e-5}
+    checks = [check(0, engine=worse), check(0, step="fold", engine=NUMPY)]
+    agreement = "agrees with numpy within 1e-05 of the largest value"
+    allowed = "(4 samples; at most 1e-04 is allowed)"
+    assert engine_lines(OPENVINO, NUMPY, *checks) == [
+        f"engine   openvino 2026.4.1 ran source, after a_step: {agreement} {allowed}",
+        "engine   numpy ran model, after fold: it is the reference, so nothing is compared",
+    ]
+    assert (
+        "ran source, model, 2 transforms' graphs:"
+        in engine_lines(OPENVINO, OPENVINO, checks[0], check(0, engine=OPENVINO))[0]
+    )
+
+
+def test_an_engine_that_could_not_be_compared_says_why() -> None:
+    alone = {**OPENVINO, "samples": 0, "within": None, "unlike": "the op 'Odd' cannot be run here"}
+    assert engine_lines(alone, OPENVINO)[0] == (
+        "engine   openvino 2026.4.1 ran source: not compared with numpy: "
+        "the op 'Odd' cannot be run here"
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
@@ -23,7 +24,17 @@ from mobileprep.stages.base import Job
 PLACES = {
     name: f"recipe.yaml:{line}:1"
     for line, name in enumerate(
-        ("source", "inputs", "outputs", "freeze", "transforms", "validation", "max_drop", "budget"),
+        (
+            "source",
+            "inputs",
+            "outputs",
+            "freeze",
+            "transforms",
+            "validation",
+            "max_drop",
+            "budget",
+            "engine",
+        ),
         start=3,
     )
 }
@@ -58,6 +69,18 @@ def _stored(path: Path, value: Any) -> Path:
         write_graph(path, value)
     else:
         path.write_text(json.dumps(value))
+    return path
+
+
+NUMPY: dict[str, Any] = {"engine": "numpy", "engines": {}}
+"""What a stage is told that runs graphs with the interpreter."""
+
+
+def assets(folder: Path, **files: bytes) -> Path:
+    """The files of a model as the freeze stage leaves them; a name's underscore is a dot."""
+    path = folder / "assets.npz"
+    named = {name.replace("_", "."): np.frombuffer(data, np.uint8) for name, data in files.items()}
+    write_arrays(path, named)
     return path
 
 

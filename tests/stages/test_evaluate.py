@@ -16,13 +16,30 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.engines.choose import open_engine
 from mobileprep.stages.base import Job
-from mobileprep.stages.evaluate import evaluate, run
-from tests.stages.jobs import classifier, interface, job, left, op, placeholder
+from mobileprep.stages.evaluate import evaluate as evaluate_with
+from mobileprep.stages.evaluate import run
+from tests.stages.jobs import (
+    NUMPY,
+    assets,
+    classifier,
+    interface,
+    job,
+    left,
+    op,
+    placeholder,
+)
 
 
 def samples(count: int) -> np.ndarray:
     return np.random.default_rng(count).standard_normal((count, 3)).astype(np.float32)
+
+
+def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str], *, where: str):
+    """What the interpreter gives for all samples."""
+    engine = open_engine("numpy", graph, None, where=where)
+    return evaluate_with(engine, graph, feeds, fetches, where=where)
 
 
 def evaluation(
@@ -32,16 +49,17 @@ def evaluation(
     graph: Graph | None = None,
     outputs: tuple[str, ...] = ("y",),
     inputs: tuple[str, ...] = ("x",),
+    told: dict[str, Any] = NUMPY,
+    **files: bytes,
 ) -> Job:
     write_arrays(folder / "test.npz", arrays)
-    parameters = {"labels": "label", "metric": "top1", "data": "data/test.npz"}
-    told = interface(*outputs, inputs=inputs)
-    return job(
-        folder,
-        parameters,
-        files={"data": folder / "test.npz"},
-        inputs={"graph": graph or classifier(), "interface": told},
-    )
+    parameters = {"labels": "label", "metric": "top1", "data": "data/test.npz", **told}
+    stored = {
+        "graph": graph or classifier(),
+        "interface": interface(*outputs, inputs=inputs),
+        "assets": assets(folder, **files),
+    }
+    return job(folder, parameters, files={"data": folder / "test.npz"}, inputs=stored)
 
 
 def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
@@ -55,6 +73,14 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
         "samples": 200,
         "correct": 150,
         "top1": 0.75,
+        "engine": {
+            "name": "numpy",
+            "version": "",
+            "samples": 0,
+            "within": None,
+            "tolerance": 1e-4,
+            "unlike": "",
+        },
     }
     assert read_arrays(done.folder / "outputs.npz")["0"].tolist() == x.tolist()
 
@@ -221,3 +247,39 @@ def test_text_is_no_score(tmp_path: Path) -> None:
     arrays = {"x": np.array([[b"a", b"b"]] * 4), "label": LABEL}
     with pytest.raises(AccuracyError, match="a score for each class"):
         run(evaluation(tmp_path, arrays, graph=graph))
+
+
+def test_tables_are_filled_from_the_model_s_own_files(tmp_path: Path) -> None:
+    types = {"key_dtype": attr.dtype(DType.STRING), "value_dtype": attr.dtype(DType.INT64)}
+    file = constant("file", Tensor.of(np.array(b"words.txt", dtype=object)))
+    whole, number = attr.integer(-2), attr.integer(-1)
+    fill = Node(
+        "fill",
+        "InitializeTableFromTextFileV2",
+        (parse_ref("table"), parse_ref("file")),
+        attrs={"key_index": whole, "value_index": number},
+    )
+    looked_up = tuple(map(parse_ref, ("table", "x", "none")))
+    find = {"Tin": attr.dtype(DType.STRING), "Tout": attr.dtype(DType.INT64)}
+    rows = {"Tindices": attr.dtype(DType.INT64), "Tparams": attr.dtype(DType.FLOAT)}
+    graph = Graph(
+        [
+            placeholder((-1,), DType.STRING, "x"),
+            Node("table", "HashTableV2", attrs=types),
+            file,
+            fill,
+            constant("none", Tensor.of(np.array(-1, np.int64))),
+            Node("ids", "LookupTableFindV2", looked_up, attrs=find),
+            constant("scores", Tensor.of(np.eye(3, dtype=np.float32))),
+            Node("y", "Gather", (parse_ref("scores"), parse_ref("ids")), attrs=rows),
+        ]
+    )
+    words = np.array([b"no", b"up", b"yes", b"no"])
+    done = evaluation(
+        tmp_path,
+        {"x": words, "label": np.array([1, 2, 0, 1])},
+        graph=graph,
+        words_txt=b"yes\nno\nup\n",
+    )
+    run(done)
+    assert left(done, "evaluation.json")["top1"] == 1

@@ -10,6 +10,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.plan.spec import file_slot
 from mobileprep.stages.base import Job
 from mobileprep.stages.transform import run
 from tests.stages.jobs import classifier, interface, job, left, op
@@ -62,7 +63,7 @@ def test_a_failure_is_told_at_its_place_in_the_recipe(tmp_path: Path) -> None:
         "freeze_requantization_ranges",
         classifier(),
         options=options,
-        files={"min_max_log_file": log},
+        files={file_slot("min_max_log_file", None): log},
     )
     with pytest.raises(MobileprepError, match="holds no range") as caught:
         run(failing)
@@ -78,7 +79,7 @@ def test_a_failure_can_be_ignored_and_is_told(tmp_path: Path) -> None:
         "freeze_requantization_ranges",
         classifier(),
         options={"min_max_log_file": "empty.log"},
-        files={"min_max_log_file": log},
+        files={file_slot("min_max_log_file", None): log},
         ignore=True,
     )
     run(done)

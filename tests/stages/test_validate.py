@@ -36,6 +36,7 @@ def compared(
             "samples": samples,
             "correct": correct,
             "top1": correct / samples,
+            "engine": {"name": f"the engine {slot}"},
         }
     return job(folder, {"max_drop": max_drop}, inputs=inputs)
 
@@ -56,6 +57,7 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
         "drop": 0.01,
         "max_drop": 0.02,
         "largest_difference": 0.25,
+        "engines": {"source": {"name": "the engine before"}, "model": {"name": "the engine after"}},
     }
 
 

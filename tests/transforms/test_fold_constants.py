@@ -408,6 +408,25 @@ def test_a_large_result_stays_computed(faithful):
     assert fold(*SUM, faithful=faithful, max_constant_size_in_bytes=8).matched == 1
 
 
+def test_a_negative_limit_is_none_for_the_original_alone():
+    assert fold(*SUM, faithful=True, max_constant_size_in_bytes=-1).matched == 1
+    assert not fold(*SUM, faithful=False, max_constant_size_in_bytes=-1).matched
+
+
+def test_a_list_without_values_becomes_a_constant_of_the_original_alone():
+    kinds = {"T": None, "element_dtype": DType.FLOAT}
+    nodes = [
+        placeholder(),
+        const("shape", [4], np.int32),
+        const("n", 2, np.int32),
+        node("list", "TensorListReserve", "shape n", shape_type=DType.INT32, **kinds),
+        node("out", "TensorListPushBack", "list x", **kinds),
+    ]
+    held = folded(*nodes, faithful=True)["list/_0__cf__0"].attr_tensor("value")
+    assert (held.dtype, held.shape) == (DType.VARIANT, ())
+    assert folded(*nodes)["list"].op == "TensorListReserve"
+
+
 def test_a_call_of_a_function_is_left_and_the_library_kept():
     arg = ArgDef("a", DType.FLOAT)
     library = Library({"F": Function(OpDef("F", inputs=(arg,), outputs=(arg,)))})

@@ -6,7 +6,10 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._hash64 import combine, hash64
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.hash64 import hash64
+from mobileprep.transforms._hash64 import combine
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 BOTH = pytest.mark.parametrize("faithful", [True, False])
@@ -48,6 +51,24 @@ def test_golden_of_the_faithful_order():
     """The original's hashes order the nodes; this is what the original tool gave."""
     after = apply("merge_duplicate_nodes", _graph(), faithful=True).graph
     assert [n.name for n in after] == ["x", "a", "out", "c"]
+
+
+def test_an_output_with_an_index_stands_where_the_original_has_it():
+    """By the hash of a node without a name; the one of the nodes that are named has it."""
+    split = node("s", "Split", "axis x", num_split=2)
+    graph = Graph([placeholder(), const("axis", 0, np.int32), split, node("out", "Relu", "s")])
+    orders = [
+        [n.name for n in apply("merge_duplicate_nodes", graph, faithful=True, outputs=o).graph]
+        for o in (("out", "s"), ("out", "s:1"), ("out",))
+    ]
+    assert orders[1] == orders[2] != orders[0]
+
+
+def test_a_number_that_was_worked_out_is_one_with_a_number_of_the_file():
+    worked_out = Tensor.of(np.float32(5))
+    read = Tensor(worked_out.dtype, (), values=np.array([5], np.float32))
+    graph = Graph([constant("a", read), constant("b", worked_out), node("out", "Add", "a b")])
+    assert len(apply("merge_duplicate_nodes", graph, faithful=True).graph) == 2
 
 
 @pytest.mark.parametrize(

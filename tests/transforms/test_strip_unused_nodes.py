@@ -83,6 +83,23 @@ def test_a_recipe_takes_the_shape_that_the_graph_records():
     assert result.graph["fed"].attr_shape("shape") == (1, -1)
 
 
+@pytest.mark.parametrize("of_x", [AttrValue("list(shape)", ((2, 3),)), None])
+def test_a_record_that_the_graph_contradicts_is_not_believed(of_x):
+    wrong = AttrValue("list(shape)", ((7, 1),))
+    image = node("x", "Placeholder", T=None, dtype=DType.FLOAT, shape=AttrValue("shape", (-1, 3)))
+    image = image if of_x is None else image.with_attrs(_output_shapes=of_x)
+    graph = Graph([image, node("fed", "Relu", "x", _output_shapes=wrong)])
+    result = apply("strip_unused_nodes", graph, inputs=("fed",), outputs=("fed",))
+    assert result.graph["fed"].attr_shape("shape") == (-1, 3)
+
+
+def test_a_record_is_not_believed_where_the_rest_is_broken():
+    record = AttrValue("list(shape)", ((1, -1),))
+    graph = Graph([node("fed", "Relu", "gone", _output_shapes=record)])
+    result = apply("strip_unused_nodes", graph, inputs=("fed",), outputs=("fed",))
+    assert result.graph["fed"].attr_shape("shape") is None
+
+
 @BOTH
 def test_shapes_and_types_are_given_by_name_before_those_for_all(faithful):
     graph = Graph(

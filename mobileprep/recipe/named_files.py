@@ -1,0 +1,61 @@
+"""The files that a recipe names, and those among a transform's parameters by their ``format``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from mobileprep.recipe.model import InputFile, StepFile, StepFileKind
+from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.schemas import Schema
+from mobileprep.recipe.tree import MappingNode, Scalar, Sequence
+
+_FORMATS: Final[dict[str, StepFileKind]] = {"path": "path", "checkpoint": "checkpoint"}
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class _Named(NamedTuple):
+    parameter: str
+    at: int | None
+    kind: StepFileKind
+    value: Scalar
+
+
+def input_file(named: Scalar) -> InputFile:
+    """A file named by a text, relative to the recipe that holds it, extended or not."""
+    name = str(named.value)
+    return InputFile(name, named.place.source.folder / name, str(named.place))
+
+
+def named_files(parameters: MappingNode, schema: Schema) -> tuple[StepFile, ...]:
+    """The files that checked parameters name.
+
+    A parameter, or the items of a list, with ``"format": "path"`` names a file, and with
+    ``"format": "checkpoint"`` a checkpoint by its prefix. An empty text names nothing.
+    """
+    return tuple(
+        StepFile(named.parameter, named.at, named.kind, input_file(named.value))
+        for named in _named(parameters, schema)
+    )
+
+
+def path_problems(parameters: MappingNode, schema: Schema) -> list[Problem]:
+    """A problem for each name that no file can have."""
+    message = "a path has no control characters"
+    return [
+        Problem(named.value.place, message, "remove them")
+        for named in _named(parameters, schema)
+        if _CONTROL.search(str(named.value.value))
+    ]
+
+
+def _named(parameters: MappingNode, schema: Schema) -> Iterator[_Named]:
+    properties = schema.get("properties", {})
+    for name, entry in parameters.items():
+        described, value = properties[name], entry.value
+        items = value.items if isinstance(value, Sequence) else (value,)
+        kind = _FORMATS.get(described.get("items", described).get("format", ""))
+        for index, item in enumerate(items):
+            if kind is not None and isinstance(item, Scalar) and item.value:
+                yield _Named(name, index if isinstance(value, Sequence) else None, kind, item)

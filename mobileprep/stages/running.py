@@ -1,0 +1,131 @@
+"""Running a stage's graphs with the engine that the recipe names, and telling what ran them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.engines.agreement import TOLERANCE, agreement_of
+from mobileprep.ops.engines.base import Engine
+from mobileprep.ops.engines.choose import AUTO, open_engine
+from mobileprep.stages.base import Job
+
+REFERENCE: Final = "numpy"
+# What is less is the rounding of single precision itself.
+_FINEST: Final = -7
+
+
+@dataclass(frozen=True)
+class EngineRecord:
+    """What ran a graph, and how it was compared with the interpreter.
+
+    Args:
+        name: the engine's.
+        version: its version; empty for the interpreter, which is part of this package.
+        samples: how many were run by both; 0 where they were not compared.
+        within: the power of ten that the difference stays below, as a share of the largest value
+            of its tensor; None where they were not compared. The difference itself is rounding,
+            which each processor does in its way.
+        tolerance: what the difference may be.
+        unlike: why they were not compared; empty where they were, and for the interpreter.
+    """
+
+    name: str
+    version: str = ""
+    samples: int = 0
+    within: float | None = None
+    tolerance: float = TOLERANCE
+    unlike: str = ""
+
+    def as_data(self) -> dict[str, str | int | float | None]:
+        """The record as JSON takes it."""
+        return dataclasses.asdict(self)
+
+
+def stage_engine(job: Job, graph: Graph, where: str) -> Engine:
+    """The engine that the recipe names, for one graph.
+
+    Args:
+        job: its parameters are ``engine``, and ``engines``, the versions of those that ``auto``
+            may choose from, or of the one that is named.
+        graph: the graph.
+        where: what the graph is called, for messages.
+    """
+    told = job.parameters
+    return _Placed(
+        job, open_engine(told["engine"], graph, None, where=where, among=told["engines"])
+    )
+
+
+def compared_with_reference(
+    job: Job,
+    engine: Engine,
+    graph: Graph,
+    fetches: Sequence[str],
+    feeds: Mapping[str, Array],
+    *,
+    samples: int,
+    where: str,
+) -> EngineRecord:
+    """Run a graph by the interpreter too, unless that is what ran it.
+
+    Args:
+        job: the stage's.
+        engine: what ran the graph; it runs the samples again.
+        graph: the graph.
+        fetches: the tensors to compare.
+        feeds: some samples.
+        samples: how many.
+        where: what the graph is called, for messages.
+
+    Raises:
+        AccuracyError: the results are further apart than engines may be.
+    """
+    if engine.name == REFERENCE:
+        return EngineRecord(REFERENCE)
+    version = job.parameters["engines"].get(engine.name, "")
+    try:
+        expected = open_engine(REFERENCE, graph, None, where=where).run(fetches, feeds)
+    except UnsupportedError as error:
+        return EngineRecord(engine.name, version, unlike=error.message)
+    found = engine.run(fetches, feeds)
+    agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
+    if not agreement.holds:
+        message = f"{where}: {agreement}; at most {TOLERANCE:.0e} is allowed"
+        raise AccuracyError(message, "write 'engine: numpy' to go on", job.place("engine"))
+    return EngineRecord(engine.name, version, samples, _within(agreement.largest))
+
+
+def _within(largest: float) -> float:
+    power = _FINEST if largest <= 0 else max(math.ceil(math.log10(largest)), _FINEST)
+    return float(f"1e{power}")
+
+
+class _Placed:
+    """An engine whose refusals name the place in the recipe that asks for it."""
+
+    def __init__(self, job: Job, engine: Engine) -> None:
+        self._job = job
+        self._engine = engine
+
+    @property
+    def name(self) -> str:
+        """See ``Engine.name``."""
+        return self._engine.name
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``."""
+        try:
+            return self._engine.run(fetches, feeds)
+        except UnsupportedError as error:
+            if self._job.parameters["engine"] in (AUTO, REFERENCE):
+                raise
+            message = f"{error.where}: {error.message}" if error.where else error.message
+            hint = "write 'engine: auto' to take the fastest engine that runs the graph"
+            raise UnsupportedError(message, hint, self._job.place("engine")) from error

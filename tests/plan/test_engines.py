@@ -1,0 +1,102 @@
+"""What stages that run graphs are told of engines."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import UnsupportedError
+from mobileprep.plan.engines import engine_parameters, engine_version
+from mobileprep.recipe.model import InputFile, Source, Target
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Versions by distribution; those of openvino and tensorflow count as installed modules."""
+    versions: dict[str, str] = {}
+
+    def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+        if not any(d.startswith(name) for d in versions):
+            return None
+        return importlib.machinery.ModuleSpec(name, None, origin=f"{name}/__init__.py")
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"openvino": [*versions]})
+    engine_version.cache_clear()
+    yield versions
+    engine_version.cache_clear()
+
+
+def target(engine: str) -> Target:
+    source = Source("frozen", InputFile("model.pb", Path("model.pb")))
+    return Target("phone", "phone", None, source, engine=engine)  # type: ignore[arg-type]
+
+
+def test_the_interpreter_needs_no_version(installed: dict[str, str]) -> None:
+    installed |= {"openvino": "2026.4", "tensorflow-cpu": "2.21"}
+    assert engine_parameters(target("numpy")) == {"engine": "numpy", "engines": {}}
+
+
+def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) -> None:
+    assert engine_parameters(target("auto"))["engines"] == {}
+    engine_version.cache_clear()
+    installed |= {"tensorflow-cpu": "2.21.0", "openvino": "2026.4"}
+    versions = {"openvino": "2026.4", "tensorflow": "2.21.0"}
+    assert engine_parameters(target("auto")) == {"engine": "auto", "engines": versions}
+
+
+def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> None:
+    installed |= {"openvino": "2026.4", "tensorflow": "2.21.0"}
+    assert engine_parameters(target("openvino"))["engines"] == {"openvino": "2026.4"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "hint"),
+    [
+        ("openvino", "pip install 'mobileprep[openvino]', or write 'engine: auto'"),
+        ("tensorflow", "pip install tensorflow-cpu, or write 'engine: auto'"),
+    ],
+)
+def test_a_missing_engine_is_told_with_its_mend(
+    engine: str, hint: str, installed: dict[str, str]
+) -> None:
+    with pytest.raises(UnsupportedError, match=f"engine {engine}, which is not installed") as c:
+        engine_parameters(target(engine))
+    assert c.value.hint == hint
+
+
+def test_a_distribution_of_another_name_is_found(installed: dict[str, str]) -> None:
+    installed["openvino-of-my-own"] = "7"
+    assert engine_version("openvino") == "7"
+
+
+def test_a_folder_of_that_name_is_no_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openvino").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "openvino", raising=False)
+    engine_version.cache_clear()
+    assert engine_version("openvino") == ""
+    engine_version.cache_clear()
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys; from mobileprep.plan.engines import engine_version as version;"
+        "version('openvino'), version('tensorflow');"
+        "assert not {'numpy', 'openvino', 'tensorflow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,44 @@
+"""What is told of chains before a graph is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.recipe import load_recipe
+from mobileprep.recipe.cautions import recipe_cautions
+
+HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "transforms: [quantize_nodes, fold_batch_norms]\ntargets: {a: {}, b: {}}\n",
+            "recipe.yaml:4:30: fold_batch_norms after quantize_nodes: ",
+        ),
+        (
+            "transforms: 'quantize_weights round_weights quantize_weights'\ntargets: {a: {}}\n",
+            "recipe.yaml:4:45: quantize_weights a second time: ",
+        ),
+        (
+            "transforms: [quantize_weights]\ntargets:\n  a: {}\n  b: {quantize: weights}\n",
+            "recipe.yaml:7:17: quantize_weights a second time: ",
+        ),
+    ],
+)
+def test_a_known_trap_is_told_once_at_its_place(write, text, told):
+    (caution,) = recipe_cautions(load_recipe(write(HEAD + text)))
+    assert caution.startswith(told)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        "fold_batch_norms quantize_weights quantize_nodes",
+        "fold_batch_norms fold_batch_norms round_weights round_weights",
+    ],
+)
+def test_nothing_is_told_of_a_sound_chain(write, chain):
+    path = write(HEAD + f"transforms: '{chain}'\ntargets: {{a: {{}}, b: {{}}}}\n")
+    assert recipe_cautions(load_recipe(path)) == ()

@@ -1,0 +1,40 @@
+"""Files of a model, from stage to stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import ArtifactError
+from mobileprep.formats.arrays import write_arrays
+from mobileprep.stages.assets import asset_folder, write_assets
+from tests.stages.jobs import assets, job
+
+
+def test_files_come_as_they_went(tmp_path: Path) -> None:
+    words, empty = tmp_path / "words.txt", tmp_path / "empty"
+    words.write_bytes(b"yes\nno\n\0")
+    empty.touch()
+    done = job(tmp_path, {})
+    write_assets(done, {"more/words.txt": words, "none": empty})
+    after = job(tmp_path, {}, inputs={"assets": done.folder / "assets.npz"})
+    with asset_folder(after) as folder:
+        found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+        assert sorted(found) == ["more/words.txt", "none"]
+        assert found["more/words.txt"].read_bytes() == b"yes\nno\n\0"
+    assert not folder.exists()
+
+
+def test_without_files_the_folder_is_empty(tmp_path: Path) -> None:
+    with asset_folder(job(tmp_path, {}, inputs={"assets": assets(tmp_path)})) as folder:
+        assert list(folder.iterdir()) == []
+
+
+def test_a_name_that_leads_out_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.npz"
+    write_arrays(path, {"../out": np.zeros(1, np.uint8)})
+    after = job(tmp_path, {}, inputs={"assets": path})
+    with pytest.raises(ArtifactError, match="leads out"), asset_folder(after):
+        pass

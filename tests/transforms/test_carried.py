@@ -1,0 +1,98 @@
+"""What every transform leaves alone: versions and functions; and what it does not believe."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.functions import drop_unused_functions
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
+from mobileprep.ir.verify import check_graph
+from mobileprep.transforms.base import Context, Result, transform_names
+from mobileprep.transforms.chain import Step, run_step
+from tests.transforms.busy import INPUTS, LOG, OPTIONS, OUTPUTS, VERSIONS, busy_graph
+
+GRAPH = busy_graph()
+for_each = pytest.mark.parametrize("name", transform_names())
+BOTH = pytest.mark.parametrize("faithful", [True, False])
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.log").write_text(LOG)
+
+
+def applied(name: str, graph: Graph, faithful: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:
+    """The step's result in a chain, which is sound."""
+    context = Context(INPUTS, outputs, faithful)
+    result = run_step(graph, Step(name, OPTIONS.get(name, {})), context)
+    check_graph(result.graph, name)
+    return result
+
+
+@for_each
+@BOTH
+def test_there_is_something_for_it(name, faithful):
+    result = applied(name, GRAPH, faithful)
+    assert result.matched
+    assert result.graph.nodes != GRAPH.nodes
+
+
+@for_each
+@BOTH
+def test_versions_stay(name, faithful):
+    after = applied(name, GRAPH, faithful).graph
+    assert after.versions == VERSIONS
+    assert graph_from_bytes(graph_to_bytes(after), name).versions == VERSIONS
+
+
+@for_each
+def test_the_verb_keeps_all_functions(name):
+    after = applied(name, GRAPH, faithful=True).graph
+    assert after.library == GRAPH.library
+
+
+@for_each
+def test_a_recipe_keeps_the_functions_that_are_called(name):
+    after = applied(name, GRAPH, faithful=False).graph
+    called = {"once"} if name == "inline_partitionedcall" else {"once", "twice"}
+    assert set(after.library.functions) == called
+    assert all(after.library.functions[f] == GRAPH.library.functions[f] for f in called)
+
+
+def test_functions_go_with_the_last_call():
+    after = applied("strip_unused_nodes", GRAPH, faithful=False, outputs=("table",)).graph
+    assert "called" not in after
+    assert not after.library
+
+
+def test_all_functions_stay_where_all_are_called():
+    graph = drop_unused_functions(GRAPH)
+    assert set(graph.library.functions) == {"once", "twice"}
+    assert drop_unused_functions(graph) is graph
+
+
+WRONG = AttrValue("list(shape)", ((7, 1), None, (2,), (1, 1, 1), (0,), (9,)))
+ABSURD = AttrValue("list(shape)", ())
+ANOTHER_KIND = AttrValue("int", 3)
+
+
+def recorded(graph: Graph, record: AttrValue) -> Graph:
+    """The graph with the same shapes recorded on every node, those of functions too."""
+    return graph.with_nodes(n.with_attrs(_output_shapes=record) for n in graph)
+
+
+def unrecorded(graph: Graph) -> dict[str, object]:
+    return {n.name: n.without_attrs("_output_shapes") for n in graph}
+
+
+@for_each
+@BOTH
+@pytest.mark.parametrize("record", [WRONG, ABSURD, ANOTHER_KIND], ids=["wrong", "none", "kind"])
+def test_wrong_records_of_shapes_change_nothing(name, faithful, record):
+    expected = applied(name, GRAPH, faithful)
+    found = applied(name, recorded(GRAPH, record), faithful)
+    assert unrecorded(found.graph) == unrecorded(expected.graph)
+    assert (found.matched, found.skipped) == (expected.matched, expected.skipped)
