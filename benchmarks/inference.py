@@ -1,17 +1,20 @@
 """How long does inference take, and how much memory, against TensorFlow's own session?
 
-    python benchmarks/inference.py FOLDER [--tensorflow PYTHON]
+    python benchmarks/inference.py FOLDER [--tensorflow PYTHON] [--openvino PYTHON]
 
 FOLDER holds frozen networks as NAME.pb with NAME.json (``tests/reference/networks.py`` makes
-them); PYTHON is an interpreter that can import TensorFlow, by default this one. Processes take
-turns, each warms up and then runs some batches; the smallest median of all turns counts.
-The bounds, on two cores: at most 2.0 times TensorFlow's time and 1.5 times its peak memory.
+them); PYTHON is an interpreter that can import TensorFlow, by default this one, and one that can
+import mobileprep with OpenVINO, without which there is no row for it. All run on the same two
+processors. Processes take turns, each warms up and then runs some batches; the smallest median of
+all turns counts. The bounds: numpy takes at most 2.0 times TensorFlow's time and 1.5 times its peak
+memory, OpenVINO 1.3 times its time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from pathlib import Path
 
 NETWORKS = ("inceptionv3", "resnet50", "mobilenet")
 BATCHES = (1, 8)
+PROCESSORS = 2
 
 COMMON = """
 import json, resource, statistics, sys, time
@@ -41,9 +45,9 @@ OURS = (
     + """
 from pathlib import Path
 from mobileprep.ir.files import read_graph
-from mobileprep.ops.interpreter import Interpreter
-interpreter = Interpreter(read_graph(Path(graph)))
-report(lambda: interpreter.run([fetch], {feed: x}))
+from mobileprep.ops.engines.choose import open_engine
+engine = open_engine("{engine}", read_graph(Path(graph)), Path(graph))
+report(lambda: engine.run([fetch], {feed: x}))
 """
 )
 THEIRS = (
@@ -65,6 +69,16 @@ with tf.Graph().as_default():
 
 
 @dataclass(frozen=True)
+class Row:
+    """One engine, and the bounds of its time and memory as multiples of TensorFlow's."""
+
+    engine: str
+    python: str
+    time_bound: float
+    memory_bound: float | None
+
+
+@dataclass(frozen=True)
 class Result:
     """Seconds a batch takes, and peak memory in bytes."""
 
@@ -75,31 +89,57 @@ class Result:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tensorflow", default=sys.executable)
+    parser.add_argument("--tensorflow", default=sys.executable, metavar="PYTHON")
+    parser.add_argument("--openvino", default="", metavar="PYTHON")
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
+    _keep_to(PROCESSORS)
+    rows = [Row("numpy", sys.executable, 2.0, 1.5)]
+    if args.openvino:
+        rows.append(Row("openvino", args.openvino, 1.3, None))
     for name in args.networks:
         for batch in BATCHES:
-            compare(name, batch, args)
+            compare(name, batch, rows, args)
 
 
-def compare(name: str, batch: int, args: argparse.Namespace) -> None:
+def compare(name: str, batch: int, rows: list[Row], args: argparse.Namespace) -> None:
     facts = json.loads((args.folder / f"{name}.json").read_text())
     graph = str((args.folder / f"{name}.pb").resolve())
     runs = 10 if batch == 1 else 3
     told = [graph, facts["input"], facts["output"], facts["shape"], batch, runs]
-    ours, theirs = [], []
+    theirs: list[Result] = []
+    ours: list[list[Result]] = [[] for _ in rows]
     for _ in range(args.turns):
-        ours.append(measure(sys.executable, OURS, told))
         theirs.append(measure(args.tensorflow, THEIRS, told))
-    mine, reference = min(r.seconds for r in ours), min(r.seconds for r in theirs)
-    peak, reference_peak = max(r.peak for r in ours), max(r.peak for r in theirs)
-    print(f"{name}, batch {batch}:")
-    print(f"  ours   {mine * 1e3:.1f} ms, {peak / 1e6:.0f} MB")
-    print(f"  theirs {reference * 1e3:.1f} ms, {reference_peak / 1e6:.0f} MB")
-    print(f"  time ratio   {mine / reference:.2f} (bound 2.0)")
-    print(f"  memory ratio {peak / reference_peak:.2f} (bound 1.5)", flush=True)
+        for row, results in zip(rows, ours, strict=True):
+            results.append(measure(row.python, OURS.replace("{engine}", row.engine), told))
+    reference = best(theirs)
+    print(f"{name}, batch {batch}: tensorflow {shown(reference, batch)}")
+    for row, results in zip(rows, ours, strict=True):
+        print(f"  {row.engine} {shown(best(results), batch)}")
+        _print_ratios(row, best(results), reference)
+
+
+def best(results: list[Result]) -> Result:
+    return Result(min(r.seconds for r in results), max(r.peak for r in results))
+
+
+def shown(result: Result, batch: int) -> str:
+    return f"{result.seconds / batch * 1e3:.1f} ms an image, {result.peak / 1e6:.0f} MB"
+
+
+def _print_ratios(row: Row, mine: Result, reference: Result) -> None:
+    time_ratio, memory_ratio = mine.seconds / reference.seconds, mine.peak / reference.peak
+    print(f"    time ratio   {time_ratio:.2f} (bound {row.time_bound})")
+    bound = f" (bound {row.memory_bound})" if row.memory_bound else ""
+    print(f"    memory ratio {memory_ratio:.2f}{bound}", flush=True)
+
+
+def _keep_to(count: int) -> None:
+    """Let this process, and those that it starts, run on so many processors."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def measure(python: str, code: str, told: list[object]) -> Result:

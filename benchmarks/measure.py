@@ -56,6 +56,15 @@ def alternate(
     return mine, other
 
 
+def measure_output(command: Sequence[str]) -> str:
+    """What a command prints, run once.
+
+    Raises:
+        SystemExit: the command failed; its output is shown.
+    """
+    return _run(command, None)[0]
+
+
 def mobileprep() -> str:
     """The console script beside this interpreter."""
     return str(Path(sys.executable).with_name("mobileprep"))
@@ -63,12 +72,19 @@ def mobileprep() -> str:
 
 def _once(command: Sequence[str], env: dict[str, str] | None) -> tuple[float, int]:
     started = time.perf_counter()
+    _, peak = _run(command, env)
+    return time.perf_counter() - started, peak
+
+
+def _run(command: Sequence[str], env: dict[str, str] | None) -> tuple[str, int]:
+    """What a command prints, and its largest resident memory in bytes."""
+    # Else an editable installation would compile its modules anew in every run.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**inherited, **(env or {})}
     )
     output = process.stdout.read() if process.stdout else b""
     _, status, usage = os.wait4(process.pid, 0)
-    took = time.perf_counter() - started
     if status != 0:
         sys.exit(f"{' '.join(command)} failed:\n{output.decode(errors='replace')}")
-    return took, usage.ru_maxrss * 1024
+    return output.decode(errors="replace"), usage.ru_maxrss * 1024

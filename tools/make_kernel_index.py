@@ -1,6 +1,6 @@
 """Makes ``mobileprep/ops/data/kernel_modules.json``: the ops whose kernels each module holds.
 
-    python tools/make_kernel_index.py
+python tools/make_kernel_index.py
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mobileprep.ops.context import (  # noqa: E402 - the checkout comes first
+from mobileprep.ops.context import (
     context_kernel_names,
     find_context_kernel,
 )
-from mobileprep.ops.kernel import find_kernel, kernel_names  # noqa: E402
-from mobileprep.ops.kernel_modules import INDEX  # noqa: E402
+from mobileprep.ops.kernel import find_kernel, kernel_names
+from mobileprep.ops.kernel_modules import INDEX
 
 
 def render() -> str:

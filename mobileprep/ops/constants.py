@@ -11,6 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ops.kernel import call_kernel, find_kernel
+from mobileprep.ops.list_constants import constant_array, list_constant
 from mobileprep.ops.opdefs import any_op_def
 from mobileprep.ops.original_arithmetic import original_kernel
 from mobileprep.ops.signature import output_types
@@ -54,7 +55,7 @@ def evaluate_node(
     if run is None or definition is None:
         message = f"node {node.name!r}: there is no kernel for {node.op}"
         raise UnsupportedError(message)
-    arrays = [t.array() for t in inputs]
+    arrays = [constant_array(t) for t in inputs]
     rounds = node.op in _ARITHMETIC
     try:
         with np.errstate(all="ignore"):
@@ -65,6 +66,8 @@ def evaluate_node(
     types = output_types(node, definition)
     if rounds:
         return tuple(Tensor.of(_flushed(a), t) for a, t in zip(outputs, types, strict=True))
+    if original and DType.VARIANT in types:
+        return tuple(list_constant(node, a) for a in outputs)
     given = {id(a): t for a, t in zip(arrays, inputs, strict=True)}
     return tuple(_shared(a, t, given) for a, t in zip(outputs, types, strict=True))
 

@@ -32,6 +32,19 @@ def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
     return array
 
 
+def converted(array: Array, dtype: DType | None) -> Array:
+    """An array in a tensor's type where that is only a matter of width: float64 as float32.
+
+    Args:
+        array: what is to be fed.
+        dtype: the tensor's type; None leaves the array as it is.
+    """
+    kind = None if dtype is None else dtype.numpy
+    if kind is None or not np.can_cast(array.dtype, kind, "same_kind"):
+        return array
+    return array.astype(kind, copy=False)
+
+
 def _dtype(graph: Graph, ref: Ref) -> DType | None:
     node = graph[ref.node]
     definition = signature_of(node, graph.library)

@@ -65,6 +65,12 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
     return _pixels(image, mode)
 
 
+def jpeg_shape(data: bytes) -> tuple[int, int, int]:
+    """Height, width and channels of a JPEG image; raises as ``decode_jpeg`` does."""
+    image = _opened(data, "JPEG")
+    return image.size[1], image.size[0], len(image.getbands())
+
+
 def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
     """The pixels of a PNG image; raises as ``decode_jpeg`` does.
 

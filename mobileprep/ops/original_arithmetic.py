@@ -1,13 +1,15 @@
 """Arithmetic as the original tool's library does it where it is not correctly rounded.
 
-The 1.15 library takes reciprocal square roots of eight floats at a time: the processor's
-approximation with 12 bits, then one step of Newton's iteration (Eigen 3.3's packet ``prsqrt``).
-The last bits of a folded batch norm, and by them hashes and the order of nodes, follow from it.
-The approximation is the processor maker's choice; the table is that of AMD's Zen 3.
+The 1.15 library takes roots of eight floats at a time: the processor's approximation of the
+reciprocal with 12 bits, then one step of Newton's iteration (Eigen 3.3's packet ``prsqrt`` and
+``psqrt``); exponentials and logarithms too are approximated. The last bits of a folded batch norm,
+and by them hashes and the order of nodes, follow from it. The approximation is the processor
+maker's choice; the table is that of AMD's Zen 3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import Kernel, find_kernel
+from mobileprep.ops.original_functions import original_exp, original_log
 
 _TABLE = Path(__file__).parent / "data" / "rsqrt-x86.bin"
 _PACKET = 8
@@ -27,11 +30,11 @@ _HALF = np.uint32(0x3F000000)
 
 def original_kernel(op: str) -> Kernel | None:
     """The kernel of an op as the original computes it, or None where it is the usual one."""
-    return _rsqrt if op == "Rsqrt" else None
+    return _KERNELS.get(op)
 
 
-def _rsqrt(node: Node, x: Array) -> Array:
-    """Reciprocal square root: whole packets approximated, the rest correctly rounded."""
+def _root(node: Node, x: Array) -> Array:
+    """Root or reciprocal root: whole packets approximated, the rest correctly rounded."""
     usual = find_kernel(node.op)
     assert usual is not None
     out: Array = np.array(usual(node, x))
@@ -41,8 +44,45 @@ def _rsqrt(node: Node, x: Array) -> Array:
     values = np.ascontiguousarray(x).reshape(-1)[:whole]
     normal = np.isfinite(values) & (values >= _SMALLEST_NORMAL)
     flat = out.reshape(-1)
-    flat[:whole][normal] = approximate_rsqrt(values[normal])
+    found = approximate_rsqrt(values[normal])
+    flat[:whole][normal] = found * values[normal] if node.op == "Sqrt" else found
     return flat.reshape(x.shape)
+
+
+def _by_packets(approximated: Callable[[Any], Array], rounded: Callable[[Any], Array]) -> Kernel:
+    """The kernel of a function that is approximated in whole packets and rounded in the rest."""
+
+    def run(node: Node, x: Array) -> Array:
+        if x.dtype != np.float32:
+            return np.asarray(rounded(x))
+        whole = x.size // _PACKET * _PACKET
+        values = np.ascontiguousarray(x).reshape(-1)
+        out = np.empty_like(values)
+        out[:whole] = approximated(values[:whole])
+        out[whole:] = rounded(values[whole:].astype(np.float64))
+        return out.reshape(x.shape)
+
+    return run
+
+
+def _range(node: Node, start: Array, limit: Array, delta: Array) -> Array:
+    """Numbers of which each is the one before plus the step, with its rounding."""
+    usual = find_kernel(node.op)
+    assert usual is not None
+    steps = np.array(usual(node, start, limit, delta))
+    if steps.dtype.kind != "f" or not steps.size:
+        return steps
+    steps[:1], steps[1:] = start, delta
+    return np.add.accumulate(steps, dtype=steps.dtype)
+
+
+_KERNELS: dict[str, Kernel] = {
+    "Exp": _by_packets(original_exp, np.exp),
+    "Log": _by_packets(original_log, np.log),
+    "Range": _range,
+    "Rsqrt": _root,
+    "Sqrt": _root,
+}
 
 
 def approximate_rsqrt(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -24,6 +24,7 @@ from mobileprep.ops.context import Context, find_context_kernel
 from mobileprep.ops.frames import ENTERS, EXITS, NEXT_ITERATIONS, Frame
 from mobileprep.ops.guards import constant_action, guarded, merge_action, switch_action
 from mobileprep.ops.kernel import find_kernel
+from mobileprep.ops.list_constants import constant_array
 from mobileprep.ops.loop_planning import malformed_head, plan_loop
 from mobileprep.ops.survey import Survey
 from mobileprep.ops.units import ordered_units, unit_inputs
@@ -92,7 +93,7 @@ class Region:
         for node in self.frame.nodes:
             tensor = (node.name, 0)
             if node.op == "Const" and tensor not in self.survey.fed:
-                self.constants[tensor] = node.attr_tensor("value").array()
+                self.constants[tensor] = constant_array(node.attr_tensor("value"))
             elif node.op in ENTERS and node.attr_bool("is_constant", False) and node.data_inputs:
                 held = self.constants.get(edge(node.data_inputs[0]))
                 if held is not None:
@@ -166,7 +167,8 @@ class Region:
         for reader in self.survey.readers.get(node.name, ()):
             if reader.op in MERGES or self.survey.frames.of_node[reader.name] is not self.frame:
                 return False
-            others = (self.branches.of(r) for r in reader.inputs if r.node != node.name)
+            # What is there always does not count, this constant and excused ones among it.
+            others = (self.branches.of(r) for r in reader.inputs if edge(r) not in self.constants)
             if not conditions <= frozenset().union(*others):
                 return False
         return True

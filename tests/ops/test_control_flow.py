@@ -40,6 +40,20 @@ def test_a_branch_is_taken(on: np.ndarray, expected: list[int], combine: bool) -
     assert out[1].dtype == np.int32
 
 
+@pytest.mark.parametrize("combine", [False, True])
+def test_a_branch_of_constants_alone_is_taken_only_where_it_should_be(combine: bool) -> None:
+    sums = [
+        n("add_yes", "Add", "a_yes", "b_yes"),
+        n("add_no", "Add", "a_no", "b_no"),
+        n("y", "Merge", "add_no", "add_yes"),
+    ]
+    pairs = [c(f"{name}_{way}", 1.0, f"^{way}") for name in "ab" for way in ("yes", "no")]
+    nodes = [*branch()[:6], *pairs, *sums, n("which", "Identity", "y:1")]
+    runner = Interpreter(Graph(nodes), combine=combine)
+    for on, which in ((TRUE, 1), (FALSE, 0)):
+        assert runner.run(["which"], {"x": f32(3), "on": on})[0] == which
+
+
 def test_what_follows_the_branches_always_runs() -> None:
     graph = Graph([*branch(), n("z", "Neg", "y", "^y")])
     for on, expected in ((TRUE, -6), (FALSE, -7)):

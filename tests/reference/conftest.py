@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -13,14 +15,27 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 HOME = Path(os.environ.get("MOBILEPREP_REFERENCE", Path.home() / ".cache/mobileprep-reference"))
 
 
+@contextmanager
+def making() -> Iterator[None]:
+    """A time when no other process makes anything in the folder that all runs share."""
+    import fcntl  # Windows has none, and collects these tests too
+
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def original() -> Path:
     """The folder of the original TensorFlow 1.15 tools, built on first use."""
-    if not (HOME / "transform_graph").exists():
-        setup = SHARED / "reference" / "setup.sh"
-        if not setup.exists():
-            pytest.skip("the original tools are not here, nor the script that builds them")
-        subprocess.run(["bash", str(setup), str(HOME)], check=True, timeout=900)
+    setup = SHARED / "reference" / "setup.sh"
+    last = HOME / "run_memmapped"
+    if not last.exists() and not setup.exists():
+        pytest.skip("the original tools are not here, nor the script that builds them")
+    with making():
+        if not last.exists():
+            subprocess.run(["bash", str(setup), str(HOME)], check=True, timeout=900)
     return HOME
 
 

@@ -118,6 +118,8 @@ def _node_differences(a: Node, b: Node, ulp: int, relative: float) -> list[str]:
 def _tensor_difference(a: Tensor, b: Tensor, ulp: int, relative: float) -> str:
     if a.dtype != b.dtype or a.shape != b.shape:
         return f"{a} here, {b} there"
+    if a.opaque or b.opaque:
+        return "" if a.opaque == b.opaque else f"{a.opaque!r} here, {b.opaque!r} there"
     x, y = a.array(), b.array()
     if a.dtype not in (DType.FLOAT, DType.DOUBLE):
         return "" if a.identical(b) else "elements differ"

@@ -190,6 +190,30 @@ FOLDED = {
         _node("d", "Mul", "c b"),
         _node("out", "Add", "d x"),
     ),
+    **{
+        f"{op} of many numbers": _floats(
+            _const("c", np.linspace(0.01, 30, 44, dtype=np.float32).reshape(11, 4)),
+            _node("d", op, "c"),
+            _node("s", "Sub", "d x"),
+            _node("out", "Add", "s d"),
+        )
+        for op in ("Exp", "Log", "Sqrt", "Rsqrt")
+    },
+    "a range of floats": _floats(
+        *(_const(n, v) for n, v in (("from", 0.0), ("to", 40.0), ("by", 0.1))),
+        _node("d", "Range", "from to by", T=None, Tidx=FLOAT),
+        _node("s", "Sum", "x axis", Tidx=INT),
+        _const("axis", [0, 1], np.int32),
+        _node("out", "Add", "s d"),
+    ),
+    "a list without values": _case(
+        _fed("x", 2, 4),
+        _const("shape", [-1, 4], np.int32),
+        _const("n", 3, np.int32),
+        _node("l", "TensorListReserve", "shape n", T=None, element_dtype=FLOAT, shape_type=INT),
+        _node("s", "TensorListSetItem", "l n x", T=None, element_dtype=FLOAT),
+        _node("out", "TensorListLength", "s", T=None),
+    ),
     "an excluded op": _floats(*_COPY, exclude_op=("Identity", "Neg")),
     "an excluded node": _floats(*_COPY, exclude_node=("d",)),
     "a smaller limit": _floats(*_COPY, max_constant_size_in_bytes=15),

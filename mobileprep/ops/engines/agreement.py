@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,8 +39,10 @@ class Agreement:
 
     def __str__(self) -> str:
         verdict = "agrees" if self.holds else "does not agree"
-        apart = f"{self.largest:.1e} of the largest value (in {self.fetch})"
-        return f"{self.engine} {verdict} with {self.reference}: apart by {apart}"
+        apart = f"apart by {self.largest:.1e} of the largest value"
+        if not math.isfinite(self.largest):
+            apart = "apart in shape, type, whole numbers, text, NaN or infinity"
+        return f"{self.engine} {verdict} with {self.reference}: {apart} (in {self.fetch})"
 
 
 def check_agreement(
@@ -52,10 +55,27 @@ def check_agreement(
     """
     found = engine.run(fetches, feeds)
     expected = reference.run(fetches, feeds)
+    return agreement_of(engine.name, found, reference.name, expected, fetches)
+
+
+def agreement_of(
+    engine: str,
+    found: Sequence[Array],
+    reference: str,
+    expected: Sequence[Array],
+    fetches: Sequence[str],
+) -> Agreement:
+    """Compare what two engines gave for the same fetches and feeds.
+
+    Args:
+        engine, reference: their names.
+        found, expected: what each gave.
+        fetches: the names of the tensors.
+    """
     apart = [relative_difference(a, b) for a, b in zip(found, expected, strict=True)]
     worst = max(range(len(apart)), key=lambda i: apart[i], default=0)
     largest, fetch = (apart[worst], fetches[worst]) if apart else (0.0, "no tensor")
-    return Agreement(engine.name, reference.name, largest, fetch)
+    return Agreement(engine, reference, largest, fetch)
 
 
 def relative_difference(found: Array, expected: Array) -> float:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.engines.assets import folders_near, with_found_assets
 from mobileprep.ops.engines.base import Engine
 from mobileprep.ops.engines.numpy_engine import NumpyEngine
 from mobileprep.ops.engines.openvino_engine import OpenVinoEngine
 from mobileprep.ops.engines.tensorflow_engine import TensorFlowEngine
 
 AUTO: Final = "auto"
+_ALWAYS: Final = "numpy"
 
 Open = Callable[[Graph, str, int], Engine]
 
@@ -33,7 +36,10 @@ def open_engine(
     graph: Graph,
     path: Path | None,
     *,
+    where: str = "",
     threads: int = 0,
+    seed: int | None = None,
+    among: Collection[str] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Engine:
     """An engine for a graph.
@@ -41,40 +47,64 @@ def open_engine(
     Args:
         name: "auto" for the fastest installed one that can run the graph, else the engine's name.
         graph: the graph.
-        path: where the graph was read from, for messages.
+        path: where the graph was read from: for messages, and to find the files beside it that
+            the graph reads.
+        where: what the graph is called, for messages; its path if empty.
         threads: how many to use, 0 or less for what the engine takes by itself.
+        seed: for random numbers that the graph draws, which only numpy takes.
+        among: with "auto", the engines to choose from, numpy besides; None for all installed.
         tell: with "auto", told in a sentence why an engine cannot be taken.
 
     Raises:
         UnsupportedError: the engine is not installed, or does not take the graph.
         UsageError: there is no engine of that name.
     """
-    where = str(path) if path is not None else "graph"
-    if name == AUTO:
-        return _Fastest(graph, where, threads, tell)
-    if name not in _ENGINES:
+    where = where or str(path or "graph")
+    if name != AUTO and name not in _ENGINES:
         message = f"there is no engine {name!r}"
         hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
         raise UsageError(message, hint)
-    return _ENGINES[name](graph, where, threads)
+    if path is not None:
+        graph = with_found_assets(graph, folders_near(path))
+    if name == AUTO:
+        known = installed_engines()
+        listed = [n for n in known if among is None or n == _ALWAYS or n in among]
+        return _Fastest({n: _opener(n, seed) for n in listed}, graph, where, threads, tell)
+    return _opener(name, seed)(graph, where, threads)
+
+
+def _opener(name: str, seed: int | None) -> Open:
+    return partial(NumpyEngine, seed=seed) if name == _ALWAYS else _ENGINES[name]
 
 
 def installed_engines() -> list[str]:
     """The engines that can be opened on this machine, fastest first."""
-    return [n for n in _ENGINES if n == "numpy" or importlib.util.find_spec(n) is not None]
+    return [n for n in _ENGINES if n == _ALWAYS or _is_installed(n)]
+
+
+def _is_installed(name: str) -> bool:
+    found = importlib.util.find_spec(name)
+    # A folder of that name that happens to be in the path has no origin.
+    return found is not None and found.origin is not None
 
 
 class _Fastest:
     """The first engine that runs what is asked for; whether one can is known once it has."""
 
     def __init__(
-        self, graph: Graph, where: str, threads: int, tell: Callable[[str], None] | None
+        self,
+        openers: Mapping[str, Open],
+        graph: Graph,
+        where: str,
+        threads: int,
+        tell: Callable[[str], None] | None,
     ) -> None:
+        self._openers = openers
+        self._left = list(openers)
         self._graph = graph
         self._where = where
         self._threads = threads
         self._tell = tell
-        self._left = installed_engines()
         self._engine: Engine | None = None
 
     @property
@@ -87,8 +117,8 @@ class _Fastest:
         while True:
             try:
                 if self._engine is None:
-                    engine = _ENGINES[self._left[0]]
-                    self._engine = engine(self._graph, self._where, self._threads)
+                    opened = self._openers[self._left[0]]
+                    self._engine = opened(self._graph, self._where, self._threads)
                 return self._engine.run(fetches, feeds)
             except UnsupportedError as error:
                 if len(self._left) == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,13 +13,21 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.engines.libraries import import_library
 from mobileprep.ops.engines.subgraph import checked_feeds, cut_out
 
 # A compiled model holds its own copy of the weights.
 _KEPT_MODELS = 2
 
-# Without the first, processors with bfloat16 would compute in it.
-_CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+_ADVICE = "To facilitate"
+
+_CONFIG = {
+    # Without it, processors with bfloat16 would compute in it.
+    "INFERENCE_PRECISION_HINT": "f32",
+    "PERFORMANCE_HINT": "LATENCY",
+    # Stages run side by side, and threads tied to processors would all be tied to the same.
+    "ENABLE_CPU_PINNING": "NO",
+}
 
 Key = tuple[tuple[str, ...], tuple[tuple[str, str, tuple[int, ...]], ...]]
 
@@ -47,7 +54,8 @@ class OpenVinoEngine:
         self._config = dict(_CONFIG)
         if threads > 0:
             self._config["INFERENCE_NUM_THREADS"] = str(threads)
-        self._core = _openvino().Core()
+        library = import_library("openvino", "OpenVINO", "pip install 'mobileprep[openvino]'")
+        self._core = library.Core()
         self._models: dict[Key, Any] = {}
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
@@ -94,8 +102,10 @@ class OpenVinoEngine:
                 raise self._refusal(error) from error
 
     def _refusal(self, error: RuntimeError) -> UnsupportedError:
-        # Its messages begin with places in its sources, and end with what is wrong.
-        lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+        # Its messages begin with places in its sources, and end with what is wrong, to which
+        # advice for those who extend it may be added.
+        told = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+        lines = [line for line in told if not line.startswith(_ADVICE)]
         message = f"OpenVINO cannot run the graph: {lines[-1] if lines else 'it does not say why'}"
         return UnsupportedError(message, "run the graph with another engine", self._where)
 
@@ -109,11 +119,3 @@ class _Request:
         self.get_tensor = self._request.get_tensor
         self.model_inputs = [compiled.input(f"{name}:0") for name in inputs]
         self.model_outputs = [compiled.output(f"{name}:0") for name in outputs]
-
-
-def _openvino() -> Any:  # noqa: ANN401 - an optional library
-    try:
-        return importlib.import_module("openvino")
-    except ImportError as error:
-        message = "OpenVINO is not installed"
-        raise UnsupportedError(message, "pip install 'mobileprep[openvino]'") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.engines.libraries import import_library
 from mobileprep.ops.engines.subgraph import checked_feeds, known_ref
 from mobileprep.ops.engines.tables import TableFiller
 
@@ -108,8 +108,4 @@ def _as_plain(array: Array) -> Array:
 def _tensorflow() -> Any:  # noqa: ANN401 - an optional library
     # It tells about the processor and about plug-ins on every import.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        return importlib.import_module("tensorflow.compat.v1")
-    except ImportError as error:
-        message = "TensorFlow is not installed"
-        raise UnsupportedError(message, "pip install tensorflow-cpu") from error
+    return import_library("tensorflow.compat.v1", "TensorFlow", "pip install tensorflow-cpu")

@@ -9,7 +9,7 @@ from mobileprep.ops.flops import Sizes, UnknownCostError, flop_rule
 _FREE: Final = (
     "All Any AsString Assert BatchToSpace BatchToSpaceND Bincount Bitcast BitwiseAnd "
     "BitwiseOr BitwiseXor BroadcastArgs BroadcastTo Bucketize Cast CheckNumerics "
-    "CheckNumericsV2 Concat ConcatOffset ConcatV2 Conj ConjugateTranspose Const "
+    "CheckNumericsV2 Complex Concat ConcatOffset ConcatV2 Conj ConjugateTranspose Const "
     "ControlTrigger DataFormatDimMap DataFormatVecPermute DecodeBase64 DecodeBmp DecodeGif "
     "DecodeImage DecodeJpeg DecodePng DecodeRaw DecodeWav DeepCopy DenseBincount DepthToSpace "
     "Diag DiagPart DynamicPartition DynamicStitch Empty EmptyTensorList EncodeBase64 "
@@ -53,7 +53,8 @@ def nothing(sizes: Sizes) -> float:
 
 @flop_rule(
     *("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4"),
-    *("NonMaxSuppressionV5", "NonMaxSuppressionWithOverlaps", "MaxPoolV2"),
+    *("NonMaxSuppressionV5", "NonMaxSuppressionWithOverlaps", "CombinedNonMaxSuppression"),
+    "MaxPoolV2",
 )
 def by_values(sizes: Sizes) -> float:
     """What is computed depends on values, which shapes do not tell."""

@@ -41,13 +41,15 @@ def body_of(
     Args:
         function: the function.
         library: where functions that it calls are looked up.
-        bindings: the values of the attributes that the function leaves open.
+        bindings: the values of the attributes that the function leaves open, where they are not
+            its defaults.
 
     Raises:
         InvalidGraphError: the body refers to what is not there.
         UnsupportedError: it calls an op that nobody knows, or gives a list.
     """
-    bindings = bindings or {}
+    defaults = {a.name: a.default for a in function.signature.attrs if a.default is not None}
+    bindings = {**defaults, **(bindings or {})}
     nodes = tuple(_bound(n, bindings) for n in function.nodes)
     args = tuple(
         Ref(arg.name, i)
@@ -147,27 +149,36 @@ class _Spelling:
 
 def _bound(node: Node, bindings: Mapping[str, AttrValue]) -> Node:
     """The node with the attributes filled in that its function leaves to the caller."""
-    if not any(v.kind == _PLACEHOLDER or _has_open(v) for v in node.attrs.values()):
+    if not any(_is_open(v) for v in node.attrs.values()):
         return node
     return replace(node, attrs={k: _filled(v, bindings, node) for k, v in node.attrs.items()})
 
 
-def _has_open(value: AttrValue) -> bool:
-    return value.kind == "func" and any(v.kind == _PLACEHOLDER for v in value.value.attrs.values())
+def _is_open(value: AttrValue) -> bool:
+    if value.kind == "func":
+        return any(_is_open(v) for v in value.value.attrs.values())
+    if value.kind == "list(func)":
+        return any(_is_open(v) for func in value.value for v in func.attrs.values())
+    return value.kind == _PLACEHOLDER
 
 
 def _filled(value: AttrValue, bindings: Mapping[str, AttrValue], node: Node) -> AttrValue:
-    if value.kind == _PLACEHOLDER:
-        found = bindings.get(value.value)
-        if found is None:
-            message = f"nothing says what the attribute {value.value!r} of {node.name!r} is"
-            raise InvalidGraphError(message, "export the model again")
-        return found
-    if _has_open(value):
-        func: FuncRef = value.value
+    if not _is_open(value):
+        return value
+
+    def filled(func: FuncRef) -> FuncRef:
         attrs = {k: _filled(v, bindings, node) for k, v in func.attrs.items()}
-        return AttrValue("func", FuncRef(func.name, attrs))
-    return value
+        return FuncRef(func.name, attrs)
+
+    if value.kind == "func":
+        return AttrValue("func", filled(value.value))
+    if value.kind == "list(func)":
+        return AttrValue("list(func)", tuple(map(filled, value.value)))
+    found = bindings.get(value.value)
+    if found is None:
+        message = f"nothing says what the attribute {value.value!r} of {node.name!r} is"
+        raise InvalidGraphError(message, "export the model again")
+    return found
 
 
 def _arg_count(arg: ArgDef, bindings: Mapping[str, AttrValue], function: str) -> int:

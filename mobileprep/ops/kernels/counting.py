@@ -8,27 +8,60 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.kernels._common import check_allocation, integers, scalar
+from mobileprep.ops.kernels._ragged import checked_splits
+from mobileprep.ops.kernels._sparse import sparse_shape
 from mobileprep.ops.kernels.selecting import check_indices
 
 
 @kernel("Bincount", "DenseBincount")
 def bincount(node: Node, x: Array, size: Array, weights: Array) -> Array:
     """How often each number below a size occurs, or the sum of its weights; a row for each row."""
+    count = len(x) if x.ndim == 2 else 1
+    rows = np.repeat(np.arange(count), x.size // max(count, 1))
+    out = _counted(node, rows, count, x, size, weights)
+    return out if x.ndim == 2 else out[0]
+
+
+@kernel("RaggedBincount")
+def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: Array) -> Array:
+    """As ``DenseBincount``, of the rows of a ragged matrix."""
+    lengths = np.diff(checked_splits(splits, len(x)))
+    return _counted(
+        node, np.repeat(np.arange(len(lengths)), lengths), len(lengths), x, size, weights
+    )
+
+
+@kernel("SparseBincount")
+def sparse_bincount(
+    node: Node, indices: Array, x: Array, dims: Array, size: Array, weights: Array
+) -> Array:
+    """As ``DenseBincount``, of a sparse vector or of the rows of a sparse matrix."""
+    shape = sparse_shape(indices, dims, x)
+    if len(shape) not in (1, 2):
+        message = f"a sparse vector or matrix is needed, not one of {len(shape)} axes"
+        raise ValueError(message)
+    if len(shape) == 2:
+        return _counted(node, indices[:, 0], shape[0], x, size, weights)
+    out: Array = _counted(node, np.zeros(len(x), np.int64), 1, x, size, weights)[0]
+    return out
+
+
+def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weights: Array) -> Array:
+    """The counts [height, size] of the numbers x, each in the row that ``rows`` tells."""
     count = scalar(size)
-    rows = x.reshape(-1, x.shape[-1]) if x.ndim == 2 else x.reshape(1, -1)
-    if count < 0 or (rows < 0).any() or (weights.size and weights.shape != x.shape):
+    if count < 0 or (x < 0).any() or (weights.size and weights.shape != x.shape):
         message = f"{count} bins, or negative numbers, or weights of another shape"
         raise ValueError(message)
-    check_allocation((len(rows), count), weights.dtype)
-    out = np.zeros((len(rows), count), dtype=weights.dtype)
-    flat = weights.reshape(rows.shape) if weights.size else np.ones(rows.shape, weights.dtype)
-    kept = rows < count
-    places = (np.nonzero(kept)[0], rows[kept])
-    if node.op == "DenseBincount" and node.attr_bool("binary_output", False):
+    check_allocation((height, count), weights.dtype)
+    out = np.zeros((height, count), dtype=weights.dtype)
+    numbers = x.ravel()
+    kept = numbers < count
+    places = (rows[kept], numbers[kept])
+    if node.op != "Bincount" and node.attr_bool("binary_output", False):
         out[places] = 1
     else:
-        np.add.at(out, places, flat[kept])
-    return out if x.ndim == 2 else out[0]
+        np.add.at(out, places, weights.ravel()[kept] if weights.size else weights.dtype.type(1))
+    return out
 
 
 @kernel("UnravelIndex")

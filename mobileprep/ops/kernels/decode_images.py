@@ -9,11 +9,19 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.bmp import decode_bmp
-from mobileprep.ops.image_files import decode_gif, decode_jpeg, decode_png, image_kind
+from mobileprep.ops.image_files import (
+    decode_gif,
+    decode_jpeg,
+    decode_png,
+    image_kind,
+    jpeg_shape,
+)
 from mobileprep.ops.kernel import kernel
+from mobileprep.ops.kernels._common import integers
 
 _BYTE = np.float32(1 / 255)
 _WORD = np.float32(1 / 65535)
+_EDGES = 4
 
 
 @kernel("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")
@@ -44,6 +52,32 @@ def decode_image(node: Node, contents: Array) -> Array:
     return _as_type(pixels, dtype)
 
 
+@kernel("DecodeAndCropJpeg")
+def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
+    """The pixels of a JPEG image in a window [4]: its top, left, height and width.
+
+    TensorFlow decodes the blocks under the window only. Where colours are stored at half the
+    resolution, those in the last column then lack a neighbour, and differ a little from these.
+    """
+    data, edges = _jpeg(node, contents), integers(window)
+    if len(edges) != _EDGES or min(edges) < 0 or min(edges[2:]) < 1:
+        message = f"{list(edges)} is no window"
+        raise ValueError(message)
+    top, left, height, width = edges
+    pixels = decode_jpeg(data, _channels(node), node.attr_int("ratio", 1))
+    if top + height > pixels.shape[0] or left + width > pixels.shape[1]:
+        message = f"the window {list(edges)} is not within {pixels.shape[0]} x {pixels.shape[1]}"
+        raise ValueError(message)
+    return pixels[top : top + height, left : left + width]
+
+
+@kernel("ExtractJpegShape")
+def extract_jpeg_shape(node: Node, contents: Array) -> Array:
+    """Height, width and channels of a JPEG image, of which only the header is read."""
+    shape = jpeg_shape(_jpeg(node, contents))
+    return np.array(shape, node.attr_dtype("output_type", DType.INT32).numpy)
+
+
 @kernel("DecodeBmp")
 def decode_bmp_image(node: Node, contents: Array) -> Array:
     """The pixels of a BMP image, uint8 [height, width, channels]."""
@@ -51,6 +85,13 @@ def decode_bmp_image(node: Node, contents: Array) -> Array:
     if image_kind(data) != "BMP":
         raise _unknown(node)
     return decode_bmp(data, _channels(node))
+
+
+def _jpeg(node: Node, contents: Array) -> bytes:
+    data = _scalar(contents)
+    if image_kind(data) != "JPEG":
+        raise _unknown(node)
+    return data
 
 
 def _gif(node: Node, data: bytes) -> Array:
@@ -93,6 +134,11 @@ def _scalar(contents: Array) -> bytes:
 
 
 def _unknown(node: Node) -> CorruptFileError:
-    kinds = {"DecodeBmp": "BMP", "DecodeImage": "JPEG, PNG, GIF or BMP"}
+    kinds = {
+        "DecodeAndCropJpeg": "JPEG",
+        "DecodeBmp": "BMP",
+        "DecodeImage": "JPEG, PNG, GIF or BMP",
+        "ExtractJpegShape": "JPEG",
+    }
     message = f"node {node.name!r} ({node.op}) is fed what is no image that it decodes"
     return CorruptFileError(message, f"feed it {kinds.get(node.op, 'JPEG, PNG or GIF')}")

@@ -1,4 +1,4 @@
-"""Kernels of unary ops that treat each element alone."""
+"""Kernels of ops that treat each element alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.kernels._common import as_array
+from mobileprep.ops.kernels._common import as_array, check_allocation
 
 Unary = Callable[[Array], Any]
 
@@ -106,3 +106,14 @@ _PARTS: dict[str, Unary] = {
 def complex_part(node: Node, x: Array) -> Array:
     """The modulus, a part or the argument of complex numbers, in single or double precision."""
     return np.asarray(_PARTS[node.op](x))
+
+
+@kernel("Complex")
+def complex_of_parts(node: Node, real: Array, imaginary: Array) -> Array:
+    """Complex numbers of real and imaginary parts, which are broadcast to each other."""
+    shape = np.broadcast_shapes(real.shape, imaginary.shape)
+    kind = np.result_type(real.dtype, np.complex64)
+    check_allocation(shape, kind)
+    out = np.empty(shape, kind)
+    out.real, out.imag = real, imaginary
+    return out

@@ -82,6 +82,64 @@ def non_max_suppression_with_overlaps(
     return suppress(scores, lambda index: matrix[:, index], limits)
 
 
+@kernel("CombinedNonMaxSuppression")
+def combined_non_max_suppression(
+    node: Node,
+    boxes: Array,
+    scores: Array,
+    per_class: Array,
+    total: Array,
+    overlap: Array,
+    least: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """The best boxes of all classes of each image, filled up with zeros, and how many they are.
+
+    Boxes are [images, boxes, 1 or classes, 4], scores [images, boxes, classes]; classes come out
+    as floats, and boxes cut to 0 to 1 unless ``clip_boxes`` is false.
+    """
+    if boxes.ndim != 4 or boxes.shape != (*scores.shape[:2], boxes.shape[2], 4):
+        message = f"boxes of shape {list(boxes.shape)} for scores of {list(scores.shape)}"
+        raise ValueError(message)
+    images, _, classes = scores.shape
+    if boxes.shape[2] not in (1, classes):
+        message = f"boxes of {boxes.shape[2]} classes for scores of {classes}"
+        raise ValueError(message)
+    most = scalar(total)
+    if node.attr_bool("pad_per_class", False):
+        most = min(most, scalar(per_class) * classes)
+    check_allocation((images, most, 4), boxes.dtype)
+    out_boxes, out = (
+        np.zeros((images, most, 4), np.float32),
+        np.zeros((2, images, most), np.float32),
+    )
+    found = np.zeros(images, np.int32)
+    for image in range(images):
+        kept, numbers, best = _best_of_classes(
+            boxes[image], scores[image], (per_class, overlap, least)
+        )
+        count = found[image] = min(most, len(best))
+        out_boxes[image, :count] = kept[:count]
+        out[:, image, :count] = best[:count], numbers[:count]
+    if node.attr_bool("clip_boxes", True):
+        out_boxes = np.clip(out_boxes, 0, 1)
+    return out_boxes, out[0], out[1], found
+
+
+def _best_of_classes(
+    boxes: Array, scores: Array, limits: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array]:
+    """The boxes that one image keeps, their classes and scores, highest score first."""
+    kept, numbers, best = [boxes[:0, 0]], [np.zeros(0, np.intp)], [scores[:0, 0]]
+    for number, of_class in enumerate(scores.T):
+        placed = boxes[:, number if boxes.shape[1] > 1 else 0]
+        index = suppress(of_class, Boxes(placed).overlap, _limits(of_class, *limits))
+        kept.append(placed[index])
+        numbers.append(np.full(len(index), number))
+        best.append(of_class[index])
+    order = np.argsort(-np.concatenate(best), kind="stable")
+    return tuple(np.concatenate(part)[order] for part in (kept, numbers, best))  # type: ignore[return-value]
+
+
 def _measured(boxes: Array, scores: Array) -> Boxes:
     if scores.ndim != 1 or boxes.shape != (len(scores), 4):
         message = f"boxes of shape {list(boxes.shape)} for {scores.size} scores"

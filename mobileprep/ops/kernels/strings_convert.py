@@ -68,15 +68,21 @@ def _layout(node: Node, x: Array) -> str:
 def string_to_number(node: Node, x: Array) -> Array:
     """Numbers written in decimal digits."""
     kind = node.attr_dtype("out_type", DType.FLOAT).numpy or np.dtype(np.float32)
-    whole = kind.kind in "iu"
-    grammar = _INTEGER if whole else _REAL
-    numbers: list[Any] = []
-    for text in texts(x):
-        if grammar.fullmatch(text) is None:
-            message = f"{text!r} is no number of type {kind}"
-            raise ValueError(message)
-        numbers.append(_in_range(int(text), kind) if whole else float(text))
+    numbers = [number_in(text, kind) for text in texts(x)]
     return np.array(numbers, dtype=kind).reshape(x.shape)
+
+
+def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
+    """The number that a text spells, of a type.
+
+    Raises:
+        ValueError: the text is no number, or none that fits.
+    """
+    whole = kind.kind in "iu"
+    if (_INTEGER if whole else _REAL).fullmatch(text) is None:
+        message = f"{text!r} is no number of type {kind}"
+        raise ValueError(message)
+    return _in_range(int(text), kind) if whole else float(text)
 
 
 def _in_range(value: int, kind: np.dtype[Any]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from mobileprep.ops.kernels._common import integers, scalar
 from mobileprep.ops.kernels.tensor_array import handle_of
 
 # More elements than any sequence has; a size comes from a tensor and must not allocate.
-_MOST = 1 << 24
+MOST_ELEMENTS: Final = 1 << 24
+"""How many elements a list may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class TensorList:
 
     def with_items(self, items: tuple[Array | None, ...]) -> Array:
         """A handle of a list with other elements."""
-        if len(items) > (_MOST if self.limit < 0 else self.limit):
+        if len(items) > (MOST_ELEMENTS if self.limit < 0 else self.limit):
             message = f"the list cannot hold {len(items)} elements"
             raise ValueError(message)
         return handle_of(replace(self, items=items))
@@ -112,7 +114,7 @@ def reserve(node: Node, shape: Array, count: Array) -> Array:
 
 
 def _checked_count(count: int) -> int:
-    if not 0 <= count <= _MOST:
+    if not 0 <= count <= MOST_ELEMENTS:
         message = f"a list of {count} elements"
         raise ValueError(message)
     return count
@@ -144,7 +146,10 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
     """A list with one element replaced; beyond the end only where the node allows it."""
     found, place = _list(handle), scalar(index)
     items = list(found.items)
-    if node.attr_bool("resize_if_index_out_of_bounds", False) and len(items) <= place < _MOST:
+    if (
+        node.attr_bool("resize_if_index_out_of_bounds", False)
+        and len(items) <= place < MOST_ELEMENTS
+    ):
         items += [None] * (place + 1 - len(items))
     if not 0 <= place < len(items):
         message = f"there is no element {place} among {len(items)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_auto_goes_on_where_an_engine_refuses_the_graph(engines: None) -> None:
     assert told[-1] == "picky is not taken: odd things"
 
 
+def test_auto_may_be_bound_to_some(engines: None) -> None:
+    for among, name in (((), "numpy"), (["picky"], "picky"), (["absent"], "numpy")):
+        engine = open_engine("auto", GRAPH, None, among=among)
+        engine.run(["out"], {"x": X})
+        assert engine.name == name
+
+
+def test_a_folder_of_an_engine_s_name_is_no_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("openvino", "tensorflow"):
+        (tmp_path / name).mkdir()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert installed_engines() == ["numpy"]
+
+
 def test_auto_says_what_the_last_engine_says(engines: None) -> None:
     graph = Graph([placeholder(), node("odd", "Frobnicate", "x")])
     with pytest.raises(UnsupportedError, match="'Frobnicate'"):
@@ -104,8 +122,6 @@ def test_threads_may_be_limited() -> None:
 def test_an_engine_that_is_not_installed_says_so(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
-
     for module in (name, f"{name}.compat.v1"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UnsupportedError) as caught:

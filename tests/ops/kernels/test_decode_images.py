@@ -136,3 +136,16 @@ def test_without_pillow_the_message_says_how_to_get_it(monkeypatch: pytest.Monke
     assert caught.value.hint == "pip install 'mobileprep[image]'"
     # BMP needs no library.
     assert run("DecodeBmp", BMP).shape == PIXELS.shape
+
+
+def test_a_window_is_cut_out_of_a_jpeg() -> None:
+    data = text(encoded(PIXELS, "JPEG"))
+    whole = run("DecodeJpeg", data)
+    height, width, _ = whole.shape
+    assert run("ExtractJpegShape", data).tolist() == list(whole.shape)
+    window = np.array([1, 2, height - 1, width - 2], np.int32)
+    np.testing.assert_array_equal(run("DecodeAndCropJpeg", data, window), whole[1:, 2:])
+    with pytest.raises(InvalidGraphError, match="is not within"):
+        run("DecodeAndCropJpeg", data, window + 1)
+    with pytest.raises(CorruptFileError, match="no image that it decodes"):
+        run("ExtractJpegShape", text(encoded(PIXELS, "PNG")))

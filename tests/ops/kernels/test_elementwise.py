@@ -93,6 +93,13 @@ def test_parts_of_complex_numbers() -> None:
     assert run("ComplexAbs", z).dtype == np.float32
 
 
+def test_complex_numbers_of_parts_that_are_broadcast() -> None:
+    z = run("Complex", f32([1], [2]), f32(3, -4))
+    assert z.dtype == np.complex64
+    assert z.tolist() == [[1 + 3j, 1 - 4j], [2 + 3j, 2 - 4j]]
+    assert run("Complex", np.float64([1]), np.float64([0.1])).dtype == np.complex128
+
+
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 def test_softmax_of_large_numbers(op: str) -> None:
     out = run(op, f32([[1000, 1000], [0, np.log(3)]]))

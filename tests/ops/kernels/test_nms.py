@@ -86,3 +86,39 @@ def test_inputs_that_do_not_fit_are_refused(boxes, count: int, overlap: float) -
 def test_no_boxes_are_none() -> None:
     none = np.zeros((0, 4), np.float32)
     assert run("NonMaxSuppressionV2", none, none[:, 0], i32(3), HALF).shape == (0,)
+
+
+def combined(scores: np.ndarray, most: tuple[int, int] = (9, 4), **attrs: bool) -> list[np.ndarray]:
+    """What is kept of ``BOXES`` in one image, whose classes all have the same boxes."""
+    inputs = (BOXES[None, :, None], scores[None], i32(most[0]), i32(most[1]), HALF, f32(0.2))
+    return run_all("CombinedNonMaxSuppression", *inputs, **attrs)
+
+
+def test_the_best_boxes_of_all_classes_come_first() -> None:
+    scores = np.stack([SCORES, f32(0.95, 0.1, 0.1, 0.4)], axis=-1)
+    boxes, best, classes, found = combined(scores)
+    assert found.tolist() == [4]
+    np.testing.assert_array_equal(best, f32([[0.95, 0.9, 0.4, 0.3]]))
+    assert classes.tolist() == [[1, 0, 1, 0]]
+    np.testing.assert_array_equal(boxes[0, 1], BOXES[1])
+
+
+def test_boxes_of_classes_are_cut_to_the_image_unless_that_is_not_wanted() -> None:
+    scores = f32([[0.1], [0.1], [0.9], [0.1]])
+    assert combined(scores)[0][0, 0].tolist() == [1, 1, 1, 1]
+    assert combined(scores, clip_boxes=False)[0][0, 0].tolist() == [5, 5, 6, 6]
+
+
+def test_what_classes_do_not_fill_is_zeros() -> None:
+    scores = np.stack([SCORES, SCORES * 0], axis=-1)
+    boxes, best, _, found = combined(scores, (1, 3))
+    assert (found.tolist(), boxes.shape) == ([1], (1, 3, 4))
+    assert best[0, 1:].tolist() == [0, 0]
+    assert combined(scores, (1, 3), pad_per_class=True)[0].shape == (1, 2, 4)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 3, 4), (1, 3, 1, 4), (1, 4, 4)])
+def test_boxes_of_classes_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+    boxes, numbers = np.zeros(shape, np.float32), (i32(9), i32(9), HALF, HALF)
+    with pytest.raises(InvalidGraphError, match="boxes"):
+        run_all("CombinedNonMaxSuppression", boxes, SCORES[None, :, None], *numbers)

@@ -24,7 +24,12 @@ def text_const(name: str, value: np.ndarray) -> Node:
 
 
 def table(
-    fill: list[Node], *, key: DType = STRING, value: DType = INT64, older: bool = False
+    fill: list[Node],
+    *,
+    key: DType = STRING,
+    value: DType = INT64,
+    older: bool = False,
+    kind: str = "HashTable",
 ) -> Graph:
     """A table, what fills it, a look-up of the placeholder "words", and the table's size."""
     end = "" if older else "V2"
@@ -34,7 +39,7 @@ def table(
     )
     return Graph(
         [
-            node("table", f"HashTable{end}", **kinds),
+            node("table", f"{kind}{end}", **kinds),
             *fill,
             node("words", "Placeholder", T=None, dtype=key),
             default,

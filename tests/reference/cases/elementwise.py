@@ -61,6 +61,8 @@ def other_types() -> Iterator[Case]:
     z = (make.real(4) + 1j * make.real(4)).astype(np.complex64)
     for op in ("ComplexAbs", "Real", "Imag", "Angle", "Conj", "Square", "Neg"):
         yield Case(op, (z,))
+    for kind in (F32, np.float64):
+        yield Case("Complex", (make.real(3, 1, kind=kind), make.real(4, kind=kind)))
 
 
 def softmaxes() -> Iterator[Case]:

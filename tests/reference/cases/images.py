@@ -94,6 +94,20 @@ def suppression() -> Iterator[Case]:
                 yield Case("NonMaxSuppressionV5", inputs, attrs, note=f"{padded}{sigma}")
 
 
+def suppression_of_classes() -> Iterator[Case]:
+    make = Make(57)
+    for trial in range(12):
+        count, classes = int(make.rng.integers(0, 30)), int(make.rng.integers(1, 4))
+        shared = 1 if trial % 2 else classes
+        boxes = make.real(2, count, shared, 4, low=-0.2, high=1.2)
+        scores = make.real(2, count, classes, low=0, high=1)
+        most = scalar(int(make.rng.integers(1, 8))), scalar(int(make.rng.integers(1, 25)))
+        limits = (scalar(x, F32) for x in make.rng.random(2) * (1, 0.5))
+        attrs = {"pad_per_class": trial % 3 == 0, "clip_boxes": trial % 4 < 2}
+        inputs = (boxes, scores, *most, *limits)
+        yield Case("CombinedNonMaxSuppression", inputs, attrs, note=str(trial))
+
+
 def colours() -> Iterator[Case]:
     make = Make(54)
     for kind in (F32, np.float64):
@@ -162,5 +176,5 @@ def decoding() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    for made in (resizing, cropping, suppression, colours, decoding):
+    for made in (resizing, cropping, suppression, suppression_of_classes, colours, decoding):
         yield from made()

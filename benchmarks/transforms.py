@@ -1,0 +1,119 @@
+"""How do the transforms compare with the original tool, and how do they grow with the graph?
+
+    python benchmarks/transforms.py GRAPH ORIGINAL INPUT OUTPUT
+    python benchmarks/transforms.py --transform quantize_nodes
+
+GRAPH is a frozen InceptionV3 (96 MB, 2,200 nodes) without the attributes that TensorFlow 1.15
+does not know; ORIGINAL is the original ``transform_graph`` binary. Both run the documented chains
+as whole processes, in turn. The bounds: at most 0.7 times the original's wall time, at most 0.8
+times its peak memory.
+
+Then every transform, or those that are named, runs on chains of 10,000 and of 100,000 nodes that
+hold what it looks for from end to end, once as ``mobileprep transform`` runs it and once as a
+recipe does. What is compared is the processor time of the whole process, its start, reading and
+writing included. The bound: at most 12 times as long. In brackets stand the ratios without the
+start, and of the transform alone, which is the largest where it does little at each node: 10,000
+nodes fit into the processor's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import alternate, measure_output, mobileprep
+
+from mobileprep.transforms.base import transform_names
+
+DEPLOYMENT = (
+    "strip_unused_nodes fold_constants(ignore_errors=true) "
+    "fold_batch_norms(ignore_errors=true) fold_old_batch_norms"
+)
+EIGHT_BIT = (
+    'add_default_attributes strip_unused_nodes(type=float, shape="1,299,299,3") '
+    "remove_nodes(op=CheckNumerics) fold_constants(ignore_errors=true) "
+    "fold_batch_norms(ignore_errors=true) fold_old_batch_norms quantize_weights quantize_nodes "
+    "strip_unused_nodes sort_by_execution_order"
+)
+CHAINS = {
+    "deployment": DEPLOYMENT,
+    "deployment, 8-bit weights": f"{DEPLOYMENT} quantize_weights",
+    "eight-bit": EIGHT_BIT,
+}
+SHORT, LONG = 10_000, 100_000
+STEP = Path(__file__).with_name("transform_step.py")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("paths", nargs="*", metavar="GRAPH ORIGINAL INPUT OUTPUT")
+    parser.add_argument("--transform", action="append", default=[], choices=transform_names())
+    parser.add_argument("--no-growth", action="store_true", help="compare the chains alone")
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    if len(args.paths) not in (0, 4):
+        parser.error("give GRAPH, ORIGINAL, INPUT and OUTPUT, or none of them")
+    if args.paths:
+        with tempfile.TemporaryDirectory() as folder:
+            for label, chain in CHAINS.items():
+                compare(label, chain, args, Path(folder))
+    if not args.no_growth:
+        print(f"processor time for {LONG} nodes over that for {SHORT} (bound 12)")
+        for name in args.transform or transform_names():
+            grow(name, args.runs)
+
+
+def compare(label: str, chain: str, args: argparse.Namespace, folder: Path) -> None:
+    """Print how a chain compares with the original."""
+    graph, original, source, output = args.paths
+
+    def flags(out: str) -> list[str]:
+        return [
+            f"--in_graph={graph}",
+            f"--out_graph={folder / out}",
+            f"--inputs={source}",
+            f"--outputs={output}",
+            f"--transforms={chain}",
+        ]
+
+    ours, theirs = alternate(
+        [mobileprep(), "transform", *flags("ours.pb")],
+        [original, *flags("theirs.pb")],
+        runs=args.runs,
+    )
+    print(f"{label}:")
+    print(f"  ours   {ours.median:.2f} s (best {ours.best:.2f}), {ours.peak / 1e6:.0f} MB")
+    print(f"  theirs {theirs.median:.2f} s (best {theirs.best:.2f}), {theirs.peak / 1e6:.0f} MB")
+    print(f"  wall time ratio {ours.median / theirs.median:.2f} (bound 0.7)")
+    print(f"  memory ratio    {ours.peak / theirs.peak:.2f} (bound 0.8)", flush=True)
+
+
+def grow(name: str, runs: int) -> None:
+    """Print how the time of a transform grows, in either mode."""
+    shown = []
+    for mode in ("faithful", "recipe"):
+        seconds: dict[int, list[list[float]]] = {SHORT: [], LONG: []}
+        for _ in range(runs):
+            for size, found in seconds.items():
+                printed = measure_output(step_command(name, size, mode)).split()
+                found.append([float(text) for text in printed])
+        short, long = (
+            [statistics.median(times) for times in zip(*found, strict=True)]
+            for found in seconds.values()
+        )
+        whole, work, alone = (b / a for a, b in zip(short, long, strict=True))
+        times = f"{short[0]:.2f} s, {long[0]:.2f} s"
+        shown.append(f"{mode} {whole:4.1f} ({times}) [{work:.1f}, {alone:.1f}]")
+    print(f"  {name:<30} {'   '.join(shown)}", flush=True)
+
+
+def step_command(name: str, size: int, mode: str) -> list[str]:
+    """The command that times one step in a fresh process."""
+    return [sys.executable, str(STEP), name, str(size), mode]
+
+
+if __name__ == "__main__":
+    main()

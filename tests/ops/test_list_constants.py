@@ -1,0 +1,120 @@
+"""Constants that are TensorLists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.constants import evaluate_node
+from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.kernels.tensor_array import handle_of
+from mobileprep.ops.kernels.tensor_list import TensorList
+from mobileprep.ops.list_constants import constant_array, list_constant
+from tests.ops.graphs import i32, n
+
+# What the original tool wrote of a list of two vectors of eight floats, none of them set.
+WRITTEN = (
+    b"\x08\x15\x12\x00z9\n\x16tensorflow::TensorList\x12\x1f\x02\x00\x01\x01"
+    + b"\xff" * 9
+    + b"\x01\x12\x0b\x08"
+    + b"\xff" * 9
+    + b"\x01\x12\x02\x08\x08"
+)
+RESERVE = n("r", "TensorListReserve", "s", "n", element_dtype=DType.FLOAT, shape_type=DType.INT32)
+
+
+def reserved(shape: np.ndarray, count: int) -> Tensor:
+    inputs = [Tensor.of(shape), Tensor.of(i32(count))]
+    return evaluate_node(RESERVE, inputs, original=True)[0]
+
+
+def variant(metadata: bytes, name: str = "tensorflow::TensorList", tensors: int = 0) -> Tensor:
+    proto = pb.TensorProto(dtype=DType.VARIANT.value)
+    written = proto.variant_val.add(type_name=name, metadata=metadata)
+    for _ in range(tensors):
+        written.tensors.add()
+    return Tensor(DType.VARIANT, (), opaque=proto.SerializeToString())
+
+
+def test_a_list_is_written_as_the_original_writes_it() -> None:
+    written = reserved(i32(-1, 8), 2)
+    assert written.dtype is DType.VARIANT
+    assert written.opaque == WRITTEN
+
+
+def test_a_written_list_is_read_again() -> None:
+    held = constant_array(Tensor(DType.VARIANT, (), opaque=WRITTEN)).item()
+    assert held == TensorList((None, None), np.dtype(np.float32), (-1, 8), -1)
+    unknown = constant_array(reserved(i32(-1).reshape(()), 0)).item()
+    assert unknown == TensorList((), np.dtype(np.float32), None, -1)
+
+
+def test_other_constants_are_arrays() -> None:
+    assert constant_array(Tensor.of(i32(3, 4))).tolist() == [3, 4]
+
+
+def test_the_interpreter_takes_a_constant_list() -> None:
+    kinds = {"element_dtype": DType.FLOAT}
+    graph = Graph(
+        [
+            constant("list", reserved(i32(2), 3)),
+            constant("at", Tensor.of(i32(1))),
+            constant("shape", Tensor.of(i32(2))),
+            n("x", "Placeholder", dtype=DType.FLOAT),
+            n("set", "TensorListSetItem", "list", "at", "x", **kinds),
+            n("out", "TensorListStack", "set", "shape", num_elements=3, **kinds),
+        ]
+    )
+    (out,) = Interpreter(graph).run(["out"], {"x": np.float32([5, 6])})
+    assert out.tolist() == [[0, 0], [5, 6], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        handle_of(TensorList((np.float32(1),), np.dtype(np.float32), ())),
+        handle_of("something else"),
+        np.float32([1]),
+    ],
+)
+def test_only_lists_without_values_are_written(held: np.ndarray) -> None:
+    with pytest.raises(UnsupportedError):
+        list_constant(RESERVE, held)
+
+
+def test_a_list_of_an_unnamed_type_is_not_written() -> None:
+    resized = Node("r", "TensorListResize", attrs={"T": attr.dtype(DType.FLOAT)})
+    with pytest.raises(UnsupportedError):
+        list_constant(resized, handle_of(TensorList((), np.dtype(np.float32), ())))
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        variant(b"\x00\x01\x01", name="tensorflow::Optional"),
+        variant(b"\x00\x01\x01", tensors=1),
+        variant(b"\xff\xff\xff\x7f\x01"),
+        Tensor(DType.RESOURCE, ()),
+    ],
+)
+def test_what_is_no_list_without_values_is_not_read(tensor: Tensor) -> None:
+    with pytest.raises(UnsupportedError):
+        constant_array(tensor)
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00\x01", b"\x02\x00\x01\x01", b"\x00\x01\x01\xff"])
+def test_a_list_that_ends_early_is_corrupt(metadata: bytes) -> None:
+    with pytest.raises(CorruptFileError):
+        constant_array(variant(metadata))
+
+
+def test_a_recipe_leaves_lists() -> None:
+    with pytest.raises(UnsupportedError):
+        evaluate_node(RESERVE, [Tensor.of(i32(2)), Tensor.of(i32(1))])
