@@ -51,18 +51,31 @@ def main(arguments: Sequence[str]) -> int:
         _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
-        print("mobileprep: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         # The reader of our output went away, as `head` does; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:  # noqa: BLE001 - the last place where our own bugs can be owned up to
+    except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
+        if _is_interrupt(error):
+            return _interrupted()
         import traceback  # costs start-up time, and only bugs need it
 
         traceback.print_exc()
         print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)
         return _OUR_BUG
+
+
+def _interrupted() -> int:
+    print("mobileprep: interrupted", file=sys.stderr)
+    return _INTERRUPTED
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt is behind an error, as Python puts it while it makes a class."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def verb_names() -> list[str]:

@@ -52,6 +52,23 @@ def test_a_missing_flag_is_named(run: Run) -> None:
     assert "out_graph" in told.err
 
 
+def test_an_interrupt_while_a_class_is_made_is_one_too(
+    monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    class Field:
+        def __set_name__(self, _owner: type, _name: str) -> None:
+            raise KeyboardInterrupt
+
+    def interrupt(_arguments: object) -> int:
+        type("Made", (), {"field": Field()})
+        return 0
+
+    monkeypatch.setattr("mobileprep.cli.main._dispatch", interrupt)
+    told = run()
+    assert told.code == 130
+    assert told.err == "mobileprep: interrupted\n"
+
+
 def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def interrupt(_arguments: object) -> int:
         raise KeyboardInterrupt
