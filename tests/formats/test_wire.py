@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import numpy as np
@@ -29,6 +28,7 @@ from mobileprep.formats.wire import (
     split_payloads,
     split_runs,
 )
+from tests.work import lines_run
 
 TENSOR = Layout(is_tensor=True)
 MANY = 1 << 14
@@ -152,17 +152,12 @@ def test_memory_stays_within_a_few_times_the_file(data: bytes) -> None:
     assert peak < 4 * len(data) + (1 << 20)
 
 
-def test_time_grows_with_the_file_and_no_faster() -> None:
-    def seconds(count: int) -> float:
+def test_work_grows_with_the_file_and_no_faster() -> None:
+    def work(count: int) -> int:
         data = node(b"\x2d\x00\x00\x00\x00" * count)
-        started = time.process_time()
-        split_payloads(data, GRAPH_LAYOUT, "g.pb")
-        return time.process_time() - started
+        return lines_run(lambda: split_payloads(data, GRAPH_LAYOUT, "g.pb"))
 
-    short = min(seconds(5_000) for _ in range(5))
-    long = min(seconds(50_000) for _ in range(3))
-    # Tenfold; twice that leaves room for a noisy machine, and hundredfold would be quadratic.
-    assert long < 20 * short
+    assert work(5_000) < 11 * work(500)
 
 
 @given(st.integers(0, 2**70))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from mobileprep.recipe.chain import MAX_CALLS, MAX_CHARACTERS, parse_chain
+from tests.work import lines_run
 
 
 def read(text):
@@ -108,18 +107,13 @@ def test_offsets_point_at_names_and_values():
     assert [(a.offset, a.value_offset) for a in second.arguments] == [(9, 11), (14, 16)]
 
 
-def test_time_grows_with_the_length_only():
-    def seconds(count):
+def test_work_grows_with_the_length_only():
+    def work(count):
         text = 'a(x="' + "\\\\" * count + '"' + ", y=1" * count
-        best = 1e9
-        for _ in range(3):
-            start = time.perf_counter()
-            assert parse_chain(text).unfinished is not None
-            best = min(best, time.perf_counter() - start)
-        return best
+        assert parse_chain(text).unfinished is not None
+        return lines_run(lambda: parse_chain(text))
 
-    # Quadratic growth would make it 100 times.
-    assert seconds(8_000) < 40 * seconds(800)
+    assert work(8_000) < 11 * work(800)
 
 
 @pytest.mark.parametrize(("count", "fault"), [(MAX_CALLS, False), (MAX_CALLS + 1, True)])
