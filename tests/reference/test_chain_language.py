@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -107,6 +108,7 @@ def run(original, tmp_path_factory) -> Callable[[str], tuple[str, bytes]]:
             capture_output=True,
             check=False,
             timeout=60,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},  # its progress is read
         )
         return ran.stderr.decode(), out.read_bytes() if out.exists() else b""
 
