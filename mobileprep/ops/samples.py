@@ -22,6 +22,8 @@ _MOST_BYTES: Final = 1 << 28
 def sample_feeds(graph: Graph, inputs: Sequence[str], *, batch: int = 1) -> dict[str, Array]:
     """Seeded random arrays for a graph's inputs: floats in [0, 1), integers 0 or 1.
 
+    A truth value of unknown shape is one, and false.
+
     Args:
         graph: the graph.
         inputs: the tensors to feed.
@@ -46,6 +48,8 @@ def _node(graph: Graph, name: str) -> Node:
 def _sample(node: Node, batch: int, generator: np.random.Generator) -> Array:
     shape = node.attr_shape("shape")
     dtype = node.attrs.get("dtype")
+    if shape is None and dtype is not None and dtype.value is DType.BOOL:
+        return np.asarray(np.False_)  # a switch, such as between training and inference
     if shape is None or any(d < 0 for d in shape[1:]) or dtype is None:
         message = f"the graph does not tell the whole shape and type of the input {node.name!r}"
         raise UsageError(message, "give the input a shape, such as [1, 224, 224, 3]")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "freeze": 2,
-    "transform": 2,
+    "transform": 3,
     "package": 1,
     "evaluate": 3,
     "validate": 2,

@@ -16,6 +16,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs, check_tensors
 from mobileprep.ops.opdefs import NEWEST, OLDEST
 from mobileprep.ops.shapes import infer_shapes
+from mobileprep.transforms._control_flow import SWITCHES
 from mobileprep.transforms._execution import execution
 from mobileprep.transforms._fold_faithfully import check_feeds, fetch_order, folded_faithfully
 from mobileprep.transforms._fold_in_place import folded_in_place
@@ -71,7 +72,7 @@ class FoldConstants(Transform):
     def _in_place(self, graph: Graph, context: Context) -> Result:
         run = execution(graph, context.inputs, context.outputs)
         sinks = [ref.node for ref in run.fetched]
-        shape_of = self._shapes(graph, NEWEST)
+        shape_of = _but_of_branches(graph, self._shapes(graph, NEWEST))
         folding = find_folding(run, sinks, self._rules(graph, original=False), shape_of)
         folded = folded_in_place(graph, folding)
         return Result(folded, len(folding.values), folding.skipped)
@@ -96,3 +97,19 @@ class FoldConstants(Transform):
             return inferred()[ref.node][ref.index]
 
         return shape_of
+
+
+def _but_of_branches(
+    graph: Graph, shape_of: Callable[[Ref], TensorShape]
+) -> Callable[[Ref], TensorShape]:
+    """Shapes, but of what a Switch passes on.
+
+    A constant in place of such a shape could only wait for the Switch, which runs whichever branch
+    is taken, and so would all that takes the constant.
+    """
+
+    def known(ref: Ref) -> TensorShape:
+        node = graph.get(ref.node)
+        return None if node is not None and node.op in SWITCHES else shape_of(ref)
+
+    return known

@@ -30,6 +30,11 @@ def test_integers_are_zero_or_one() -> None:
     assert set(x.ravel().tolist()) == {0, 1}
 
 
+def test_a_truth_value_of_unknown_shape_is_one() -> None:
+    x = sample_feeds(graph(DType.BOOL, None), ["x"])["x"]
+    assert (x.shape, x.dtype, bool(x)) == ((), np.bool_, False)
+
+
 def test_the_same_graph_gets_the_same_samples() -> None:
     first, second = (sample_feeds(graph(), ["x"])["x"] for _ in range(2))
     np.testing.assert_array_equal(first, second)

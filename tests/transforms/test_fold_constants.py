@@ -149,6 +149,22 @@ def test_an_identity_in_a_branch_stays_where_its_constant_is_outside():
     assert [str(r) for r in graph["read"].inputs] == ["w", "^pivot"]
 
 
+def test_a_shape_behind_a_switch_stays_in_its_branch():
+    graph = folded(
+        node("x", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((2, 3))),
+        placeholder("p", DType.BOOL),
+        node("s", "Switch", "x p"),
+        node("of_s", "Shape", "s:1", out_type=DType.INT32),
+        node("inside", "Neg", "s:1"),
+        node("of_inside", "Shape", "inside", out_type=DType.INT32),
+        node("out", "Add", "of_s of_inside", T=DType.INT32),
+        inputs=("p",),
+    )
+    assert graph["of_s"].op == "Shape"
+    # A constant that waits for what is in the branch waits for the branch.
+    assert [str(r) for r in graph["of_inside"].inputs] == ["^inside"]
+
+
 # Outputs.
 
 

@@ -130,6 +130,23 @@ def test_a_recipe_keeps_variances_that_are_not_folded(op):
     assert result.graph["gamma"].op == "Dequantize"
 
 
+def test_a_recipe_keeps_variances_that_come_through_a_conditional():
+    ones = np.linspace(0.001, 1, 1024)
+    graph = Graph(
+        [
+            placeholder("training", DType.BOOL),
+            const("variance", ones),
+            const("batch", ones),
+            node("switch", "Switch", "variance training", T=DType.FLOAT),
+            node("merge", "Merge", "switch batch", T=DType.FLOAT, N=2),
+            node("sum", "AddV2", "merge merge"),
+            node("rsqrt", "Rsqrt", "sum"),
+        ]
+    )
+    result = apply("quantize_weights", graph)
+    assert {result.graph["variance"].op, result.graph["batch"].op} == {"Const"}
+
+
 def test_the_original_quantizes_variances_too():
     result = apply("quantize_weights", _normalized("FusedBatchNorm"), faithful=True)
     assert result.matched == 5
