@@ -8,11 +8,11 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.ops.branches import SWITCHES
 
 VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
-_SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
-_WAYS_IN: Final = frozenset({"Enter", "RefEnter"}) | _SWITCHES
+_WAYS_IN: Final = frozenset({"Enter", "RefEnter"}) | SWITCHES
 _READS: Final = frozenset({"Identity", "ReadVariableOp"}) | _WAYS_IN
 
 
@@ -56,4 +56,4 @@ def is_inside(graph: Graph, node: Node) -> bool:
 def is_branch_input(graph: Graph, ref: Ref) -> bool:
     """Whether a tensor reaches an op only when a condition chooses the op's branch."""
     node = graph.get(ref.node)
-    return node is not None and node.op in _SWITCHES
+    return node is not None and node.op in SWITCHES

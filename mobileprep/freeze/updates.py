@@ -11,6 +11,7 @@ from mobileprep.freeze.follow import is_inside
 from mobileprep.freeze.subgraph import extract, reachable
 from mobileprep.freeze.trace import Trace
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ops.signature import output_types, signature_of
@@ -47,7 +48,7 @@ def without_updates(
     by_data = reachable(graph, roots, through_control=False)
     plain: dict[str, Node] = {}
     late = [(variable, name) for variable, name in uses.blocked if name not in initial]
-    after = _after(graph, {name for _, name in late})
+    after = dependents(graph, [name for _, name in late])
     for variable, name in late:
         if name in by_data:
             plain[name] = _result(graph, variable, graph[name], where)
@@ -105,18 +106,6 @@ def _check_not_read_after(
                 f"({graph[update].op}) has changed it"
             )
             raise UnsupportedError(message, _HINT, where)
-
-
-def _after(graph: Graph, names: set[str]) -> set[str]:
-    """All nodes that run after one of the named ones."""
-    found = set(names)
-    waiting = list(names)
-    while waiting:
-        for consumer in graph.consumers.get(waiting.pop(), ()):
-            if consumer.name not in found:
-                found.add(consumer.name)
-                waiting.append(consumer.name)
-    return found
 
 
 def _with_takers(graph: Graph, names: Iterable[str]) -> set[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
+from mobileprep.ops import branches
 
-SWITCHES: Final = frozenset({"Switch", "RefSwitch", "_SwitchN"})
+SWITCHES: Final = branches.SWITCHES | {"_SwitchN"}
 _GATES: Final = SWITCHES | {"Enter", "RefEnter"}
 
 
@@ -16,11 +18,4 @@ def conditional_nodes(graph: Graph) -> frozenset[str]:
     What such a node's control inputs say is not order alone: they decide whether it runs, and
     in which turn of a loop.
     """
-    found = {n.name for n in graph if n.op in _GATES}
-    waiting = sorted(found)
-    while waiting:
-        for consumer in graph.consumers.get(waiting.pop(), ()):
-            if consumer.name not in found:
-                found.add(consumer.name)
-                waiting.append(consumer.name)
-    return frozenset(found)
+    return dependents(graph, [n.name for n in graph if n.op in _GATES])
