@@ -22,6 +22,7 @@ from tests.reference.original import (
     known_to_original,
     run_original,
 )
+from tests.reference.real_graphs import GRAPHS
 from tests.reference.small_graphs import FOLDED, REFUSED, SHAPES, Case
 
 pytestmark = pytest.mark.reference
@@ -101,21 +102,8 @@ def test_a_network_cut_in_the_middle_folds_alike(original: Path, tmp_path: Path)
 
 # Of each frozen model its folder, its file, the tensors fed and those fetched.
 FROZEN = [
-    "android-wakeword-streaming-rnn/graph.pb",
-    "arm-kws/Basic_LSTM_S.pb",
-    "arm-kws/CNN_S.pb",
-    "arm-kws/DS_CNN_S.pb",
-    "made-qat-mnist-tf115/eval_graph.pb",
-    "made-qat-mnist-tf115/frozen_eval_graph.pb",
+    *GRAPHS,
     "made-qat-mnist-tf115/frozen_float_fusedbn.pb",
-    "mtcnn/mtcnn.pb",
-    "sugyan-mnist-v1ckpt/graph.pb",
-    "tf2onnx-models/fc-layers/frozen.pb",
-    "tf2onnx-models/gru/frozen.pb",
-    "tf2onnx-models/lstm/frozen.pb",
-    "tfjs-facemesh/facemesh.pb",
-    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
-    "tfjs-posenet/posenet.pb",
 ]
 
 

@@ -35,28 +35,16 @@ from tests.reference.header_tools import (
     without_comment,
 )
 from tests.reference.networks import network
+from tests.reference.real_graphs import GRAPHS
 
 pytestmark = pytest.mark.reference
 
 DEFAULTS = "NoOp:NoOp,_Recv:RecvOp,_Send:SendOp"
 RELEASES = ["1.15", "2.21"]
 MODELS = [
-    "android-wakeword-streaming-rnn/graph.pb",
-    "arm-kws/Basic_LSTM_S.pb",
-    "arm-kws/CNN_S.pb",
-    "arm-kws/DS_CNN_S.pb",
-    "made-qat-mnist-tf115/eval_graph.pb",
+    *GRAPHS,
     "made-qat-mnist-tf115/eval_graph.pbtxt",
-    "made-qat-mnist-tf115/frozen_eval_graph.pb",
-    "mtcnn/mtcnn.pb",
-    "sugyan-mnist-v1ckpt/graph.pb",
     "sugyan-mnist-v1ckpt/graph_regression.pb",
-    "tf2onnx-models/fc-layers/frozen.pb",
-    "tf2onnx-models/gru/frozen.pb",
-    "tf2onnx-models/lstm/frozen.pb",
-    "tfjs-facemesh/facemesh.pb",
-    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
-    "tfjs-posenet/posenet.pb",
 ]
 DIGITS = Path(__file__).parents[2] / "recipes/digits/model/graph.pbtxt"
 LARGEST_TYPE = {"1.15": DType.UINT64, "2.21": DType.UINT2}

@@ -25,26 +25,14 @@ from mobileprep.transforms.chain import Step, run_chain
 from tests.reference.networks import NETWORKS, kept_network
 from tests.reference.original import differences, known_to_original, run_original
 from tests.reference.random_nodes import NODE, RandomNodes, Ranks
+from tests.reference.real_graphs import GRAPHS
 
 pytestmark = pytest.mark.reference
 
 MODELS = [
-    "android-wakeword-streaming-rnn/graph.pb",
-    "arm-kws/Basic_LSTM_S.pb",
-    "arm-kws/CNN_S.pb",
-    "arm-kws/DS_CNN_S.pb",
-    "made-qat-mnist-tf115/eval_graph.pb",
-    "made-qat-mnist-tf115/frozen_eval_graph.pb",
+    *GRAPHS,
     "made-qat-mnist-tf115/frozen_float_fusedbn.pb",
-    "mtcnn/mtcnn.pb",
-    "sugyan-mnist-v1ckpt/graph.pb",
     "sugyan-mnist-v1ckpt/graph_regression.pb",
-    "tf2onnx-models/fc-layers/frozen.pb",
-    "tf2onnx-models/gru/frozen.pb",
-    "tf2onnx-models/lstm/frozen.pb",
-    "tfjs-facemesh/facemesh.pb",
-    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
-    "tfjs-posenet/posenet.pb",
 ]
 
 
