@@ -23,25 +23,26 @@ def recipe_files(names: Iterable[str], *, recursive: bool, out: str) -> list[Pat
         out: the folder of outputs, in which no recipes are looked for.
 
     Raises:
-        UsageError: a folder without a recipe.
+        UsageError: a folder without a recipe, or an empty name.
         CorruptFileError: a folder that cannot be listed.
     """
     found: dict[str, Path] = {}
     for name in names:
-        for path in _below(Path(name), out) if recursive else [_named(name)]:
+        if not name:
+            message = "an empty name is no recipe"
+            raise UsageError(message, "name a file or a folder; '.' is the current one")
+        for path in _below(Path(name), out) if recursive else [_named(Path(name))]:
             found.setdefault(os.path.realpath(path), path)
     return list(found.values())
 
 
-def _named(name: str) -> Path:
-    """The file of that name, or the recipe in the folder of that name."""
-    path = Path(name)
-    # An empty name would be the current folder: more likely a variable that is not set.
-    if not name or not path.is_dir():
+def _named(path: Path) -> Path:
+    """The file itself, or the recipe in the folder."""
+    if not path.is_dir():
         return path
     if not (path / RECIPE).is_file():
         message = f"the folder has no {RECIPE}"
-        raise UsageError(message, _mend(path), name)
+        raise UsageError(message, _mend(path), str(path))
     return path / RECIPE
 
 

@@ -10,9 +10,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import inside, sha256_bytes, sha256_file
 from mobileprep.pipeline.publish import MANIFEST, Changes
 from mobileprep.pipeline.runner import Built
-
-# Digits of a digest that are shown; the manifest and the JSON have all of them.
-_SHOWN = 12
+from mobileprep.plan.fingerprints import digest_text
 
 
 def folder_reasons(todo: Changes, expected: Mapping[str, str]) -> list[str]:
@@ -57,10 +55,8 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
         found = sha256_file(path)
     except CorruptFileError as error:
         return error.message
-    wanted = f"expected {expected[:_SHOWN]}"
-    if found == before:
-        return f"is of an earlier build: its sha256 is {found[:_SHOWN]}, {wanted}"
-    return f"was altered: its sha256 is {found[:_SHOWN]}, {wanted}"
+    told = "is of an earlier build" if found == before else "was altered"
+    return f"{told}: its sha256 is {digest_text(found)}, expected {digest_text(expected)}"
 
 
 def _noted(folder: Path) -> dict[str, str]:
