@@ -35,7 +35,7 @@ def tell_error(error: MobileprepError, *, as_json: bool) -> int:
         print(f"  hint: {error.hint}", file=sys.stderr)
     if as_json:
         print_failure(
-            _kind(error), error.message, error.exit_code, hint=error.hint, where=error.where
+            error_kind(error), error.message, error.exit_code, hint=error.hint, where=error.where
         )
     return error.exit_code
 
@@ -54,6 +54,6 @@ def print_failure(kind: str, message: str, code: int, *, hint: str = "", where: 
     print(json.dumps({"error": error}, indent=1))
 
 
-def _kind(error: MobileprepError) -> str:
+def error_kind(error: MobileprepError) -> str:
     """``corrupt file`` for a CorruptFileError."""
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
