@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -31,8 +32,11 @@ class Shown:
 
     @property
     def screen(self) -> list[str]:
-        """The lines that stay to be read, each as it was written over last."""
-        text = self.data.decode()
+        """The lines that stay to be read, each as it was written over last.
+
+        The names of targets, which the report sets off, are the only ones with escape codes.
+        """
+        text = re.sub("^\x1b\\[1m(.*)\x1b\\[0m", r"\1", self.data.decode(), flags=re.MULTILINE)
         assert "\x1b" not in text
         return [written_over(line) for line in text.replace("\r\n", "\n").split("\n")]
 

@@ -108,6 +108,11 @@ def test_a_build_with_nothing_to_do_shows_no_bar(built: Path) -> None:
     assert "up to date" in "\n".join(shown.screen)
 
 
+@pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_escape_codes_where_none_are_wanted(digits: Path, environ: dict[str, str]) -> None:
+    assert b"\x1b" not in on_terminal("build", digits, *OUT, environ=environ).data
+
+
 def test_a_dumb_terminal_gets_a_line_a_stage(digits: Path) -> None:
     shown = on_terminal("build", digits, *OUT, environ={"TERM": "dumb"})
     assert b"\r" not in shown.data.replace(b"\r\n", b"\n")
