@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
+
+OUT: Final = "out"
+"""The folder for outputs where none is named."""
 
 
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of every verb that takes recipes."""
-    parser.add_argument("recipes", nargs="+", metavar="RECIPE", help="a recipe file")
+    parser.add_argument(
+        "recipes",
+        nargs="+",
+        metavar="RECIPE",
+        help="a recipe file, or a folder that holds recipe.yaml",
+    )
+    parser.add_argument(
+        "-r", "--recursive", action="store_true", help="every recipe.yaml below the folders"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -27,4 +39,13 @@ def target_argument(parser: argparse.ArgumentParser) -> None:
 
 def out_argument(parser: argparse.ArgumentParser) -> None:
     """The flag that names the output folder."""
-    parser.add_argument("--out", default="out", metavar="DIR", help="the folder for outputs")
+    parser.add_argument("--out", default=OUT, metavar="DIR", help="the folder for outputs")
+
+
+def exit_code_argument(parser: argparse.ArgumentParser) -> None:
+    """The flag that makes the exit code tell whether anything would be done."""
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="exit with 1 where a stage would run or a file be published, else with 0",
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mobileprep.cli._targets import REPORT, build_report, plan_state, publish_target
+from mobileprep.cli._targets import plan_state, publish_target, target_changes
 from mobileprep.errors import MobileprepError
 from mobileprep.pipeline.doit_tasks import (
     for_doit,
@@ -17,12 +17,10 @@ from mobileprep.pipeline.doit_tasks import (
     task_name,
 )
 from mobileprep.pipeline.execute import execute
-from mobileprep.pipeline.publish import changes
 from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, State
 from mobileprep.plan.spec import StageSpec, TargetPlan
 from mobileprep.recipe import load_recipe
-from mobileprep.report.json import report_json
 
 
 def recipe_tasks(folder: Path, out: Path) -> Iterator[dict[str, Any]]:
@@ -52,8 +50,8 @@ def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]
         publish_target(collect_target(target, state), state.store, out)
 
     def is_current() -> bool:
-        built = collect_target(target, state)
-        return not changes(built, {REPORT: report_json(build_report(built))}, out)
+        todo, _ = target_changes(collect_target(target, state), out)
+        return not todo
 
     return {
         "name": f"{target.recipe}/{target.target}",

@@ -6,8 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
+from mobileprep.cli._arguments import OUT
+from mobileprep.cli._folders import recipe_files
 from mobileprep.errors import RecipeError, UsageError
 from mobileprep.recipe import load_recipe
 from mobileprep.recipe.cautions import recipe_cautions
@@ -19,15 +20,16 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
 
     Raises:
         RecipeError: the problems of all recipes together.
-        UsageError: a --set without ``=``, or two recipes of one name.
+        UsageError: a --set without ``=``, a folder without a recipe, or two recipes of one name.
     """
     settings = dict(_setting(text) for text in args.settings)
     recipes: list[Recipe] = []
     problems: list[str] = []
     hints: list[str] = []
-    for name in args.recipes:
+    out = getattr(args, "out", OUT)
+    for path in recipe_files(args.recipes, recursive=args.recursive, out=out):
         try:
-            recipes.append(load_recipe(Path(name), settings=settings, environ=os.environ))
+            recipes.append(load_recipe(path, settings=settings, environ=os.environ))
         except RecipeError as error:
             problems.append(str(error))
             hints.append(error.hint)

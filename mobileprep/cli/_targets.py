@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mobileprep.cli.verb import comma_list
 from mobileprep.errors import UsageError, nearest_hint
-from mobileprep.pipeline.publish import publish
+from mobileprep.pipeline.publish import Changes, changes, publish
 from mobileprep.pipeline.runner import Built, check_pins
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store, default_folder
@@ -55,6 +55,12 @@ def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]
     report = build_report(built)
     done = publish(built, {REPORT: report_json(report)}, store, out)
     return report, bool(done)
+
+
+def target_changes(built: Built, out: Path) -> tuple[Changes, dict[str, bytes]]:
+    """What brings a target's folder up to date, and the files there that no stage has left."""
+    extra = {REPORT: report_json(build_report(built))}
+    return changes(built, extra, out), extra
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:

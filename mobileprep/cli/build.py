@@ -10,13 +10,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._arguments import out_argument, recipe_arguments, target_argument
+from mobileprep.cli._arguments import (
+    exit_code_argument,
+    out_argument,
+    recipe_arguments,
+    target_argument,
+)
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
+    from mobileprep.cli._verdicts import Verdict
     from mobileprep.pipeline.state import State
-    from mobileprep.report.collect import Report
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +30,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     out_argument(parser)
     parser.add_argument("-j", dest="jobs", type=int, default=1, metavar="N", help="stages at once")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, run nothing")
+    exit_code_argument(parser)
     parser.add_argument("--explain", action="store_true", help="say why each stage runs")
     parser.add_argument("--force", action="store_true", help="run every stage again")
-    parser.add_argument("--json", action="store_true", help="print the reports as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the reports as JSON; of a dry run, the stages"
+    )
 
 
 @verb("build", "build recipes: one folder for each target device", _arguments)
@@ -35,56 +43,60 @@ def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
     from mobileprep.cli._load import load_recipes
     from mobileprep.cli._progress import Progress
+    from mobileprep.cli._reports import print_reports
     from mobileprep.cli._targets import plan_state, publish_target
     from mobileprep.pipeline.runner import build, collect, stale_stages
 
-    if args.jobs < 1:
-        message = f"-j takes a number from 1 on, and got {args.jobs}"
-        raise UsageError(message)
+    _check(args)
     started = time.perf_counter()
     state = plan_state(load_recipes(args), args.target, force=args.force)
     if args.dry_run or args.explain:
-        _explain(state)
+        judged = _explain(state, Path(args.out))
     if args.dry_run:
-        return 0
+        return _dry(args, judged)
     with Progress(len(stale_stages(state))) as progress:
         ran = build(state, jobs=args.jobs, listen=progress.listen, warn=progress.warn)
     reports = []
     for built in collect(state):
         report, changed = publish_target(built, state.store, Path(args.out))
-        reports.append((report, changed))
+        if changed or args.json:
+            reports.append(report)
         folder = os.path.join(args.out, *built.target.folder.split("/"))  # noqa: PTH118
         _say(f"{folder}: {'written' if changed else 'up to date'}")
     _say(
         f"{len(ran)} of {len(state.plan.stages)} stages ran, {time.perf_counter() - started:.2f} s"
     )
-    _print(reports, as_json=args.json)
+    print_reports(reports, as_json=args.json)
     return 0
 
 
-def _explain(state: State) -> None:
-    from mobileprep.pipeline.runner import stale_stages
+def _check(args: argparse.Namespace) -> None:
+    if args.jobs < 1:
+        message = f"-j takes a number from 1 on, and got {args.jobs}"
+        raise UsageError(message)
+    if args.exit_code and not args.dry_run:
+        message = "--exit-code tells what would run, and so goes with --dry-run"
+        raise UsageError(message, "a build itself fails with an exit code of its own")
 
-    stale = stale_stages(state)
-    for spec, verdict in stale:
-        _say(f"{spec.task}: {'; '.join(verdict.reasons)}")
+
+def _explain(state: State, out: Path) -> list[Verdict]:
+    """Say what a build would do and why; the verdicts."""
+    from mobileprep.cli._verdicts import verdicts
+
+    judged = verdicts(state, out)
+    stale = [verdict for verdict in judged if not verdict.fresh]
+    for verdict in stale:
+        _say(str(verdict))
     if not stale:
-        _say("nothing to do: every stage is fresh")
+        _say("nothing to do: every stage is fresh, and every output in its place")
+    return judged
 
 
-def _print(reports: list[tuple[Report, bool]], *, as_json: bool) -> None:
-    if as_json:
-        from mobileprep.report.json import report_data
-
-        print(json.dumps([report_data(r) for r, _ in reports], sort_keys=True, indent=1))
-        return
-    changed = [r for r, written in reports if written]
-    if not changed:
-        return
-    from mobileprep.report.text import report_text
-
-    for report in changed:
-        print(report_text(report), end="")
+def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
+    """The end of a dry run: its exit code, the verdicts printed where that is asked."""
+    if args.json:
+        print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
+    return int(args.exit_code and not all(verdict.fresh for verdict in judged))
 
 
 def _say(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
 import os
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from mobileprep import __version__
+from mobileprep.cli._failures import print_failure, tell_error, whole_or_nothing
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 from mobileprep.registry import module_names
@@ -44,30 +46,47 @@ def collect_seldom() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
-        code = _dispatch(list(arguments))
+        code = _answer(list(arguments))
         sys.stdout.flush()  # here, where a reader that went away can still be dealt with
         return code
-    except MobileprepError as error:
-        _tell(error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return _interrupted()
     except BrokenPipeError:
         # The reader of our output went away, as `head` does; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _answer(arguments: list[str]) -> int:
+    """Run one command, its errors told; the exit code."""
+    as_json = "--json" in arguments
+    try:
+        with whole_or_nothing() if as_json else contextlib.nullcontext():
+            return _dispatch(arguments)
+    except MobileprepError as error:
+        return tell_error(error, as_json=as_json)
+    except KeyboardInterrupt:
+        return _interrupted(as_json=as_json)
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
         if _is_interrupt(error):
-            return _interrupted()
-        import traceback  # costs start-up time, and only bugs need it
-
-        traceback.print_exc()
-        print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)
-        return _OUR_BUG
+            return _interrupted(as_json=as_json)
+        return _own_up(error, as_json=as_json)
 
 
-def _interrupted() -> int:
+def _own_up(error: Exception, *, as_json: bool) -> int:
+    import traceback  # costs start-up time, and only bugs need it
+
+    traceback.print_exc()
+    print("mobileprep: this is a bug of mobileprep; please report it", file=sys.stderr)
+    if as_json:
+        print_failure("bug", f"{type(error).__name__}: {error}", _OUR_BUG)
+    return _OUR_BUG
+
+
+def _interrupted(*, as_json: bool) -> int:
     print("mobileprep: interrupted", file=sys.stderr)
+    if as_json:
+        print_failure("interrupted", "interrupted", _INTERRUPTED)
     return _INTERRUPTED
 
 
@@ -87,6 +106,8 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_overview())
         return 0
+    if arguments[0] == "help":
+        return _help(arguments[1:])
     if arguments[0] == "--version":
         print(f"mobileprep {__version__}")
         return 0
@@ -98,11 +119,23 @@ def _dispatch(arguments: list[str]) -> int:
     return verb.run(args)
 
 
+def _help(names: list[str]) -> int:
+    """``mobileprep help`` and ``mobileprep help VERB``."""
+    if not names or names[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if len(names) > 1:
+        message = f"help tells of one verb, and got {len(names)}"
+        raise UsageError(message, f"see 'mobileprep help {names[0]}'")
+    _parser(_find(names[0])).print_help()
+    return 0
+
+
 def _find(name: str) -> Verb:
     names = verb_names()
     if name not in names:
         message = f"there is no verb {name!r}"
-        raise UsageError(message, nearest_hint(name, names) or "see 'mobileprep --help'")
+        raise UsageError(message, nearest_hint(name, [*names, "help"]) or "see 'mobileprep help'")
     importlib.import_module(f"mobileprep.cli.{name}")
     verb = verbs.get(name)
     if verb is None:
@@ -131,12 +164,6 @@ def _overview() -> str:
         "verbs:",
         *(f"  {name:<12} {_find(name).help}" for name in verb_names()),
         "",
-        "'mobileprep VERB --help' tells the arguments of a verb.",
+        "'mobileprep help VERB' tells the arguments of a verb.",
     ]
     return "\n".join(lines)
-
-
-def _tell(error: MobileprepError) -> None:
-    print(f"mobileprep: error: {error}", file=sys.stderr)
-    if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
-from mobileprep.cli._arguments import recipe_arguments, target_argument
+from mobileprep.cli._arguments import (
+    exit_code_argument,
+    out_argument,
+    recipe_arguments,
+    target_argument,
+)
 from mobileprep.cli.verb import verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     target_argument(parser)
+    out_argument(parser)
+    exit_code_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the stages as JSON")
 
 
@@ -20,26 +28,14 @@ def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
     from mobileprep.cli._load import load_recipes, warn_of_chains
     from mobileprep.cli._targets import plan_state
-    from mobileprep.pipeline.state import Stale
+    from mobileprep.cli._verdicts import verdicts
 
     recipes = load_recipes(args)
     state = plan_state(recipes, args.target)
     warn_of_chains(recipes)
-    verdicts = [(spec, state.verdict(spec.task)) for spec in state.plan.stages]
+    judged = verdicts(state, Path(args.out))
     if args.json:
-        data = [
-            {
-                "task": spec.task,
-                "stage": spec.stage,
-                "needs": sorted({up.task for up in spec.upstream.values()}),
-                "fresh": not isinstance(verdict, Stale),
-                "reasons": list(verdict.reasons) if isinstance(verdict, Stale) else [],
-            }
-            for spec, verdict in verdicts
-        ]
-        print(json.dumps(data, indent=1))
-        return 0
-    for spec, verdict in verdicts:
-        told = "; ".join(verdict.reasons) if isinstance(verdict, Stale) else "fresh"
-        print(f"{spec.task}: {told}")
-    return 0
+        print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
+    else:
+        print("\n".join(map(str, judged)))
+    return int(args.exit_code and not all(verdict.fresh for verdict in judged))

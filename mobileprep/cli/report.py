@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from mobileprep.cli._arguments import recipe_arguments, target_argument
 from mobileprep.cli.verb import verb
@@ -21,6 +19,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Collect and print; a stale recipe is an error, for its report would be of something else."""
     from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._reports import print_reports
     from mobileprep.cli._targets import build_report, plan_state
     from mobileprep.pipeline.runner import collect, stale_stages
 
@@ -28,15 +27,7 @@ def run(args: argparse.Namespace) -> int:
     stale = stale_stages(state)
     if stale:
         message = f"{len(stale)} stages are stale, the first is {stale[0][0].task}"
-        raise UsageError(message, f"run 'mobileprep build {' '.join(args.recipes)}' first")
-    reports = [build_report(built) for built in collect(state)]
-    if args.json:
-        from mobileprep.report.json import report_data
-
-        print(json.dumps([report_data(r) for r in reports], sort_keys=True, indent=1))
-        return 0
-    from mobileprep.report.text import report_text
-
-    for report in reports:
-        print(report_text(report, color=sys.stdout.isatty()), end="")
+        words = ["mobileprep build", *["-r"] * args.recursive, *args.recipes]
+        raise UsageError(message, f"run '{' '.join(words)}' first")
+    print_reports((build_report(built) for built in collect(state)), as_json=args.json)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +35,8 @@ def stage_task(spec: StageSpec, run: Action, is_fresh: Check) -> dict[str, Any]:
         "actions": [run],
         "task_dep": sorted({task_name(up.task) for up in spec.upstream.values()}),
         "uptodate": [is_fresh],
-        "verbosity": 2,
+        # Else doit would put streams of its own in place of ours, and keep all that stages say.
+        "io": {"capture": False},
     }
 
 
@@ -76,12 +76,7 @@ def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int) -> bool:
         Exception: whatever a task's check of freshness raises.
     """
     command = _Run(task_loader=_Loader([dict_to_task(task) for task in tasks]))
-    streams = sys.stdout, sys.stderr
-    try:
-        code = command.parse_execute(["-n", str(jobs if jobs > 1 else 0), "-P", "thread"])
-    finally:
-        # Each task puts its own in their place for a time, and tasks end in any order.
-        sys.stdout, sys.stderr = streams
+    code = command.parse_execute(["-n", str(jobs if jobs > 1 else 0), "-P", "thread"])
     return bool(code == 0)
 
 

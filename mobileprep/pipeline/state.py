@@ -9,7 +9,13 @@ from pathlib import Path
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import sha256_file
 from mobileprep.pipeline.store import Output, Record, Store
-from mobileprep.plan.fingerprints import Components, components, explain, fingerprint
+from mobileprep.plan.fingerprints import (
+    Components,
+    components,
+    digest_text,
+    explain,
+    fingerprint,
+)
 from mobileprep.plan.spec import InputFile, Plan, StageSpec
 
 Stamp = tuple[int, int, int, int]
@@ -120,7 +126,10 @@ class State:
             return Stale(tuple(self._reasons(spec, parts)), parts)
         for name, output in record.outputs.items():
             if not self._holds(output):
-                return Stale((f"the stored {name} is missing or damaged",), parts)
+                wanted = digest_text(output.sha256)
+                return Stale(
+                    (f"the stored {name} is missing or damaged, expected {wanted}",), parts
+                )
         return Fresh(record)
 
     def _holds(self, output: Output) -> bool:

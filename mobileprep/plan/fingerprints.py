@@ -40,6 +40,11 @@ def canonical(data: object) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
+def digest_text(digest: str) -> str:
+    """The beginning of a digest, for people to tell files apart by; manifests have the whole."""
+    return digest[:12]
+
+
 def explain(old: Components, new: Components) -> list[str]:
     """What differs between two sets of components, a phrase each."""
     told = []

@@ -1,64 +1,55 @@
-"""The report as text for a terminal.
-
-The one table there is is laid out here: importing rich for it would take longer than all other
-work of a build in which little has changed.
-"""
+"""The report as text, for a terminal of some width or for a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from mobileprep.report.collect import Accuracy, EngineLine, Report, StepLine
+from mobileprep.report.step_table import difference_text, step_table
 
-_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "added", "removed", "changed")
-_CHECKED = "difference"
-_GAP = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_USUAL_WIDTH = 80
+_INDENT = " " * 9
 
 
-def report_text(report: Report, *, color: bool = False) -> str:
-    """The report in lines that are as long as they need to be.
+def report_text(report: Report, *, color: bool = False, width: int | None = None) -> str:
+    """The report in lines.
 
     Args:
         report: the report.
         color: set off the target's name, with a terminal's escape sequences.
+        width: of the terminal, in characters, which no line is longer than unless a word is; None
+            where it is not for one: then the table has at most 80, and sentences stay in one line.
     """
     name = f"{report.recipe}/{report.target}"
     lines = [f"{_BOLD}{name}{_PLAIN}" if color else name]
-    lines += _table(_rows(report))
-    lines += [f"  warning: {warning}" for warning in report.source["warnings"]]
+    lines += step_table(report, width or _USUAL_WIDTH)
+    rest = [f"  warning: {warning}" for warning in report.source["warnings"]]
     for step in report.steps:
-        lines += _remarks(step)
-    lines.append(_model_line(report))
+        rest += _remarks(step)
+    rest.append(_model_line(report))
     if report.accuracy is not None:
-        lines.append(_accuracy_line(report.accuracy))
-    lines += _engine_lines(report.engines)
-    lines.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
+        rest.append(_accuracy_line(report.accuracy))
+    rest += _engine_lines(report.engines)
+    rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
+    lines += rest if width is None else (part for line in rest for part in _wrapped(line, width))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _rows(report: Report) -> list[tuple[str, ...]]:
-    """The cells of the table of steps, with a last column where steps were checked."""
-    checked = any(s.largest_difference is not None for s in report.steps)
-    source = report.source
-    counts = (source["nodes"], source["parameters"], source["bytes"])
-    rows = [
-        (*_HEADINGS, _CHECKED) if checked else _HEADINGS,
-        ("frozen", *(f"{n:,}" for n in counts)),
-    ]
-    for s in report.steps:
-        numbers = (s.nodes, s.parameters, s.bytes, s.matched, s.added, s.removed, s.changed)
-        difference = [_difference(s.largest_difference)] if checked else []
-        rows.append((s.name, *(f"{n:,}" for n in numbers), *difference))
-    return rows
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line in several, of which the others are set in; words are never cut."""
+    indent = _INDENT if 3 * len(_INDENT) < width else ""
+    if len(line) <= width:
+        return [line]
+    import textwrap  # costs start-up time, and few reports need it
 
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Rows in columns, the first of them to the left and the others to the right."""
-    widths = [max(len(r[i]) for r in rows if i < len(r)) for i in range(len(rows[0]))]
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=False)]
-        yield _GAP.join([first.ljust(widths[0]), *cells]).rstrip()
+    return textwrap.wrap(
+        line,
+        max(width, 1),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _remarks(step: StepLine) -> Iterator[str]:
@@ -80,7 +71,7 @@ def _accuracy_line(accuracy: Accuracy) -> str:
     return (
         f"accuracy top-1 {accuracy.top1_before:.4f} before, {accuracy.top1_after:.4f} after "
         f"({accuracy.samples} samples); largest output difference "
-        f"{_difference(accuracy.largest_difference)}"
+        f"{difference_text(accuracy.largest_difference)}"
     )
 
 
@@ -110,7 +101,3 @@ def _agreement(lines: Sequence[EngineLine], unlike: str) -> str:
         f"agrees with numpy within {max(apart):.0e} of the largest value "
         f"({samples}; at most {lines[0].tolerance:.0e} is allowed)"
     )
-
-
-def _difference(largest: float | None) -> str:
-    return "-" if largest is None else f"{largest:.3g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,40 @@ def test_a_misspelt_verb_gets_the_nearest(run: Run) -> None:
     assert told.code == 2
     assert "there is no verb 'transfrom'" in told.err
     assert "did you mean 'transform'?" in told.err
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["help", "help"], ["help", "--help"]])
+def test_help_alone_is_the_overview(arguments: list[str], run: Run) -> None:
+    told = run(*arguments)
+    assert (told.code, told.out) == (0, run("--help").out)
+
+
+@pytest.mark.parametrize("name", verb_names())
+def test_help_of_a_verb_is_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", name]) == 0
+    told = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert told == capsys.readouterr().out
+
+
+def test_help_of_no_verb_gets_the_nearest(run: Run) -> None:
+    told = run("help", "biuld")
+    assert (told.code, "did you mean 'build'?" in told.err) == (2, True)
+    assert run("hlep").err.endswith("did you mean 'help'?\n")
+    told = run("help", "plan", "build")
+    assert (told.code, "help tells of one verb, and got 2" in told.err) == (2, True)
+
+
+def test_python_runs_the_package(tmp_path: Path) -> None:
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mobileprep", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ask("--version").stdout == f"mobileprep {__version__}\n"
+    assert "usage: mobileprep plan " in ask("plan", "--help").stdout
+    told = ask("plan", "none.yaml")
+    assert (told.returncode, "none.yaml" in told.stderr) == (4, True)
 
 
 def test_a_misspelt_flag_gets_the_nearest(run: Run) -> None:
@@ -118,7 +153,7 @@ def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: 
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["validate", "none.yaml"], ["plan", "none.yaml"]]
+    "arguments", [["--help"], ["help", "build"], ["validate", "none.yaml"], ["plan", "none.yaml"]]
 )
 def test_starting_does_not_import_numpy_or_doit(arguments: list[str]) -> None:
     code = (

@@ -41,7 +41,7 @@ def test_without_validation_nothing_is_said_of_accuracy() -> None:
 
 def test_a_check_adds_a_column() -> None:
     checks = [check(0.0), check(1.5e-7)]
-    lines = report_text(made(checks=checks)).splitlines()
+    lines = report_text(made(checks=checks), width=100).splitlines()
     assert lines[1].endswith("changed  difference")
     assert lines[2].endswith("49,261")
     assert lines[3].endswith("        0           0")
@@ -49,7 +49,7 @@ def test_a_check_adds_a_column() -> None:
 
 
 def test_a_step_that_was_not_checked_is_told_apart() -> None:
-    lines = report_text(made(checks=[check(0.5)])).splitlines()
+    lines = report_text(made(checks=[check(0.5)]), width=100).splitlines()
     assert lines[4].endswith("  -")
 
 
@@ -68,13 +68,24 @@ def test_without_steps_the_table_is_the_source() -> None:
 
 def test_long_names_keep_the_columns_straight() -> None:
     name = "a_transform_of_my_own_with_quite_a_long_name"
-    lines = report_text(made(steps=[*STEPS, step(name)])).splitlines()[1:6]
+    lines = report_text(made(steps=[*STEPS, step(name)]), width=120).splitlines()[1:6]
     assert len({len(line) for line in lines if "frozen" not in line}) == 1
     assert lines[-1].startswith(name)
 
 
 def test_only_the_name_is_set_off_on_a_terminal() -> None:
     assert report_text(made(), color=True) == f"\x1b[1mdigits/phone\x1b[0m\n{GOLDEN[13:]}"
+
+
+def test_a_terminal_gets_its_sentences_in_lines_that_fit() -> None:
+    lines = report_text(made(), width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[8:10] == [
+        "accuracy top-1 0.9933 before, 0.9911 after (450 samples); largest output",
+        "         difference 0.0082",
+    ]
+    joined = "\n".join(lines).replace("\n         ", " ")
+    assert f"{joined}\n" == GOLDEN
 
 
 def engine_lines(source: dict, model: dict, *checks: dict) -> list[str]:

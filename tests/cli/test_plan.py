@@ -1,0 +1,192 @@
+"""What ``plan`` and a dry run tell: to people, by their exit code, and as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+MODEL = Path("out/digits/phone/digits.pb")
+VERBS = [["plan"], ["build", "--dry-run"]]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def steps(run: Run, recipe: Path, *arguments: str) -> dict[str, Any]:
+    """The steps of a plan by their tasks."""
+    told = run("plan", recipe, "--json", *arguments)
+    return {step["task"]: step for step in json.loads(told.out)}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_exit_code_tells_whether_anything_would_run(
+    built: Path, run: Run, verb: list[str]
+) -> None:
+    assert run(*verb, built).code == 0
+    assert run(*verb, built, "--exit-code").code == 0
+    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    assert run(*verb, built).code == 0
+    assert run(*verb, built, "--exit-code").code == 1
+    assert run(*verb, built, "--exit-code", "--target", "phone").code == 0
+
+
+def alter() -> None:
+    MODEL.write_bytes(b"altered")
+
+
+def remove() -> None:
+    MODEL.unlink()
+
+
+def remove_folder() -> None:
+    shutil.rmtree(MODEL.parent)
+
+
+def remove_manifest() -> None:
+    (MODEL.parent / "manifest.json").unlink()
+
+
+def put_folder() -> None:
+    MODEL.unlink()
+    MODEL.mkdir()
+
+
+def leave_behind() -> None:
+    manifest = MODEL.parent / "manifest.json"
+    data = json.loads(manifest.read_bytes())
+    data["files"]["old.pb"] = {"sha256": "0" * 64}
+    manifest.write_text(json.dumps(data))
+    (MODEL.parent / "old.pb").write_bytes(b"")
+
+
+def keep_older() -> None:
+    manifest = MODEL.parent / "manifest.json"
+    data = json.loads(manifest.read_bytes())
+    MODEL.write_bytes(b"older")
+    data["files"]["digits.pb"] = {"sha256": digest(MODEL)}
+    manifest.write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("verb", [*VERBS, ["build", "--explain"]])
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (alter, f"was altered: its sha256 is {hashlib.sha256(b'altered').hexdigest()[:12]}, "),
+        (remove, "out/digits/phone/digits.pb is missing"),
+        (remove_folder, "digits/phone/publish: out/digits/phone is not there"),
+        (remove_manifest, "out/digits/phone/manifest.json is missing"),
+        (put_folder, "out/digits/phone/digits.pb is no regular file"),
+        (leave_behind, "out/digits/phone/old.pb is left from an earlier build"),
+        (keep_older, "out/digits/phone/digits.pb is of an earlier build: its sha256 is "),
+    ],
+)
+def test_a_published_file_that_is_not_as_built_is_named(
+    built: Path, run: Run, verb: list[str], damage: Callable[[], None], told: str
+) -> None:
+    expected = digest(MODEL)[:12]
+    damage()
+    if "--explain" not in verb:
+        assert run(*verb, built, "--exit-code").code == 1
+    answer = run(*verb, built)
+    assert told in answer.out + answer.err
+    if "its sha256 is" in told:
+        assert f", expected {expected}" in answer.out + answer.err
+
+
+def test_what_plan_says_is_mended_by_a_build(built: Path, run: Run) -> None:
+    for damage in (alter, remove, remove_folder, remove_manifest, leave_behind, keep_older):
+        damage()
+        assert run("plan", built, "--exit-code").code == 1
+        assert run("build", built).code == 0
+        assert run("plan", built, "--exit-code").code == 0
+
+
+def test_another_folder_is_another_answer(built: Path, run: Run) -> None:
+    assert run("plan", built, "--exit-code", "--out", "elsewhere").code == 1
+    run("build", built, "--out", "elsewhere")
+    assert run("plan", built, "--exit-code", "--out", "elsewhere").code == 0
+
+
+def test_a_damaged_object_of_the_store_is_named(built: Path, run: Run) -> None:
+    header = digest(MODEL.parent / "tensorflow-1.15" / "ops_to_register.h")
+    stored = Path(os.environ["MOBILEPREP_CACHE"]).glob(f"*/objects/{header[:2]}/{header}")
+    next(stored).write_bytes(b"damaged")
+    told = run("plan", built, "--exit-code")
+    assert told.code == 1
+    name = "files/tensorflow-1.15/ops_to_register.h"
+    reason = f"the stored {name} is missing or damaged, expected {header[:12]}"
+    assert f"digits/phone/package: {reason}" in told.out
+    assert "digits/phone/publish: digits/phone/package runs first" in told.out
+
+
+def test_json_lists_the_files_that_stages_read_and_leave(built: Path, run: Run) -> None:
+    plan = steps(run, built)
+    assert all(step["fresh"] for step in plan.values())
+    freeze = plan["digits/freeze"]
+    graph = next(file for file in freeze["inputs"] if file["slot"] == "graph")
+    assert graph["name"] == "model/graph.pbtxt"
+    assert graph["sha256"] == digest(Path(graph["path"]))
+    assert {file["name"] for file in freeze["outputs"]} >= {"graph.pb", "freeze.json"}
+    assert all(len(file["sha256"]) == 64 for file in freeze["outputs"])
+    folder = plan["digits/phone/publish"]
+    assert folder["stage"] == "publish"
+    assert "digits/phone/package" in folder["needs"]
+    assert {file["path"]: file["sha256"] for file in folder["outputs"]} == {
+        str(path): digest(path) for path in MODEL.parent.rglob("*") if path.is_file()
+    }
+
+
+def test_json_of_what_has_not_run_tells_what_is_known(digits: Path, run: Run) -> None:
+    plan = steps(run, digits)
+    assert not any(step["fresh"] for step in plan.values())
+    freeze = plan["digits/freeze"]
+    assert freeze["reasons"] == ["it has not run before"]
+    assert all(len(file["sha256"]) == 64 for file in freeze["inputs"])
+    assert {file["sha256"] for file in freeze["outputs"]} == {None}
+    folder = plan["digits/phone/publish"]
+    assert folder["reasons"] == ["digits/freeze runs first"]
+    paths = [file["path"] for file in folder["outputs"]]
+    assert paths == [str(MODEL), str(MODEL.parent / "manifest.json")]
+
+
+def test_a_dry_run_gives_the_same_json(built: Path, run: Run) -> None:
+    alter()
+    dry = run("build", built, "--dry-run", "--json", "--exit-code")
+    plan = run("plan", built, "--json", "--exit-code")
+    assert (dry.code, dry.out) == (plan.code, plan.out)
+    assert dry.code == 1
+    assert digest(MODEL) == hashlib.sha256(b"altered").hexdigest()
+
+
+def test_force_makes_a_dry_run_tell_everything(built: Path, run: Run) -> None:
+    assert run("build", built, "--dry-run", "--force", "--exit-code").code == 1
+
+
+def test_an_exit_code_of_what_would_run_needs_a_dry_run(built: Path, run: Run) -> None:
+    told = run("build", built, "--exit-code")
+    assert (told.code, "--dry-run" in told.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["plan", "--json"], ["build"], ["build", "--json"]]
+)
+def test_what_is_fresh_is_found_so_without_numpy_or_doit(built: Path, arguments: list[str]) -> None:
+    code = (
+        "import sys; from mobileprep.cli.main import main; code = main(sys.argv[1:]);"
+        "sys.exit(code or bool({'numpy', 'doit', 'google.protobuf'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code, *arguments, str(built)]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,243 @@
+"""The progress of builds, on real pseudo-terminals."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import threading
+from contextlib import redirect_stderr
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+
+from mobileprep.cli._progress import Progress
+from tests.cli.terminals import COMMAND, on_terminal, set_size, written_over
+
+OUT = ["--out", "out"]
+# A transform of one's own that prints, warns and takes its time.
+TALKATIVE = """
+import sys, time, warnings
+from dataclasses import dataclass
+
+from mobileprep.transforms.base import Result, Transform, transform
+
+
+@transform("talkative")
+@dataclass(frozen=True)
+class Talkative(Transform):
+    seconds: float = 0.0
+
+    def apply(self, graph, context):
+        print("printed", end="")
+        print(" in pieces")
+        sys.stderr.write("told without an end")
+        warnings.warn("numbers went astray", RuntimeWarning)
+        time.sleep(self.seconds)
+        return Result(graph)
+"""
+
+
+def stages(digits: Path) -> int:
+    """How many stages the recipe has."""
+    from mobileprep.cli._targets import plan_state
+    from mobileprep.recipe import load_recipe
+
+    return len(plan_state([load_recipe(digits)]).plan.stages)
+
+
+def make_talkative(digits: Path, seconds: float = 0.0) -> None:
+    """Put the transform that talks into the recipe's chain."""
+    (digits.parent / "talkative.py").write_text(TALKATIVE)
+    (digits.parent / "talkative.json").write_text(
+        json.dumps(
+            {
+                "title": "talkative",
+                "description": "Talks.",
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "seconds": {"type": "number", "default": 0.0, "description": "How long."}
+                },
+            }
+        )
+    )
+    text = digits.read_text().replace("name: digits", "name: digits\nplugins: [talkative.py]")
+    digits.write_text(
+        text.replace("transforms:", f"transforms:\n  - talkative: {{seconds: {seconds}}}")
+    )
+
+
+@pytest.mark.parametrize("jobs", ["1", "4"])
+@pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1"}, {"TERM": "tmux-256color"}])
+def test_a_build_on_a_terminal_writes_little(
+    digits: Path, jobs: str, environ: dict[str, str]
+) -> None:
+    shown = on_terminal("build", digits, *OUT, "-j", jobs, environ=environ)
+    assert shown.code == 0
+    assert len(shown.data) <= 20_000
+    # A line as each stage starts and as it ends, and what stays of the build.
+    bars = [line for line in shown.drawn if line.startswith("[")]
+    assert len(bars) <= 2 * stages(digits) + 2
+    assert all(len(line) < 80 for line in bars)
+    assert not [line for line in shown.screen if line.startswith("[")]
+    assert f"{stages(digits)} of {stages(digits)} stages ran" in "\n".join(shown.screen)
+
+
+def test_the_bar_goes_from_nothing_to_the_whole(digits: Path) -> None:
+    total = stages(digits)
+    bars = [
+        re.match(r"\[(=*)>? *\] +(\d+)% (\d+)/(\d+)(?: (.+))?$", line)
+        for line in on_terminal("build", digits, *OUT).drawn
+        if line.startswith("[")
+    ]
+    told = [(len(b[1]), int(b[2]), int(b[3]), int(b[4])) for b in bars if b]
+    assert len(told) == len(bars)
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == ((0, 0, 0, total), (20, 100, total, total))
+    assert "digits/freeze" in {b[5] for b in bars if b}
+
+
+def test_a_build_with_nothing_to_do_shows_no_bar(built: Path) -> None:
+    shown = on_terminal("build", built, *OUT)
+    assert "%" not in shown.data.decode()
+    assert "up to date" in "\n".join(shown.screen)
+
+
+@pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_escape_codes_where_none_are_wanted(digits: Path, environ: dict[str, str]) -> None:
+    assert b"\x1b" not in on_terminal("build", digits, *OUT, environ=environ).data
+
+
+def test_a_dumb_terminal_gets_a_line_a_stage(digits: Path) -> None:
+    shown = on_terminal("build", digits, *OUT, environ={"TERM": "dumb"})
+    assert b"\r" not in shown.data.replace(b"\r\n", b"\n")
+    told = [line for line in shown.screen if re.search(r"^digits/\S+  \d+\.\d\d s$", line)]
+    assert len(told) == stages(digits)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 20, 40, 200])
+def test_the_bar_fits_terminals_of_every_width(digits: Path, columns: int) -> None:
+    shown = on_terminal("build", digits, *OUT, "-j", "2", columns=columns)
+    total = stages(digits)
+    assert shown.code == 0
+    bars = [line for line in shown.drawn if re.match(r"\[| *\d+%", line)]
+    assert all(len(line) < columns for line in bars)
+    if columns >= 20:
+        assert f"100% {total}/{total}" in bars[-1]
+
+
+def test_the_bar_follows_a_terminal_that_is_made_smaller(digits: Path) -> None:
+    def shrink(terminal: int, data: bytes) -> None:
+        if b"printed" in data:
+            set_size(terminal, 30)
+
+    make_talkative(digits, seconds=2.5)
+    shown = on_terminal("build", digits, *OUT, meanwhile=shrink)
+    assert shown.code == 0
+    last = shown.data[shown.data.index(b"printed") :].split(b"100%")[0].split(b"\r")
+    # What was drawn before the terminal was smaller may still be wide.
+    assert all(len(piece) < 30 for piece in last[-10:] if b"%" in piece)
+
+
+def test_a_stage_that_takes_long_shows_for_how_long(digits: Path) -> None:
+    make_talkative(digits, seconds=2.5)
+    shown = on_terminal("build", digits, *OUT)
+    assert any(re.search(r"talkative [12] s$", line) for line in shown.drawn)
+
+
+def test_what_others_print_stays_whole_above_the_bar(digits: Path) -> None:
+    make_talkative(digits)
+    shown = on_terminal("build", digits, *OUT)
+    assert shown.code == 0
+    assert "printed in pieces" in shown.screen
+    assert [line for line in shown.screen if "RuntimeWarning: numbers went astray" in line]
+    assert [line for line in shown.screen if "told without an end" in line]
+
+
+def test_what_others_print_is_no_result(digits: Path) -> None:
+    make_talkative(digits)
+    command = [sys.executable, "-c", COMMAND, "build", str(digits), *OUT, "--json"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert len(json.loads(done.stdout)) == 2
+    assert "printed in pieces\n" in done.stderr
+
+
+def test_a_failure_leaves_no_bar_before_its_message(digits: Path) -> None:
+    (digits.parent / "data" / "test.npz").write_bytes(b"PK")
+    shown = on_terminal("build", digits, *OUT)
+    assert shown.code == 4
+    assert [line for line in shown.screen if line.startswith("mobileprep: error: ")]
+
+
+def test_the_display_needs_no_library(digits: Path) -> None:
+    code = (
+        "import sys; from mobileprep.cli.main import main; code = main(sys.argv[1:]);"
+        "sys.exit(code or bool({'rich', 'curses'} & set(sys.modules)))"
+    )
+    assert on_terminal("build", digits, *OUT, code=code).code == 0
+
+
+class Terminal(io.StringIO):
+    """A terminal without a size."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal, for the standard error stream to lead to."""
+    monkeypatch.setenv("TERM", "xterm")
+    return Terminal()
+
+
+def test_warnings_stand_in_lines_of_their_own(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), Progress(2) as progress:
+        progress.listen("r/a-stage-with-a-long-name", None)
+        progress.warn("r/a", "short")
+        progress.listen("r/a-stage-with-a-long-name", 0.1)
+    screen = [written_over(line) for line in terminal.getvalue().split("\n")]
+    assert screen == ["mobileprep: warning: r/a: short", ""]
+
+
+def test_lines_of_many_threads_are_neither_mixed_nor_lost(terminal: Terminal) -> None:
+    def talk(name: str) -> None:
+        for number in range(200):
+            sys.stderr.write(f"{name}-{number}")
+            sys.stderr.write("\n")
+            progress.listen(name, None if number % 2 else 0.0)
+
+    with redirect_stderr(terminal), Progress(1000) as progress:
+        threads = [threading.Thread(target=talk, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    screen = [written_over(line) for line in terminal.getvalue().split("\n")]
+    assert sorted(screen) == sorted(["", *(f"{t}-{n}" for t in "abcd" for n in range(200))])
+
+
+def test_the_same_state_is_drawn_once(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), Progress(2) as progress:
+        before = len(terminal.getvalue())
+        progress.listen("r/a", None)
+        once = len(terminal.getvalue())
+        progress.listen("r/a", None)
+        assert before < once == len(terminal.getvalue())
+
+
+def test_a_terminal_that_went_away_ends_no_build(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+    with redirect_stderr(terminal), Progress(1) as progress:
+        monkeypatch.setattr(terminal, "write", refuse)
+        progress.listen("r/a", None)
+        progress.listen("r/a", 0.0)
