@@ -123,6 +123,7 @@ _SECTIONS = (
     ("inputs", "`inputs`"),
     ("outputs", "`outputs`"),
     ("transforms", "`transforms`"),
+    ("check", "`check`"),
     ("validation", "`validation`"),
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),

@@ -1,0 +1,116 @@
+"""Sizes for the open dimensions of inputs, likeliest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ops.sampling.first_ops import FirstOps
+from mobileprep.ops.sampling.inputs import FedTensor
+
+Sizes = Mapping[str, tuple[int, ...]]
+
+_PICTURES: Final = (224, 128, 96, 64, 256, 32, 299, 28, 321, 160, 192, 16, 513, 8)
+_SEQUENCES: Final = (16, 32, 64, 128, 1, 8, 100, 10, 50, 20, 256, 4, 2, 400, 512)
+_SOUNDS: Final = (16000, 4000, 8000, 16384, 1024, 44100)
+# More than one sample at once, for graphs that insist on it.
+_BATCHES: Final = (2, 4, 8, 16, 32)
+_CHANNELS: Final = 3
+_FEW_CHANNELS: Final = (1, 3, 4)
+
+
+def size_choices(inputs: Sequence[FedTensor], ops: Sequence[FirstOps]) -> Iterator[Sizes]:
+    """Whole shapes for inputs, by name, one choice after another.
+
+    Open dimensions have one size in all inputs, and first dimensions, which count samples,
+    another. Sizes that the first layers ask for are taken as they are.
+
+    Args:
+        inputs: the inputs.
+        ops: what the first ops tell of each.
+    """
+    shapes = [known_sizes(fed, found) for fed, found in zip(inputs, ops, strict=True)]
+    names = [fed.name for fed in inputs]
+    if all(min(shape, default=0) >= 0 for shape in shapes):
+        yield dict(zip(names, map(tuple, shapes), strict=True))
+        return
+    seen = set()
+    for batch in (1, *_BATCHES):
+        sizes = _candidates(shapes, ops)
+        for size in sizes if batch == 1 else sizes[:2]:
+            whole = tuple(
+                _filled(shape, batch, size, found) for shape, found in zip(shapes, ops, strict=True)
+            )
+            if whole not in seen:
+                seen.add(whole)
+                yield dict(zip(names, whole, strict=True))
+
+
+def known_sizes(fed: FedTensor, ops: FirstOps) -> list[int]:
+    """A shape with the sizes that the first layers ask for; -1 where one is still open."""
+    shape = list(_ranked(fed, ops))
+    for axis, size in ops.sizes.items():
+        if -axis <= len(shape) and shape[axis] < 0 and (axis > -len(shape) or len(shape) == 1):
+            shape[axis] = size
+    open_axes = [axis for axis in range(1, len(shape)) if shape[axis] < 0]
+    if ops.elements is not None and len(open_axes) == 1:
+        others = math.prod(size for size in shape[1:] if size >= 0)
+        if others and ops.elements % others == 0:
+            shape[open_axes[0]] = ops.elements // others
+    if is_picture(shape, ops):
+        channels = -3 if ops.channels_first else -1
+        if shape[channels] < 0:
+            shape[channels] = _CHANNELS
+    return shape
+
+
+def is_picture(shape: Sequence[int], ops: FirstOps) -> bool:
+    """Whether a shape is that of pictures, the first axis the samples or not."""
+    if len(shape) == 4:
+        return ops.is_picture or shape[-1] in _FEW_CHANNELS
+    return len(shape) == 3 and is_single_picture(shape, ops)
+
+
+def is_single_picture(shape: Sequence[int], ops: FirstOps) -> bool:
+    """Whether a shape is that of one picture without an axis of samples."""
+    return (
+        len(shape) == 3
+        and shape[2] in _FEW_CHANNELS
+        and (ops.is_picture or all(size < 0 or size > 4 for size in shape[:2]))
+        and not ops.is_sound
+        and (shape[0] < 0) == (shape[1] < 0)
+    )
+
+
+def _ranked(fed: FedTensor, ops: FirstOps) -> tuple[int, ...]:
+    if fed.shape is not None:
+        return fed.shape
+    if fed.dtype is DType.BOOL:
+        return ()  # a switch, such as between training and inference
+    rank = ops.rank
+    if rank is None and ops.sizes:
+        rank = max(2, -min(ops.sizes))
+    if rank is None and ops.elements is not None:
+        rank = 2
+    if rank is None and (ops.rows is not None or ops.is_sound):
+        rank = 2 if ops.rows is not None else 1
+    return () if rank is None else (-1,) * rank
+
+
+def _candidates(shapes: Sequence[Sequence[int]], ops: Sequence[FirstOps]) -> tuple[int, ...]:
+    pairs = list(zip(shapes, ops, strict=True))
+    if any(is_picture(shape, found) and min(shape) < 0 for shape, found in pairs):
+        return _PICTURES
+    if any(found.is_sound and min(shape, default=0) < 0 for shape, found in pairs):
+        return (*_SOUNDS, *_SEQUENCES)
+    return _SEQUENCES
+
+
+def _filled(shape: Sequence[int], batch: int, size: int, ops: FirstOps) -> tuple[int, ...]:
+    counts = len(shape) > 1 or not ops.is_sound
+    first = size if is_single_picture(shape, ops) or not counts else batch
+    return tuple(
+        known if known >= 0 else (size if axis else first) for axis, known in enumerate(shape)
+    )
