@@ -24,9 +24,7 @@ def sample_files(target: Target) -> tuple[InputFile, ...]:
     return () if data is None else single_file(data)
 
 
-def samples_spec(
-    target: Target, check: Check, frozen: Mapping[str, Upstream]
-) -> StageSpec:
+def samples_spec(target: Target, check: Check, frozen: Mapping[str, Upstream]) -> StageSpec:
     """The stage that finds or draws the samples, and runs the source on them.
 
     Args:

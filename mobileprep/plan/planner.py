@@ -55,8 +55,9 @@ class _Builder:
         facts = {
             "freeze": Upstream(freeze, "freeze.json"),
             "package": Upstream(package, "package.json"),
-            **{"samples": Upstream(task, "samples.json") for task in samples},
         }
+        if samples:
+            facts["samples"] = Upstream(samples[0], "samples.json")
         validation: list[str] = []
         sources = list(_source_files(target.source))
         if target.validation is not None:

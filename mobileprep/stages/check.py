@@ -51,8 +51,8 @@ def _judge(job: Job, worst: Difference) -> None:
     """Whether the output that is furthest from the source's is near enough."""
     step, limit = job.parameters["step"], job.parameters["max_difference"]
     if not math.isfinite(worst.share):
-        message = f"after {step} the outputs are not numbers where the source's are"
-        raise AccuracyError(f"{message}: {worst.name!r}", _HINT, job.place("transforms"))
+        message = f"after {step} the outputs are not numbers where the source's are: {worst.name!r}"
+        raise AccuracyError(message, _HINT, job.place("transforms"))
     told = f"after {step} the output {worst}"
     if limit is None:
         if worst.share > _LARGE:

@@ -23,14 +23,14 @@ from mobileprep.ops.engines.assets import with_found_assets
 from mobileprep.ops.sampling.draw import Samples, draw_samples
 from mobileprep.ops.sampling.first_ops import first_ops
 from mobileprep.ops.sampling.inputs import FedTensor, fed_tensors
-from mobileprep.ops.sampling.movement import MOVES, movements
+from mobileprep.ops.sampling.movement import standing_still
 from mobileprep.ops.sampling.recorded import recorded_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
 from mobileprep.stages.running import stage_engine
 
-_DATA: Final = "name samples of the app's own: 'check: {data: FILE.npz}'"
+_NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
 
 
 @stage("samples")
@@ -50,12 +50,14 @@ def run(job: Job) -> None:
         samples = _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
     _write(job, "samples.npz", [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
     _write(job, "expected.npz", samples.outputs)
-    warnings = _warnings(interface.outputs, samples)
+    warnings = standing_still(interface.outputs, samples.outputs)
+    if not inputs:
+        warnings = [_NO_INPUTS]
     for warning in warnings:
         job.warn(warning)
     facts = {
-        "from": job.parameters["section"] if job.parameters["data"] else "drawn",
-        "data": job.parameters["data"],
+        "from": job.parameters["section"] if inputs and job.parameters["data"] else "drawn",
+        "data": job.parameters["data"] if inputs else None,
         "samples": len(samples.feeds),
         "inputs": samples.inputs,
         "warnings": warnings,
@@ -100,7 +102,7 @@ def _samples(
     run: Callable[[Mapping[str, Array]], list[Array]],
 ) -> Samples:
     count, data = job.parameters["count"], job.parameters["data"]
-    if data is None:
+    if data is None or not inputs:
         try:
             return draw_samples(graph, inputs, count, run)
         except UsageError as error:
@@ -121,38 +123,6 @@ def _about_data(error: MobileprepError, data: str, place: str) -> AccuracyError:
         return AccuracyError(error.message, error.hint, place)
     message = f"the source does not run on the samples of {data}: {error.message}"
     return AccuracyError(message, error.hint, place)
-
-
-def _warnings(outputs: Sequence[str], samples: Samples) -> list[str]:
-    """What makes the comparison worth less than it seems."""
-    if not samples.inputs:
-        return ["no inputs are named, so the check runs the model once, on its constants"]
-    moved = movements(samples.outputs)
-    columns = list(zip(*samples.outputs, strict=True))
-    still, lost, empty = [], [], []
-    for name, share, column in zip(outputs, moved, columns, strict=True):
-        if not sum(array.size for array in column):
-            empty.append(name)
-        elif not _has_numbers(column):
-            lost.append(name)
-        elif share is not None and share < MOVES:
-            still.append((name, share))
-    told = []
-    if still:
-        names = ", ".join(f"{name!r} by {share:.2g}" for name, share in still)
-        told.append(
-            f"outputs hardly move from sample to sample: {names} of the peak; the check proves "
-            f"little of them; {_DATA}"
-        )
-    for names, what in ((empty, "have no elements"), (lost, "are NaN or infinite throughout")):
-        if names:
-            listed = ", ".join(map(repr, names))
-            told.append(f"outputs {what}: {listed}; the check proves nothing of them; {_DATA}")
-    return told
-
-
-def _has_numbers(column: Sequence[Array]) -> bool:
-    return any(a.dtype.kind in "OSU" or bool(np.isfinite(a).any()) for a in column if a.size)
 
 
 def storable(array: Array) -> Array:

@@ -98,8 +98,8 @@ def test_transform_tells_how_far_each_step_is_from_the_source(run: Run) -> None:
     code, err = transform(run, "number")
     assert code == 0
     found = [line.rpartition("difference ")[2] for line in err.splitlines()]
-    assert found[0] == "0"
-    assert float(found[1]) > 1
+    assert found[0] == "0, 0 of the peak of 'y'"
+    assert float(found[1].partition(",")[0]) > 1
     assert found[1:] == [found[1]] * 2
 
 

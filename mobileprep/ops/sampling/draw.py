@@ -13,11 +13,12 @@ from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.sampling.first_ops import FirstOps, first_ops
+from mobileprep.ops.sampling.findings import FirstOps
+from mobileprep.ops.sampling.first_ops import first_ops
 from mobileprep.ops.sampling.inputs import FedTensor
 from mobileprep.ops.sampling.movement import MOVES, largest_movement
 from mobileprep.ops.sampling.ranges import ValueRange, value_ranges
-from mobileprep.ops.sampling.sizes import Sizes, known_sizes, size_choices
+from mobileprep.ops.sampling.sizes import Sizes, size_choices
 from mobileprep.ops.sampling.values import data_hint, sample
 
 _SEED: Final = 20160823
@@ -59,6 +60,7 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
             the type of an input.
     """
     drawing = _Drawing(graph, inputs)
+    count = count if inputs else 1
     sizes = _runnable_sizes(drawing, run)
     best: Samples | None = None
     most = -1.0
@@ -93,7 +95,7 @@ def _no_sizes(
     drawing: _Drawing, tried: Sequence[Sizes], error: InvalidGraphError | UsageError | None
 ) -> UsageError:
     reason = "" if error is None else f": {error.message}"
-    is_open = [fed for fed, known in zip(drawing.inputs, drawing.known, strict=True) if -1 in known]
+    is_open = [fed for fed in drawing.inputs if not fed.is_whole]
     if not is_open or len(tried) == 1:
         names = ", ".join(repr(fed.name) for fed in drawing.inputs)
         message = f"the source does not run on samples drawn for {names}{reason}"
@@ -114,7 +116,6 @@ class _Drawing:
     def __init__(self, graph: Graph, inputs: Sequence[FedTensor]) -> None:
         self.inputs = inputs
         self.ops: list[FirstOps] = [first_ops(graph, fed.ref) for fed in inputs]
-        self.known = [known_sizes(f, o) for f, o in zip(inputs, self.ops, strict=True)]
         self.ranges = [_ranges(f, o) for f, o in zip(inputs, self.ops, strict=True)]
         self.trials = max((len(ranges) for ranges in self.ranges), default=1)
         self._defaults = [_default(graph, fed) for fed in inputs]

@@ -20,7 +20,7 @@ def labels_fault(labels: Array, name: str, samples: int) -> tuple[str, str] | No
         name: what the array is called.
         samples: how many there are.
     """
-    if labels.ndim == 2 and 1 < labels.shape[1] and len(labels) == samples and _one_hot(labels):
+    if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == samples and _one_hot(labels):
         message = f"the labels {name!r} are one-hot, of shape {list(labels.shape)}"
         return message, "save the number of each class: labels.argmax(axis=1)"
     if labels.dtype.kind not in "iu":

@@ -12,6 +12,7 @@ from mobileprep.ops.differences import is_counted, peak, wide_type
 
 MOVES: Final = 0.01
 """What an output moves at least, as a share of its largest magnitude, where it answers."""
+_DATA: Final = "samples of the app's own tell more: 'check: {data: FILE.npz}' in a recipe"
 
 
 def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
@@ -26,6 +27,38 @@ def movements(runs: Sequence[Sequence[Array]]) -> list[float | None]:
         a single sample, and nothing to compare.
     """
     return [_movement(column) for column in zip(*runs, strict=True)]
+
+
+def standing_still(names: Sequence[str], runs: Sequence[Sequence[Array]]) -> list[str]:
+    """What makes a comparison of outputs worth less than it seems, a sentence each.
+
+    Args:
+        names: the outputs.
+        runs: their values in each run.
+    """
+    columns = list(zip(*runs, strict=True))
+    empty = [n for n, column in zip(names, columns, strict=True) if not sum(a.size for a in column)]
+    lost = [
+        name
+        for name, column in zip(names, columns, strict=True)
+        if name not in empty and not _has_values(column)
+    ]
+    still = [
+        f"{name!r} by {share:.2g}"
+        for name, share in zip(names, movements(runs), strict=True)
+        if share is not None and share < MOVES and name not in {*empty, *lost}
+    ]
+    told = []
+    if still:
+        told.append(
+            f"outputs hardly move from sample to sample: {', '.join(still)} of the peak; the "
+            f"check proves little of them; {_DATA}"
+        )
+    for group, what in ((empty, "have no elements"), (lost, "are NaN or infinite throughout")):
+        if group:
+            listed = ", ".join(map(repr, group))
+            told.append(f"outputs {what}: {listed}; the check proves nothing of them; {_DATA}")
+    return told
 
 
 def largest_movement(runs: Sequence[Sequence[Array]]) -> float:
@@ -53,3 +86,8 @@ def _movement(column: Sequence[Array]) -> float | None:
         return 0.0
     values = wide[:, finite]
     return float(np.abs(values - values[:1]).max() / highest)
+
+
+def _has_values(column: Sequence[Array]) -> bool:
+    """Whether any element is text, or a finite number."""
+    return any(a.dtype.kind in "OSU" or bool(np.isfinite(a).any()) for a in column if a.size)

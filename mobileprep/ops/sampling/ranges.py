@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.ops.sampling.first_ops import FirstOps
+from mobileprep.ops.sampling.findings import FirstOps
 from mobileprep.ops.sampling.inputs import FedTensor
+from mobileprep.ops.sampling.sizes import is_long, setting
 
 # What inputs are fed as: shares, signed shares, bytes.
 _USUAL: Final = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
@@ -20,6 +21,8 @@ _USUAL_SOUND: Final = ((-1.0, 1.0), (-32768.0, 32767.0))
 _WIDTH: Final = 2.0
 # How many powers of ten in width outweigh being off the middle by half the width.
 _WIDTH_COUNTS: Final = 0.3
+# From here on none of the usual ranges fits.
+_UNFIT: Final = 1.0
 _STATE: Final = re.compile(r"(.*[/_])?(hidden|cell|rnn|lstm|gru)?_?states?(_\w+)?\Z", re.IGNORECASE)
 
 
@@ -39,7 +42,8 @@ class ValueRange:
 
     def __str__(self) -> str:
         told = self.reason or "nothing in the graph tells the range"
-        return f"{self.low:.4g} to {self.high:.4g} ({told})"
+        ends = f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
+        return f"{ends} ({told})"
 
 
 def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
@@ -56,13 +60,20 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
         return _whole_numbers(fed, ops)
     if ops.limits is not None:
         return (ValueRange(*ops.limits, "the graph states it"),)
+    steered = setting(fed)
+    if steered is not None:
+        return (ValueRange(steered, steered, "its name tells"),)
     if _STATE.match(fed.ref.node):
         return (ValueRange(-0.5, 0.5, "it is named as a state"),)
-    usual = _USUAL_SOUND if ops.is_sound else _USUAL
+    usual = _USUAL_SOUND if ops.is_sound or is_long(fed.shape or ()) else _USUAL
     scaled = [layer for layer in ops.layers if layer != (1.0, 0.0)]
     if scaled and len(scaled) == len(ops.layers):
+        reason = "the first operations scale it so"
         low, high = min(usual, key=lambda ends: _unfitness(ends, *scaled[0]))
-        return (ValueRange(low, high, "the first operations scale it so"),)
+        if not ops.is_picture and _unfitness((low, high), *scaled[0]) > _UNFIT:
+            # Measurements of their own kind, less their mean and over their deviation.
+            low, high = _undone(*scaled[0])
+        return (ValueRange(low, high, reason),)
     return tuple(ValueRange(low, high) for low, high in usual)
 
 
@@ -81,6 +92,12 @@ def _whole_numbers(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
     if ops.is_picture:
         return (ValueRange(0, 255, f"it is a picture of {fed.dtype.short}"),)
     return (ValueRange(0, 1),)
+
+
+def _undone(scale: float, offset: float) -> tuple[float, float]:
+    """What is scaled to the range from -2 to 2."""
+    ends = sorted((end - offset) / scale for end in (-_WIDTH, _WIDTH))
+    return ends[0], ends[1]
 
 
 def _unfitness(ends: tuple[float, float], scale: float, offset: float) -> float:

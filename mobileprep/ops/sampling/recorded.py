@@ -13,7 +13,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.feeds import converted
-from mobileprep.ops.sampling.first_ops import FirstOps
+from mobileprep.ops.sampling.findings import FirstOps
 from mobileprep.ops.sampling.inputs import FedTensor
 from mobileprep.ops.sampling.sizes import is_single_picture
 

@@ -63,7 +63,9 @@ def sound(generator: np.random.Generator, length: int) -> Array:
         pitch = 2.0 ** generator.uniform(-8.3, -3.3)
         glide = generator.uniform(-0.3, 0.3)
         turns = 2 * np.pi * pitch * time * (1 + glide * share / 2)
-        swell = np.exp(-(((share - generator.uniform(0.1, 0.9)) / generator.uniform(0.05, 0.3)) ** 2))
+        swell = np.exp(
+            -(((share - generator.uniform(0.1, 0.9)) / generator.uniform(0.05, 0.3)) ** 2)
+        )
         for overtone in (1, 2, 3):
             wave += swell * np.sin(overtone * turns) * generator.uniform(0.2, 1) / overtone
     wave += generator.normal(0, 0.01, length)

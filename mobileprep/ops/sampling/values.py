@@ -15,25 +15,15 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.sampling import signals
-from mobileprep.ops.sampling.first_ops import FirstOps
+from mobileprep.ops.sampling.findings import FirstOps
 from mobileprep.ops.sampling.inputs import FedTensor
 from mobileprep.ops.sampling.ranges import ValueRange
-from mobileprep.ops.sampling.sizes import is_picture, is_single_picture
+from mobileprep.ops.sampling.sizes import is_long, is_picture, is_single_picture, setting
 
 MOST_BYTES: Final = 1 << 28
-# Fewer values than this are no sound, and no picture written as a row.
-_SOUND_FROM: Final = 4000
+# Fewer values than this are no picture written as a row.
 _PICTURE_FROM: Final = 256
 _WAV_RATE: Final = 16000
-# Scalars that steer a model, by their names. Between 0 and 1 most of them would do harm.
-_SETTINGS: Final = (
-    (re.compile(r"keep_?(prob|rate)|keep\Z", re.IGNORECASE), 1.0),
-    (re.compile(r"drop|(^|[/_])rate\Z", re.IGNORECASE), 0.0),
-    (re.compile(r"thresh", re.IGNORECASE), 0.6),
-    (re.compile(r"min_?size", re.IGNORECASE), 40.0),
-    (re.compile(r"factor|scale", re.IGNORECASE), 0.709),
-    (re.compile(r"temperature", re.IGNORECASE), 1.0),
-)
 _LENGTHS: Final = re.compile(r"(len(gth)?s?|num_frames|n_frames|seq_?lens?)\Z", re.IGNORECASE)
 _FILE_KINDS: Final = {
     "DecodeWav": "the content of a sound file",
@@ -77,9 +67,12 @@ def sample(
     if fed.dtype is DType.BOOL:
         # A lone one is a switch, such as between training and inference.
         return generator.random(tuple(shape)) < 0.5 if shape else np.asarray(np.False_)
-    setting = None if len(shape) > 1 or math.prod(shape) > 16 else _setting(fed, longest)
-    if setting is not None:
-        return np.full(tuple(shape), setting).astype(kind)
+    if len(shape) <= 1:
+        told = setting(fed)
+        if told is None and kind.kind in "iu" and _LENGTHS.search(fed.ref.node):
+            told = longest
+        if told is not None:
+            return np.full(tuple(shape), told).astype(kind)
     shares = _shares(tuple(shape), ops, generator)
     if fed.dtype.is_floating or kind.kind in "c":
         return (limits.low + shares * (limits.high - limits.low)).astype(kind)
@@ -90,12 +83,6 @@ def sample(
 def data_hint(name: str) -> str:
     """How samples of one's own are named."""
     return f"name samples: 'check: {{data: FILE.npz}}' with an array {name!r}"
-
-
-def _setting(fed: FedTensor, longest: int) -> float | None:
-    if not fed.dtype.is_floating:
-        return longest if _LENGTHS.search(fed.ref.node) else None
-    return next((v for pattern, v in _SETTINGS if pattern.search(fed.ref.node)), None)
 
 
 def _shares(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
@@ -111,7 +98,7 @@ def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Gene
     if ops.rows is not None or count == 0:
         return generator.random(shape)
     long = [size for size in shape if size > 1]
-    if len(long) <= 1 and (ops.is_sound or count >= _SOUND_FROM):
+    if (len(long) <= 1 and ops.is_sound) or is_long(shape):
         return (signals.sound(generator, count).reshape(shape) + 1) / 2
     if len(shape) == 3 and is_picture((1, *shape), ops) and min(shape[:2]) > 1:
         if ops.channels_first or (shape[0] <= 4 < shape[2]):
