@@ -17,7 +17,13 @@ from mobileprep.ops.engines.assets import with_found_assets
 from mobileprep.ops.engines.base import Engine
 from mobileprep.ops.feeds import converted, tensor_dtype
 from mobileprep.ops.sampling.inputs import known_shapes
-from mobileprep.ops.sampling.labels import class_count, labels_fault, range_fault
+from mobileprep.ops.sampling.labels import (
+    class_count,
+    counts_fault,
+    labels_fault,
+    no_scores,
+    range_fault,
+)
 from mobileprep.ops.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
@@ -186,14 +192,11 @@ def _check_data(feeds: Mapping[str, Array], labels: Array, name: str, job: Job) 
     """Whether arrays and labels belong together, and hold numbers."""
     place = job.place("validation")
     lengths = {name: len(a) if a.ndim else 0 for name, a in feeds.items()}
+    count = labels.size
     fault = labels_fault(labels, name, max(lengths.values(), default=0))
+    fault = fault or counts_fault(count, lengths)
     if fault is not None:
         raise AccuracyError(*fault, place)
-    count = labels.size
-    if not feeds or not count or any(n != count for n in lengths.values()):
-        told = ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
-        message = f"the data does not fit together: {count} labels, and {told}"
-        raise AccuracyError(message, "every array needs one entry a sample", place)
     for array_name, array in feeds.items():
         lost = _all_nan(array)
         if len(lost):
@@ -220,8 +223,7 @@ def _correct(output: Array, labels: Array, job: Job) -> int:
     classes = class_count(output.shape)
     if classes is None or output.dtype.kind not in "iuf":
         found = f"{output.dtype} of shape {list(output.shape)}"
-        message = f"top-1 needs a score for each class, and the first output is {found}"
-        raise AccuracyError(message, "list the scores as the first output", job.place("outputs"))
+        raise AccuracyError(*no_scores(found), job.place("outputs"))
     fault = range_fault(labels, job.parameters["labels"], classes)
     if fault is not None:
         raise AccuracyError(*fault, job.place("validation"))

@@ -138,10 +138,12 @@ def samples(plan: Plan) -> StageSpec:
 
 
 def test_a_check_s_data_is_an_input_of_the_plan(folder: Path) -> None:
-    checked = (
-        "check: {data: log.txt, samples: 3, max_difference: 0.5}\ntransforms: [remove_device]\n"
-    )
-    plan = planned(f"{checked}validation: {{data: data.npz}}\ntargets: {{a: {{}}}}\n")
+    plan = planned("""
+check: {data: log.txt, samples: 3, max_difference: 0.5}
+transforms: [remove_device]
+validation: {data: data.npz}
+targets: {a: {}}
+""")
     spec = samples(plan)
     assert [f.name for f in spec.files["data"]] == ["log.txt"]
     assert "log.txt" in {f.name for f in plan.targets[0].sources}

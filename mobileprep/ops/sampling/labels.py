@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from mobileprep.ir.tensor import Array
 
+Fault = tuple[str, str]
+"""What is wrong, and its mend."""
+
 INTEGERS: Final = "save them as whole numbers from 0 on"
 
 
-def labels_fault(labels: Array, name: str, samples: int) -> tuple[str, str] | None:
+def labels_fault(labels: Array, name: str, samples: int) -> Fault | None:
     """What is wrong with labels, whatever the model: a message and its mend, or None.
 
     Args:
@@ -31,7 +34,22 @@ def labels_fault(labels: Array, name: str, samples: int) -> tuple[str, str] | No
     return None
 
 
-def range_fault(labels: Array, name: str, classes: int) -> tuple[str, str] | None:
+def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
+    """What is wrong with the number of labels and of each input's samples, or None."""
+    if lengths and labels and all(length == labels for length in lengths.values()):
+        return None
+    told = ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
+    message = f"the data does not fit together: {labels} labels, and {told}"
+    return message, "every array needs one entry a sample"
+
+
+def no_scores(found: str) -> Fault:
+    """That the first output, told in words, has no score for each class."""
+    message = f"top-1 needs a score for each class, and the first output is {found}"
+    return message, "list the scores as the first output"
+
+
+def range_fault(labels: Array, name: str, classes: int) -> Fault | None:
     """What is wrong with labels of a model with so many classes: a message and its mend, or None.
 
     Args:

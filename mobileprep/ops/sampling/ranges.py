@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,10 +66,15 @@ def value_ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
         return (ValueRange(steered, steered, "its name tells"),)
     if _STATE.match(fed.ref.node):
         return (ValueRange(-0.5, 0.5, "it is named as a state"),)
-    usual = _USUAL_SOUND if ops.is_sound or is_long(fed.shape or ()) else _USUAL
+    usual: Sequence[tuple[float, float]] = _USUAL
+    if ops.is_sound or is_long(fed.shape or ()):
+        usual = _USUAL_SOUND
     scaled = [layer for layer in ops.layers if layer != (1.0, 0.0)]
     if scaled and len(scaled) == len(ops.layers):
         reason = "the first operations scale it so"
+        if not scaled[0][1] and not ops.is_sound:
+            # What is only multiplied was not meant to lie around zero.
+            usual = [ends for ends in usual if ends[0] >= 0] or usual
         low, high = min(usual, key=lambda ends: _unfitness(ends, *scaled[0]))
         if not ops.is_picture and _unfitness((low, high), *scaled[0]) > _UNFIT:
             # Measurements of their own kind, less their mean and over their deviation.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from mobileprep.errors import AccuracyError, nearest_hint
+from mobileprep.formats.arrays import Header
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.refs import parse_ref
@@ -19,13 +20,6 @@ from mobileprep.ops.sampling.sizes import is_single_picture
 
 _TEXT: Final = "OSU"
 T = TypeVar("T")
-
-
-class Header(NamedTuple):
-    """What an array is, without its elements."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
 
 
 def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:

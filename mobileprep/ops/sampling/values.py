@@ -25,8 +25,8 @@ MOST_BYTES: Final = 1 << 28
 _PICTURE_FROM: Final = 256
 _WAV_RATE: Final = 16000
 _LENGTHS: Final = re.compile(r"(len(gth)?s?|num_frames|n_frames|seq_?lens?)\Z", re.IGNORECASE)
+_DRAWN_FILE: Final = "DecodeWav"
 _FILE_KINDS: Final = {
-    "DecodeWav": "the content of a sound file",
     "ParseExample": "serialized examples",
     "ParseExampleV2": "serialized examples",
     "ParseSingleExample": "a serialized example",
@@ -55,12 +55,12 @@ def sample(
     Raises:
         UsageError: nothing can be drawn of its type, or it is too large.
     """
-    if fed.dtype is DType.STRING:
-        return _text(fed, tuple(shape), ops, generator)
+    fault = undrawable(fed, ops)
+    if fault is not None:
+        raise UsageError(*fault)
     kind = fed.dtype.numpy
     if kind is None:
-        message = f"no sample can be made for the input {fed.name!r} of type {fed.dtype.short}"
-        raise UsageError(message, data_hint(fed.name))
+        return _sound_files(tuple(shape), ops, generator)
     if math.prod(shape) * max(kind.itemsize, 8) > MOST_BYTES:
         message = f"a sample for the input {fed.name!r} of shape {list(shape)} is too large"
         raise UsageError(message, f"give the input a smaller shape, or {data_hint(fed.name)}")
@@ -122,22 +122,30 @@ def _row(count: int, generator: np.random.Generator) -> Array:
     return signals.features(generator, count)
 
 
-def _text(
-    fed: FedTensor, shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator
-) -> Array:
+def _sound_files(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
+    length = -1 if ops.file is None else ops.file.attr_int("desired_samples", -1)
+    values = np.empty(math.prod(shape), dtype=object)
+    for index in range(len(values)):
+        values[index] = _wav(signals.sound(generator, length if length > 0 else _WAV_RATE))
+    return values.reshape(shape)
+
+
+def undrawable(fed: FedTensor, ops: FirstOps) -> tuple[str, str] | None:
+    """Why nothing can be drawn for an input, and the mend; None where something can."""
     node = ops.file
-    if node is not None and node.op == "DecodeWav":
-        length = node.attr_int("desired_samples", -1)
-        values = np.empty(math.prod(shape), dtype=object)
-        for index in range(len(values)):
-            values[index] = _wav(signals.sound(generator, length if length > 0 else _WAV_RATE))
-        return values.reshape(shape)
-    what = "text" if node is None else _FILE_KINDS.get(node.op, "the content of a picture file")
+    is_text = fed.dtype is DType.STRING
+    if fed.dtype.numpy is not None and not is_text:
+        return None
+    if is_text and node is not None and node.op == _DRAWN_FILE:
+        return None
+    what = "text" if is_text else f"of type {fed.dtype.short}"
+    if node is not None:
+        what = _FILE_KINDS.get(node.op, "the content of a picture file")
     message = f"no sample can be drawn for the input {fed.name!r}: it is {what}"
     hint = data_hint(fed.name)
     if node is not None:
         hint += f"; or name what {node.op} gives as the input: {node.name!r}"
-    raise UsageError(message, hint)
+    return message, hint
 
 
 def _wav(tones: Array) -> bytes:
