@@ -90,6 +90,8 @@ def _told(record: StepRecord) -> str:
 
 
 def _share(gap: Difference) -> str:
+    if not gap.share:
+        return "0"
     of = "of the elements" if gap.is_counted else "of the peak"
     return f"{gap.absolute:.3g}, {gap.share:.2g} {of} of {gap.name!r}"
 

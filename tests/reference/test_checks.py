@@ -14,8 +14,12 @@ from mobileprep.formats.arrays import read_arrays, write_arrays
 
 pytestmark = pytest.mark.reference
 
-CHAIN = "[strip_unused_nodes, remove_nodes: {op: [Identity, CheckNumerics]}, fold_constants, " \
-    "fold_batch_norms, fold_old_batch_norms]"  # fmt: skip
+CHAIN = """
+  - strip_unused_nodes
+  - remove_nodes: {op: [Identity, CheckNumerics]}
+  - fold_constants
+  - fold_batch_norms
+  - fold_old_batch_norms"""
 # Folder, source below it, inputs, outputs, golden file.
 MODELS: dict[str, tuple[str, dict[str, str], list[str], list[str], str]] = {
     "wakeword": (
@@ -155,7 +159,12 @@ def test_true_inputs_are_taken_as_data(
     folder, *_, golden = MODELS[name]
     arrays = read_arrays(models / folder / golden)
     fed = {k.removeprefix("in:").replace("|", "/"): v for k, v in arrays.items() if k[:3] == "in:"}
-    write_arrays(Path("data.npz"), fed)
+    write_arrays(
+        Path(
+            "data.npz",
+        ),
+        fed,
+    )
     recipe(models, name, check={"data": "data.npz", "max_difference": 1e-4})
     assert built(capsys)["data"] == "data.npz"
 
@@ -177,7 +186,12 @@ def test_labels_of_a_real_test_set_are_checked(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = np.zeros((4, 784), np.float32)
-    write_arrays(Path("test.npz"), {"X": x, "label": np.array([1, 12, 3, 4])})
+    write_arrays(
+        Path(
+            "test.npz",
+        ),
+        {"X": x, "label": np.array([1, 12, 3, 4])},
+    )
     recipe(models, "fc", validation={"data": "test.npz"})
     for verb in ("validate", "build"):
         assert main([verb, "recipe.yaml"]) == 8

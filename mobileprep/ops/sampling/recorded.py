@@ -120,10 +120,9 @@ def _check_numbers(parts: Sequence[Array], name: str, data: str) -> None:
 def _fits(wanted: Sequence[int], found: Sequence[int]) -> bool:
     """Whether an array has an input's shape with any number of samples, or an axis more."""
     if len(found) == len(wanted) + 1:
-        found = found[1:]
-        return all(w in (-1, f) for w, f in zip(wanted, found, strict=True)) and bool(len(found))
+        return all(w in (-1, f) for w, f in zip(wanted, found[1:], strict=True))
     if len(found) != len(wanted):
-        return len(wanted) == 0 and len(found) == 1
+        return False
     return all(w in (-1, f) for w, f in zip(wanted[1:], found[1:], strict=True))
 
 
@@ -132,8 +131,10 @@ def _pieces(array: Array, wanted: TensorShape, ops: FirstOps) -> list[Array]:
     if array.ndim == 0:
         return [array]
     if wanted is not None and array.ndim == len(wanted) + 1:
-        return list(array)
-    if wanted is None or len(wanted) == 0:
+        return [np.asarray(part) for part in array]
+    if wanted is None and array.ndim == 1:
+        return [array]  # a batch of values, or one row of them: the model takes it as it is
+    if wanted is None:
         return [array[at : at + 1] for at in range(len(array))]
     if wanted[0] < 0:
         # One sound, or one picture, of any length.
