@@ -34,7 +34,9 @@ targets:
 ```
 
 `mobileprep validate RECIPE` tells all problems of a recipe at once, each at its
-`file:line:column`.
+`file:line:column`. It opens the models too: wrong names of inputs and outputs, with the nearest
+ones, types, shapes, inputs that no output needs, and data that does not fit, labels among it. With
+`--no-files` it looks at nothing but the recipe.
 
 ## How it is read
 
