@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.errors import AccuracyError, UsageError, nearest_hint
 
+_SAMPLES = 8
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from mobileprep.ir.graph import Graph
+    from mobileprep.ops.differences import Difference
     from mobileprep.transforms.base import Context
     from mobileprep.transforms.chain import StepRecord
 
@@ -64,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     difference = _differences(graph, Path(args.in_graph), context) if args.check else None
 
     def tell(record: StepRecord, after: Graph) -> None:
-        checked = f", largest difference {difference(after, record.name):.3g}" if difference else ""
+        gap = difference(after, record.name) if difference else None
+        checked = f", largest difference {_share(gap)}" if gap else ""
         print(f"{_told(record)}{checked}", file=sys.stderr)
         for reason, count in record.skipped.items():
             print(f"  {count} left as they were: {reason}", file=sys.stderr)
@@ -85,6 +89,13 @@ def _told(record: StepRecord) -> str:
     return f"{record.name}: {record.nodes_after} nodes ({changes}), {record.matched} matched"
 
 
+def _share(gap: Difference) -> str:
+    if not gap.share:
+        return "0"
+    of = "of the elements" if gap.is_counted else "of the peak"
+    return f"{gap.absolute:.3g}, {gap.share:.2g} {of} of {gap.name!r}"
+
+
 def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
     """What is said of inputs and outputs that are not in the graph; the original says nothing."""
     from mobileprep.ir.refs import parse_ref
@@ -96,8 +107,10 @@ def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
                 yield f"the {what} {name!r} is not in the graph{hint and f'; {hint}'}"
 
 
-def _differences(source: Graph, path: Path, context: Context) -> Callable[[Graph, str], float]:
-    """Tells how far a graph's outputs after a step are from the source's on sample inputs.
+def _differences(
+    source: Graph, path: Path, context: Context
+) -> Callable[[Graph, str], Difference | None]:
+    """Tells how far a graph's outputs after a step are from the source's on drawn samples.
 
     Args:
         source: the graph before the first step.
@@ -107,23 +120,29 @@ def _differences(source: Graph, path: Path, context: Context) -> Callable[[Graph
     Raises:
         AccuracyError: they are NaN or infinite where the source's are not.
     """
-    from mobileprep.ops.differences import largest_difference
+    from mobileprep.ops.differences import differences
     from mobileprep.ops.engines.choose import open_engine
-    from mobileprep.ops.samples import sample_feeds
+    from mobileprep.ops.sampling.draw import draw_samples
+    from mobileprep.ops.sampling.inputs import fed_tensors
+    from mobileprep.ops.sampling.movement import standing_still
 
-    feeds = sample_feeds(source, context.inputs)
     engine = open_engine("numpy", source, path, where="the source")
-    expected = engine.run(context.outputs, feeds)
+    samples = draw_samples(
+        source,
+        fed_tensors(source, context.inputs),
+        _SAMPLES,
+        lambda feeds: engine.run(context.outputs, feeds),
+    )
+    _warn(standing_still(context.outputs, samples.outputs))
 
-    def difference(graph: Graph, step: str) -> float:
+    def difference(graph: Graph, step: str) -> Difference | None:
         engine = open_engine("numpy", graph, path, where=f"after {step}")
-        found = engine.run(context.outputs, feeds)
-        pairs = zip(context.outputs, expected, found, strict=True)
-        gaps = (largest_difference(x, y, name, f"after {step}") for name, x, y in pairs)
-        largest = max(gaps, default=0.0)
-        if not math.isfinite(largest):
+        found = [engine.run(context.outputs, feeds) for feeds in samples.feeds]
+        gaps = differences(context.outputs, samples.outputs, found, f"after {step}")
+        worst = max(gaps, key=lambda gap: gap.share, default=None)
+        if worst is not None and not math.isfinite(worst.share):
             message = f"after {step} the outputs are not numbers where the source's are"
             raise AccuracyError(message, "leave the step out, or look at its parameters")
-        return largest
+        return worst
 
     return difference

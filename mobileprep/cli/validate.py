@@ -11,18 +11,26 @@ from mobileprep.cli.verb import verb
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
+    parser.add_argument(
+        "--no-files", action="store_true", help="do not look at the files that recipes name"
+    )
     parser.add_argument("--json", action="store_true", help="print recipes and targets as JSON")
 
 
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Load every recipe and look for every file that it names."""
+    """Load every recipe, look for every file that it names, and open its models and data."""
     from mobileprep.cli._load import load_recipes, warn_of_chains
     from mobileprep.recipe import check_files
 
     recipes = load_recipes(args)
-    for recipe in recipes:
-        check_files(recipe)
+    if not args.no_files:
+        # Costs start-up time, as models bring numpy with them.
+        from mobileprep.cli._fit import check_models
+
+        for recipe in recipes:
+            check_files(recipe)
+        check_models(recipes)
     warn_of_chains(recipes)
     if args.json:
         data = [

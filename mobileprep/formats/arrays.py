@@ -6,9 +6,10 @@ import io
 import math
 import zipfile
 import zlib
+from collections.abc import Callable, Container
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
+
+T = TypeVar("T")
 
 _HINT: Final = "save it again with numpy.savez"
 _REASON: Final = 120  # characters; numpy quotes whole headers
@@ -37,24 +40,44 @@ _ARCHIVE_FAULTS: Final = (
 )
 
 
-def read_arrays(path: Path, *, limit: int = 1 << 32) -> dict[str, NDArray[Any]]:
+class Header(NamedTuple):
+    """What an array is, without its elements."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def read_headers(path: Path) -> dict[str, Header]:
+    """What the arrays of a file are, by name, no element read; see ``read_arrays``.
+
+    Raises:
+        CorruptFileError: missing, or damaged.
+    """
+    return _read(path, lambda stream, _size, where: Header(*_read_header(stream, where)[::2]))
+
+
+def read_arrays(
+    path: Path, *, limit: int = 1 << 32, names: Container[str] | None = None
+) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` file by name; of an ``.npy`` file under the empty name.
 
     Args:
         path: the file, told apart by its content.
         limit: the most bytes that all arrays together may take.
+        names: the only arrays to read; None for all.
 
     Raises:
         CorruptFileError: missing, damaged, holding Python objects, or larger than ``limit``.
     """
-    try:
-        with path.open("rb") as stream:
-            if zipfile.is_zipfile(stream):
-                return _read_zip(stream, path, limit)
-            stream.seek(0)
-            return {"": _read_array(stream, path.stat().st_size, limit, str(path))}
-    except OSError as error:
-        raise unreadable(path, error) from error
+    left = limit
+
+    def read(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
+        nonlocal left
+        array = _read_array(stream, size, left, where)
+        left -= array.nbytes
+        return array
+
+    return _read(path, read, names)
 
 
 def write_arrays(target: Path | IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
@@ -68,19 +91,39 @@ def write_arrays(target: Path | IO[bytes], arrays: dict[str, NDArray[Any]]) -> N
             archive.writestr(entry, body.getvalue(), zipfile.ZIP_DEFLATED, 6)
 
 
-def _read_zip(stream: IO[bytes], path: Path, limit: int) -> dict[str, NDArray[Any]]:
+def _read(
+    path: Path, read: Callable[[IO[bytes], int, str], T], names: Container[str] | None = None
+) -> dict[str, T]:
+    """What ``read`` makes of each array: its stream, its size as stored, what it is called."""
+    try:
+        with path.open("rb") as stream:
+            if zipfile.is_zipfile(stream):
+                return _read_zip(stream, path, read, names)
+            stream.seek(0)
+            return {"": read(stream, path.stat().st_size, str(path))}
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _read_zip(
+    stream: IO[bytes],
+    path: Path,
+    read: Callable[[IO[bytes], int, str], T],
+    names: Container[str] | None,
+) -> dict[str, T]:
     arrays = {}
     try:
         with zipfile.ZipFile(stream) as archive:
             for entry in archive.infolist():
                 where = f"{path}, {entry.filename}"
+                name = entry.filename.removesuffix(".npy")
+                if names is not None and name not in names:
+                    continue
                 if entry.compress_type not in _METHODS:
                     message = "is compressed in a way that numpy does not write"
                     raise CorruptFileError(message, _HINT, where)
                 with archive.open(entry) as member:
-                    array = _read_array(member, entry.file_size, limit, where)
-                limit -= array.nbytes
-                arrays[entry.filename.removesuffix(".npy")] = array
+                    arrays[name] = read(member, entry.file_size, where)
     except _ARCHIVE_FAULTS as error:
         msg = f"is no readable .npz file: {error}"
         raise CorruptFileError(msg, _HINT, str(path)) from error

@@ -3,11 +3,105 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.tensor import Array
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one output is from the source's.
+
+    Args:
+        name: the output's.
+        absolute: the largest absolute difference of any element.
+        share: the same as a share of the largest magnitude that the source gives for the output;
+            of truth values, text and whole numbers of 32 and 64 bits, which name or count, the
+            share of elements that differ. Infinite where only one side is NaN or infinite.
+        peak: the largest magnitude that the source gives.
+        is_counted: whether the share is one of elements.
+    """
+
+    name: str
+    absolute: float
+    share: float
+    peak: float
+    is_counted: bool = False
+
+    def __str__(self) -> str:
+        """The difference in words, after the words "the output"."""
+        if self.is_counted:
+            return f"{self.name!r} differs from the source's in {self.share:.2%} of its elements"
+        of = f"{self.share:.2g} of its peak {self.peak:.2g}" if self.peak else "which is all zeros"
+        return f"{self.name!r} differs from the source's by {self.absolute:.2g}, {of}"
+
+
+def difference(
+    name: str, expected: Sequence[Array], found: Sequence[Array], where: str = ""
+) -> Difference:
+    """How far an output is from the source's over some runs.
+
+    Args:
+        name: the output's.
+        expected: the source's values, run by run.
+        found: the other's.
+        where: the place to blame, for messages.
+
+    Raises:
+        AccuracyError: the shapes differ.
+    """
+    gaps = [largest_difference(x, y, name, where) for x, y in zip(expected, found, strict=True)]
+    absolute = max(gaps, default=0.0)
+    highest = peak(expected)
+    if not math.isfinite(absolute):
+        return Difference(name, absolute, math.inf, highest)
+    if all(map(is_counted, expected)):
+        differ = sum(int(np.sum(x != y)) for x, y in zip(expected, found, strict=True))
+        share = differ / max(sum(x.size for x in expected), 1)
+        return Difference(name, absolute, share, highest, is_counted=True)
+    # Where the source gives nothing but zeros, there is nothing to take a share of.
+    return Difference(name, absolute, absolute / highest if highest else absolute, highest)
+
+
+def differences(
+    names: Sequence[str],
+    expected: Iterable[Sequence[Array]],
+    found: Iterable[Sequence[Array]],
+    where: str = "",
+) -> list[Difference]:
+    """How far each output is from the source's over some runs.
+
+    Args:
+        names: the outputs.
+        expected: the source's outputs of each run.
+        found: the other's.
+        where: the place to blame, for messages.
+
+    Raises:
+        AccuracyError: the shapes of an output differ.
+    """
+    columns = zip(*expected, strict=True), zip(*found, strict=True)
+    return [difference(name, x, y, where) for name, x, y in zip(names, *columns, strict=True)]
+
+
+def is_counted(array: Array) -> bool:
+    """Whether elements name or count something, so that only equal or not has a meaning."""
+    return array.dtype.kind in "OSUb" or (array.dtype.kind in "iu" and array.dtype.itemsize >= 4)
+
+
+def peak(arrays: Iterable[Array]) -> float:
+    """The largest magnitude of any finite element; 0 for text."""
+    highest = 0.0
+    for array in arrays:
+        if array.size and array.dtype.kind not in "OSU":
+            magnitudes = np.abs(array.astype(wide_type(array)))
+            finite = magnitudes[np.isfinite(magnitudes)]
+            highest = max(highest, float(finite.max(initial=0.0)))
+    return highest
 
 
 def largest_difference(expected: Array, found: Array, name: str, where: str = "") -> float:
@@ -34,8 +128,7 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
         raise AccuracyError(message, "a transform has broken the model", where)
     if expected.dtype.kind in "OSU":
         return float(np.mean(expected != found)) if expected.size else 0.0
-    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    x, y = expected.astype(wide), found.astype(wide)
+    x, y = expected.astype(wide_type(expected)), found.astype(wide_type(expected))
     with np.errstate(invalid="ignore"):
         gaps = np.abs(x - y)
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
@@ -46,3 +139,8 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
 def shown_difference(difference: float) -> float:
     """A difference to two significant digits: those beyond depend on the processor's BLAS."""
     return float(f"{difference:.2g}")
+
+
+def wide_type(array: Array) -> type[np.complex128] | type[np.float64]:
+    """The type in which arrays of numbers are compared."""
+    return np.complex128 if array.dtype.kind == "c" else np.float64

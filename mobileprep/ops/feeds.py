@@ -19,7 +19,7 @@ def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
         UsageError: the type differs from the tensor's, or the shape from the placeholder's.
     """
     array = np.asarray(array)
-    dtype = _dtype(graph, ref)
+    dtype = tensor_dtype(graph, ref)
     if dtype is DType.STRING and array.dtype.kind in "OSU":
         return _as_bytes(array)
     expected = dtype.numpy if dtype is not None else None
@@ -45,7 +45,8 @@ def converted(array: Array, dtype: DType | None) -> Array:
     return array.astype(kind, copy=False)
 
 
-def _dtype(graph: Graph, ref: Ref) -> DType | None:
+def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
+    """The type of a tensor, or None where nobody knows its op."""
     node = graph[ref.node]
     definition = signature_of(node, graph.library)
     if definition is None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mobileprep.plan.checks import EXPECTED, SAMPLES, check_spec, sample_files, samples_spec
 from mobileprep.plan.engines import engine_parameters
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
@@ -49,24 +50,27 @@ class _Builder:
     def target(self, recipe: Recipe, target: Target) -> TargetPlan:
         """Plan one target, from its source to its folder."""
         freeze = self._freeze(recipe, target)
-        steps, checks = self._chain(recipe, target, freeze)
+        samples, steps, checks = self._chain(recipe, target, freeze)
         package = self._package(recipe, target, Upstream([freeze, *steps][-1], GRAPH))
         facts = {
             "freeze": Upstream(freeze, "freeze.json"),
             "package": Upstream(package, "package.json"),
         }
+        if samples:
+            facts["samples"] = Upstream(samples[0], "samples.json")
         validation: list[str] = []
         sources = list(_source_files(target.source))
         if target.validation is not None:
             validation = self._validate(recipe, target, freeze, package)
             facts["validation"] = Upstream(validation[-1], "validation.json")
             sources += single_file(target.validation.data)
+        sources += sample_files(target)
         for step in target.transforms:
             sources += [file for files in step_files(step).values() for file in files]
         return TargetPlan(
             recipe.name,
             target.folder,
-            (freeze, *steps, *checks, package, *validation),
+            (freeze, *samples, *steps, *checks, package, *validation),
             tuple(Upstream(s, "step.json") for s in steps),
             tuple(Upstream(c, "check.json") for c in checks),
             facts,
@@ -74,46 +78,36 @@ class _Builder:
             _settings(target),
         )
 
-    def _chain(self, recipe: Recipe, target: Target, freeze: str) -> tuple[list[str], list[str]]:
-        """The tasks of the transforms, and those that check each of them where that is asked."""
+    def _chain(
+        self, recipe: Recipe, target: Target, freeze: str
+    ) -> tuple[list[str], list[str], list[str]]:
+        """The tasks of the transforms.
+
+        Returns:
+            where a check is asked for, the task that makes its samples; the transforms' tasks;
+            and those that check each of them.
+        """
         steps: list[str] = []
         checks: list[str] = []
-        source, interface = Upstream(freeze, GRAPH), Upstream(freeze, INTERFACE)
-        assets = Upstream(freeze, ASSETS)
-        graph = source
+        graph, interface = Upstream(freeze, GRAPH), Upstream(freeze, INTERFACE)
+        beside = {"interface": interface, "assets": Upstream(freeze, ASSETS)}
+        samples: list[str] = []
+        check = target.check
+        if check is not None and target.transforms:
+            spec = samples_spec(target, check, {"graph": graph, **beside})
+            samples = [self._add(recipe, target, spec)]
+            beside["samples"] = Upstream(samples[0], SAMPLES)
+            beside["expected"] = Upstream(samples[0], EXPECTED)
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
             earlier = [s.name for s in target.transforms[: number - 1]]
             inputs = {"graph": graph, "interface": interface}
             steps.append(self._transform(recipe, target, label, step, earlier, inputs))
             graph = Upstream(steps[-1], GRAPH)
-            if target.check:
-                compared = {
-                    "source": source,
-                    "graph": graph,
-                    "interface": interface,
-                    "assets": assets,
-                }
-                checks.append(self._check(recipe, target, label, step, compared))
-        return steps, checks
-
-    def _check(
-        self,
-        recipe: Recipe,
-        target: Target,
-        label: str,
-        step: Step,
-        compared: Mapping[str, Upstream],
-    ) -> str:
-        spec = StageSpec(
-            f"{label}-check",
-            "check",
-            {"step": step.name, **engine_parameters(target)},
-            upstream=compared,
-            outputs=("check.json",),
-            places={**_places(target, "engine"), "transforms": step.place},
-        )
-        return self._add(recipe, target, spec)
+            if check is not None:
+                compared = check_spec(target, check, label, step, {"graph": graph, **beside})
+                checks.append(self._add(recipe, target, compared))
+        return samples, steps, checks
 
     def _freeze(self, recipe: Recipe, target: Target) -> str:
         source = target.source

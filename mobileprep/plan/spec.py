@@ -11,9 +11,10 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "freeze": 2,
     "transform": 3,
     "package": 1,
-    "evaluate": 3,
-    "validate": 2,
-    "check": 2,
+    "evaluate": 4,
+    "validate": 3,
+    "samples": 1,
+    "check": 3,
 }
 """Raised by one whenever a stage's outputs change for the same inputs."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import (
     Budget,
+    Check,
     Freeze,
     InputFile,
     InputSpec,
@@ -24,6 +25,7 @@ from mobileprep.recipe.steps import parse_transforms_flag
 
 __all__ = [
     "Budget",
+    "Check",
     "Freeze",
     "InputFile",
     "InputSpec",

@@ -183,6 +183,22 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Check:
+    """How the model is compared with the source after each transform.
+
+    Args:
+        data: an ``.npz`` file of samples; None for the validation's, or drawn ones without it.
+        samples: how many are run.
+        max_difference: how far an output may be, as a share of the largest magnitude that the
+            source gives for it; None for no limit.
+    """
+
+    data: InputFile | None = None
+    samples: int = 8
+    max_difference: float | None = None
+
+
+@dataclass(frozen=True)
 class Validation:
     """How a target's model is compared with the source.
 
@@ -235,7 +251,7 @@ class Target:
         inputs: what is fed; empty where the recipe names none.
         outputs: what is fetched; empty where the recipe names none.
         transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
-        check: whether to run the model after each transform and compare.
+        check: how to run the model after each transform and compare, or None.
         engine: what runs the model for that and for the validation.
         validation: how to check the result, or None.
         platform: what it runs.
@@ -254,7 +270,7 @@ class Target:
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
     transforms: tuple[Step, ...] = ()
-    check: bool = False
+    check: Check | None = None
     engine: Engine = "numpy"
     validation: Validation | None = None
     platform: Platform = "generic"

@@ -60,6 +60,8 @@ def _files(target: Target) -> Iterator[InputFile]:
             yield step.plugin.file
     if target.validation is not None:
         yield target.validation.data
+    if target.check is not None and target.check.data is not None:
+        yield target.check.data
 
 
 def _is_checkpoint(file: InputFile) -> bool:

@@ -34,7 +34,9 @@ targets:
 ```
 
 `mobileprep validate RECIPE` tells all problems of a recipe at once, each at its
-`file:line:column`.
+`file:line:column`. It opens the models too: wrong names of inputs and outputs, with the nearest
+ones, types, shapes, inputs that no output needs, and data that does not fit, labels among it. With
+`--no-files` it looks at nothing but the recipe.
 
 ## How it is read
 
@@ -113,6 +115,44 @@ silence, is an error.
 A target's chain is the shared one or its own `transforms`, then its `then`, then what `quantize`,
 `obfuscate` and `sort` add, in this order.
 
+## Checks
+
+With `check: true` the model is run after each transform, on a few samples, and its outputs are
+compared with those of the source. A step after which the model does not run, gives another shape,
+or gives NaN or infinity where the source does not, fails the build and is named. With a limit, so
+is the step after which an output is too far off; what was built before stays as it is:
+
+```yaml
+check: {data: data/pictures.npz, max_difference: 0.01}
+```
+
+`data` is an `.npz` file as `numpy.savez` writes it, with an array for each input under the
+input's name. Its first axis counts the samples; an input without an axis for samples has one more
+in front, or none where its value is the same for all. Without `data`, the validation's test set
+is used.
+
+The difference is told twice. `largest_difference` is the largest absolute difference of any
+element of any output, in the output's own unit. `share_of_peak` is that of the output that is
+furthest off, divided by the largest magnitude that the source gives for this output on the
+samples: 0.01 is one percent of the peak. `max_difference` limits the share, because one number
+then fits scores from 0 to 1, logits up to 30 and coordinates up to 400. Truth values, text and
+whole numbers of 32 and 64 bits name or count things, such as the classes of a segmentation: their
+share is that of the elements that differ. Where the source gives nothing but zeros, the share is
+the difference itself.
+
+Without `data` and `validation`, samples are drawn, the same in each build. They are smooth scenes
+with edges, tones, or rows of features, as the shapes of the inputs suggest, in the range that the
+graph shows: the whole of a type of 8 bits, what the first operations scale, less a mean, to about
+-1 to 1, the rows of the table that an input chooses from, the ranges of fake quantization and of
+a first batch normalisation. Where nothing shows it, the first of 0 to 1, -1 to 1 and 0 to 255 is
+taken to which the outputs answer. Open dimensions (-1) get the first sizes with which the model
+runs, one size in all inputs. Inputs of text cannot be drawn, but for sound files. The report
+tells what was fed.
+
+Networks answer to drawn samples less than to real ones. Where the outputs hardly move from sample
+to sample, or are empty or NaN, a warning says so: the check then proves little. Data of the app's
+own is always better, and a `max_difference` means most with it.
+
 # Keys
 """
 
@@ -123,6 +163,7 @@ _SECTIONS = (
     ("inputs", "`inputs`"),
     ("outputs", "`outputs`"),
     ("transforms", "`transforms`"),
+    ("check", "`check`"),
     ("validation", "`validation`"),
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),

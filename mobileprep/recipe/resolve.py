@@ -7,6 +7,7 @@ from typing import Any, cast
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.model import (
     Budget,
+    Check,
     Freeze,
     InputFile,
     InputSpec,
@@ -28,7 +29,7 @@ from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.units import parse_bytes
 
-_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "check", "engine")
+_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine")
 
 
 class Chains:
@@ -74,6 +75,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         freeze=Freeze(**_hashable(sections.section("freeze"))),
         inputs=_inputs(sections.section("inputs")),
         transforms=_transforms(sections, quantize, chains),
+        check=_check(sections.get("check")),
         validation=_validation(sections.mapping("validation")),
         quantize=quantize,
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
@@ -142,6 +144,18 @@ def _inputs(inputs: MappingNode) -> tuple[InputSpec, ...]:
         sizes = tuple(int(size) for size in shape) if shape is not None else None
         specs.append(InputSpec(name, given.get("dtype"), sizes))
     return tuple(specs)
+
+
+def _check(node: Node | None) -> Check | None:
+    if not isinstance(node, MappingNode):
+        return Check() if node is not None and plain(node) else None
+    given = plain(node)
+    data, limit = node.get("data"), given.get("max_difference")
+    return Check(
+        None if data is None else _file(data),
+        int(given.get("samples", Check.samples)),
+        None if limit is None else float(limit),
+    )
 
 
 def _validation(validation: MappingNode | None) -> Validation | None:

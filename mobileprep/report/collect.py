@@ -25,7 +25,37 @@ class StepLine:
     skipped: Mapping[str, int]
     warnings: tuple[str, ...]
     largest_difference: float | None = None
-    """Of any output element on sample inputs, against the source; None where not checked."""
+    """Of any output element on the samples, against the source; None where not checked."""
+    share_of_peak: float | None = None
+    """The difference of the output that is furthest off, as a share of the largest magnitude that
+    the source gives for it; None where not checked."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What each transform's graph was compared with the source on.
+
+    Args:
+        origin: ``check`` or ``validation``, the section that names the data, or ``drawn``.
+        data: the file, or None for samples that were drawn.
+        samples: how many.
+        inputs: what was fed, in words, by input.
+        step: the transform after which the outputs are furthest from the source's.
+        output: the output that is.
+        share_of_peak: how far, as a share of the largest magnitude that the source gives for it.
+        max_difference: what is allowed, or None.
+        warnings: what makes the comparison worth less than it seems.
+    """
+
+    origin: str
+    data: str | None
+    samples: int
+    inputs: Mapping[str, str]
+    step: str
+    output: str
+    share_of_peak: float
+    max_difference: float | None
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +69,7 @@ class Accuracy:
     drop: float
     max_drop: float
     largest_difference: float
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +108,7 @@ class Report:
         model: the model file: name, bytes, compressed bytes, nodes, parameters.
         ops: how many nodes of each op are left.
         files: the bytes of each file of the folder, by name.
+        check: how far the transforms' graphs are from the source, where the recipe checks.
         accuracy: before and after, where the recipe validates.
         engines: what ran each graph; nothing where none was run.
     """
@@ -88,6 +120,7 @@ class Report:
     model: Json
     ops: Mapping[str, int]
     files: Mapping[str, int]
+    check: Checked | None
     accuracy: Accuracy | None
     engines: tuple[EngineLine, ...]
 
@@ -107,7 +140,7 @@ def collect_report(
         target: the target's name.
         steps: the record of each transform.
         checks: what running each transform's graph on sample inputs told, or nothing.
-        facts: the records of the stages ``freeze``, ``package`` and ``validation``.
+        facts: the records of the stages ``freeze``, ``package``, ``samples`` and ``validation``.
         files: the bytes of each published file, by name.
     """
     package = facts["package"]
@@ -120,13 +153,31 @@ def collect_report(
         package["model"],
         package["ops"],
         dict(sorted(files.items())),
+        _checked(facts["samples"], checks) if "samples" in facts else None,
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
     )
 
 
+def _checked(samples: Json, checks: Sequence[Json]) -> Checked:
+    # Of equal differences the first step's: it is where they come from.
+    furthest = max(checks, key=lambda check: check["share_of_peak"])
+    return Checked(
+        samples["from"],
+        samples["data"],
+        samples["samples"],
+        samples["inputs"],
+        furthest["step"],
+        furthest["output"],
+        furthest["share_of_peak"],
+        furthest["max_difference"],
+        tuple(samples["warnings"]),
+    )
+
+
 def _accuracy(record: Json) -> Accuracy:
-    return Accuracy(**{key: value for key, value in record.items() if key != "engines"})
+    told = {key: value for key, value in record.items() if key != "engines"}
+    return Accuracy(**{**told, "warnings": tuple(record["warnings"])})
 
 
 def _engines(checks: Sequence[Json], validation: Json | None) -> Iterator[EngineLine]:
@@ -150,4 +201,5 @@ def _step(record: Json, check: Json | None) -> StepLine:
         record["skipped"],
         tuple(record["warnings"]),
         None if check is None else check["largest_difference"],
+        None if check is None else check["share_of_peak"],
     )

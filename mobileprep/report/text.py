@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.report.collect import Accuracy, EngineLine, Report, StepLine
+from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.step_table import difference_text, step_table
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -28,8 +28,11 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     for step in report.steps:
         rest += _remarks(step)
     rest.append(_model_line(report))
+    if report.check is not None:
+        rest += _check_lines(report.check)
     if report.accuracy is not None:
         rest.append(_accuracy_line(report.accuracy))
+        rest += [f"  warning: {warning}" for warning in report.accuracy.warnings]
     rest += _engine_lines(report.engines)
     rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
     lines += rest if width is None else (part for line in rest for part in _wrapped(line, width))
@@ -65,6 +68,18 @@ def _model_line(report: Report) -> str:
         f"model    {model['file']}: {model['bytes']:,} bytes, "
         f"{model['compressed_bytes']:,} compressed, {model['nodes']:,} nodes"
     )
+
+
+def _check_lines(check: Checked) -> Iterator[str]:
+    samples = f"{check.samples} sample{'s' * (check.samples != 1)}"
+    told = f"{samples} drawn" if check.data is None else f"{samples} of {check.data}"
+    furthest = f"largest difference {check.share_of_peak:.2g} of the peak of {check.output!r}"
+    where = f" after {check.step}" if check.share_of_peak else ""
+    limit = "" if check.max_difference is None else f" (at most {check.max_difference:.3g})"
+    yield f"check    {told}: {furthest}{where}{limit}"
+    if check.data is None:
+        yield from (f"  {name}: {what}" for name, what in check.inputs.items())
+    yield from (f"  warning: {warning}" for warning in check.warnings)
 
 
 def _accuracy_line(accuracy: Accuracy) -> str:

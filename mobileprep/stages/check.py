@@ -1,22 +1,23 @@
-"""The check stage: runs a step's graph on sample inputs, and compares with the source's outputs."""
+"""The check stage: runs a step's graph on the samples, and compares with the source's outputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.differences import largest_difference, shown_difference
+from mobileprep.ops.differences import Difference, differences, shown_difference
 from mobileprep.ops.engines.assets import with_found_assets
-from mobileprep.ops.samples import sample_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
 from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
+from mobileprep.stages.samples import read_runs, storable
 
 _HINT = "leave the step out, or look at its parameters"
+# A share of the peak that nobody should learn of from the report alone.
+_LARGE = 0.1
 
 
 @stage("check")
@@ -24,42 +25,62 @@ def run(job: Job) -> None:
     """Leaves ``check.json``.
 
     Raises:
-        AccuracyError: the step's outputs are NaN or infinite where the source's are not.
+        AccuracyError: an output is further from the source's than ``max_difference``, has
+            another shape, or is NaN or infinite where the source's is not.
         InvalidGraphError: the step's graph does not run.
     """
     step = job.parameters["step"]
     outputs = read_interface(job).outputs
-    expected, found, engine = _run(job, outputs)
-    gaps = [
-        largest_difference(x, y, name, job.place("transforms"))
-        for name, x, y in zip(outputs, expected, found, strict=True)
-    ]
-    largest = max(gaps, default=0.0)
-    if not math.isfinite(largest):
-        message = f"after {step} the outputs are not numbers where the source's are"
-        raise AccuracyError(message, _HINT, job.place("transforms"))
+    expected = read_runs(job, "expected")
+    found, engine = _run(job)
+    gaps = differences(outputs, expected, found, job.place("transforms"))
+    worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
+    _judge(job, worst)
     facts = {
         "step": step,
-        "largest_difference": shown_difference(largest),
+        "output": worst.name,
+        "largest_difference": shown_difference(max((g.absolute for g in gaps), default=0.0)),
+        "share_of_peak": shown_difference(worst.share),
+        "max_difference": job.parameters["max_difference"],
         "engine": engine.as_data(),
     }
     job.write_json("check.json", facts)
 
 
-def _run(job: Job, fetches: Sequence[str]) -> tuple[list[Array], list[Array], EngineRecord]:
-    """What the source and the step's graph give for a sample, and what ran the latter."""
-    source, graph = (read_graph(job.inputs[slot]) for slot in ("source", "graph"))
-    feeds = sample_feeds(source, read_interface(job).inputs)
+def _judge(job: Job, worst: Difference) -> None:
+    """Whether the output that is furthest from the source's is near enough."""
+    step, limit = job.parameters["step"], job.parameters["max_difference"]
+    if not math.isfinite(worst.share):
+        message = f"after {step} the outputs are not numbers where the source's are: {worst.name!r}"
+        raise AccuracyError(message, _HINT, job.place("transforms"))
+    told = f"after {step} the output {worst}"
+    if limit is None:
+        if worst.share > _LARGE:
+            job.warn(f"{told}; 'check: {{max_difference: ...}}' would refuse it")
+    elif worst.share > limit:
+        message = f"{told}; at most {limit:.3g} is allowed"
+        hint = f"{_HINT}, or raise max_difference ({job.place('max_difference')})"
+        raise AccuracyError(message, hint, job.place("transforms"))
+
+
+def _run(job: Job) -> tuple[list[list[Array]], EngineRecord]:
+    """What the step's graph gives for each sample, and what ran it."""
+    graph = read_graph(job.inputs["graph"])
+    interface = read_interface(job)
+    feeds = [dict(zip(interface.inputs, run, strict=True)) for run in read_runs(job, "samples")]
+    # Without inputs the source was run once all the same.
+    feeds = feeds or [{}]
     where = f"after {job.parameters['step']}"
     with asset_folder(job) as folder:
-        source, graph = (with_found_assets(g, (folder,)) for g in (source, graph))
-        expected = stage_engine(job, source, "the source").run(fetches, feeds)
+        graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, where)
         try:
-            found = engine.run(fetches, feeds)
+            found = [engine.run(interface.outputs, given) for given in feeds]
         except (InvalidGraphError, UsageError) as error:
             # The source ran: what is wrong is the step's doing.
             message = f"{where} the graph does not run: {error.message}"
             raise InvalidGraphError(message, _HINT, job.place("transforms")) from error
-        record = compared_with_reference(job, engine, graph, fetches, feeds, samples=1, where=where)
-    return expected, found, record
+        record = compared_with_reference(
+            job, engine, graph, interface.outputs, feeds[0], samples=1, where=where
+        )
+    return [[storable(array) for array in outputs] for outputs in found], record

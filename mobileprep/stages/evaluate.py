@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from mobileprep.errors import AccuracyError, UsageError, nearest_hint
+from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.files import read_graph
@@ -15,11 +15,21 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.engines.assets import with_found_assets
 from mobileprep.ops.engines.base import Engine
-from mobileprep.ops.feeds import converted
+from mobileprep.ops.feeds import converted, tensor_dtype
+from mobileprep.ops.sampling.inputs import known_shapes
+from mobileprep.ops.sampling.labels import (
+    class_count,
+    counts_fault,
+    labels_fault,
+    no_scores,
+    range_fault,
+)
+from mobileprep.ops.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
 from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
+from mobileprep.stages.samples import storable
 
 # Enough for BLAS to be busy, little enough for the activations to stay small.
 _BATCH = 64
@@ -38,9 +48,10 @@ def run(job: Job) -> None:
     interface = read_interface(job)
     arrays = read_arrays(job.files["data"][0].path)
     graph = read_graph(job.inputs["graph"])
-    feeds = {name: _array(arrays, name, told["data"], job) for name in interface.inputs}
-    labels = _array(arrays, told["labels"], told["data"], job).ravel()
-    _check_labels(feeds, labels, told["labels"], job)
+    feeds = {name: _array(arrays, name, job) for name in interface.inputs}
+    labels = _array(arrays, told["labels"], job)
+    _check_data(feeds, labels, told["labels"], job)
+    labels = labels.ravel()
     try:
         outputs, engine = _run(job, graph, feeds, interface.outputs)
     except UsageError as error:
@@ -126,7 +137,7 @@ def _joined(
 ) -> Array:
     """What each batch gave for an output, as one array of a type that files can hold."""
     if all(p.ndim and len(p) == n for p, n in zip(pieces, sizes, strict=True)):
-        return _storable(np.concatenate(pieces))
+        return storable(np.concatenate(pieces))
     if required:
         shape = list(pieces[0].shape)
         message = f"the output {name!r} has the shape {shape} for {sizes[0]} samples"
@@ -134,14 +145,7 @@ def _joined(
     if len({p.shape for p in pieces}) > 1:
         message = f"the output {name!r} changes its shape from batch to batch"
         raise AccuracyError(message, "leave it out of the outputs", where)
-    return _storable(np.stack(pieces))
-
-
-def _storable(array: Array) -> Array:
-    """Numbers that numpy does not have itself as float32, text as bytes."""
-    if array.dtype.kind == "O":
-        return array.astype(np.bytes_)
-    return array.astype(np.float32) if array.dtype.kind == "V" else array
+    return storable(np.stack(pieces))
 
 
 def _batches(feeds: Mapping[str, Array], size: int, *, fill: bool) -> Iterator[dict[str, Array]]:
@@ -163,50 +167,73 @@ def _batches(feeds: Mapping[str, Array], size: int, *, fill: bool) -> Iterator[d
 
 
 def _fixed_batch(graph: Graph, feeds: Mapping[str, Array]) -> int:
-    """The batch size that the placeholders insist on, or 0 for any."""
-    for name in feeds:
-        node = graph.get(parse_ref(name).node)
-        shape = node.attr_shape("shape") if node is not None else None
+    """The batch size that the inputs insist on, or 0 for any."""
+    refs = [parse_ref(name) for name in feeds]
+    for shape in known_shapes(graph, [ref for ref in refs if ref.node in graph]):
         if shape and shape[0] > 0:
             return shape[0]
     return 0
 
 
 def _converted(graph: Graph, name: str, array: Array) -> Array:
-    """An array in the type of its placeholder, where that is only a matter of width."""
-    node = graph.get(parse_ref(name).node)
-    found = node.attrs.get("dtype") if node is not None else None
-    return converted(array, found.value if found is not None and found.kind == "type" else None)
+    """An array in the type of its input, where that is only a matter of width."""
+    ref = parse_ref(name)
+    return converted(array, tensor_dtype(graph, ref) if ref.node in graph else None)
 
 
-def _array(arrays: Mapping[str, Array], name: str, data: str, job: Job) -> Array:
-    plain = parse_ref(name).node
-    for key in (name, plain):
-        if key in arrays:
-            return arrays[key]
-    message = f"{data} has no array {plain!r}; it has {', '.join(sorted(arrays)) or 'none'}"
-    raise AccuracyError(message, nearest_hint(plain, arrays), job.place("validation"))
+def _array(arrays: Mapping[str, Array], name: str, job: Job) -> Array:
+    try:
+        return array_of(arrays, name, job.parameters["data"])
+    except AccuracyError as error:
+        raise AccuracyError(error.message, error.hint, job.place("validation")) from error
 
 
-def _check_labels(feeds: Mapping[str, Array], labels: Array, name: str, job: Job) -> None:
+def _check_data(feeds: Mapping[str, Array], labels: Array, name: str, job: Job) -> None:
+    """Whether arrays and labels belong together, and hold numbers."""
+    place = job.place("validation")
     lengths = {name: len(a) if a.ndim else 0 for name, a in feeds.items()}
-    if not feeds or not len(labels) or any(n != len(labels) for n in lengths.values()):
-        told = ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
-        message = f"the data does not fit together: {len(labels)} labels, and {told}"
-        raise AccuracyError(
-            message, "every array needs one entry a sample", job.place("validation")
-        )
-    if labels.dtype.kind not in "iu":
-        message = f"the labels {name!r} are {labels.dtype}, not the numbers of classes"
-        raise AccuracyError(message, "save them as integers from 0 on", job.place("validation"))
+    count = labels.size
+    fault = labels_fault(labels, name, max(lengths.values(), default=0))
+    fault = fault or counts_fault(count, lengths)
+    if fault is not None:
+        raise AccuracyError(*fault, place)
+    for array_name, array in feeds.items():
+        lost = _all_nan(array)
+        if len(lost):
+            message = (
+                f"{len(lost)} of {count} samples of {array_name!r} are NaN throughout, the first "
+                f"of them sample {lost[0]}"
+            )
+            raise AccuracyError(message, "leave them out of the data", place)
+
+
+def _all_nan(array: Array) -> Array:
+    """The samples that have no number at all."""
+    if array.dtype.kind not in "fc" or not array.size:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))
 
 
 def _correct(output: Array, labels: Array, job: Job) -> int:
-    """How many samples have their greatest score at their label; NaN is no score."""
-    scores = output.reshape(len(output), -1)
-    if scores.shape[1] < 2 or scores.dtype.kind not in "iuf":
+    """How many samples have their greatest score at their label.
+
+    Raises:
+        AccuracyError: the output is no score for each class, is NaN, or a label is no class.
+    """
+    classes = class_count(output.shape)
+    if classes is None or output.dtype.kind not in "iuf":
         found = f"{output.dtype} of shape {list(output.shape)}"
-        message = f"top-1 needs a score for each class, and the first output is {found}"
-        raise AccuracyError(message, "list the scores as the first output", job.place("outputs"))
-    hits = scores.argmax(axis=1) == labels
-    return int(np.count_nonzero(hits & ~np.isnan(scores).any(axis=1)))
+        raise AccuracyError(*no_scores(found), job.place("outputs"))
+    fault = range_fault(labels, job.parameters["labels"], classes)
+    if fault is not None:
+        raise AccuracyError(*fault, job.place("validation"))
+    scores = output.reshape(len(output), -1)
+    lost = np.flatnonzero(np.isnan(scores).any(axis=1))
+    if len(lost):
+        message = (
+            f"{job.task}: the scores of {len(lost)} of {len(scores)} samples are NaN, the first of "
+            f"them those of sample {lost[0]}; an accuracy of them would mean nothing"
+        )
+        hint = "look for NaN in the data, and for a transform that breaks the model (check: true)"
+        raise AccuracyError(message, hint, job.place("validation"))
+    return int(np.count_nonzero(scores.argmax(axis=1) == labels))

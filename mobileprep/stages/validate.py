@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
@@ -37,9 +38,22 @@ def run(job: Job) -> None:
         "drop": lost / samples,
         "max_drop": allowed,
         "largest_difference": shown_difference(_largest_difference(job, before["outputs"])),
+        "warnings": _warnings(before, job),
         "engines": {"source": before["engine"], "model": after["engine"]},
     }
     job.write_json("validation.json", validation)
+
+
+def _warnings(before: Mapping[str, Any], job: Job) -> list[str]:
+    """What makes the comparison worth less than it seems."""
+    if before["correct"]:
+        return []
+    told = (
+        f"the source gets none of the {before['samples']} samples right, so its accuracy cannot "
+        "fall; are the labels, and the order of the classes, those of this model?"
+    )
+    job.warn(told)
+    return [told]
 
 
 def _largest_difference(job: Job, names: Sequence[str]) -> float:

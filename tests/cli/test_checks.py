@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mobileprep.formats.arrays import write_arrays
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
 from tests.cli.conftest import Run
-from tests.stages.jobs import classifier
+from tests.stages.jobs import classifier, op, placeholder
 
 PLUGIN = """
 from dataclasses import dataclass, replace
@@ -88,8 +94,9 @@ def transform(run: Run, how: str) -> tuple[int, str]:
     return told.code, told.err
 
 
-def build(run: Run, how: str) -> tuple[int, str]:
-    Path("recipe.yaml").write_text(RECIPE.replace("HOW", how))
+def build(run: Run, how: str, check: str = "true") -> tuple[int, str]:
+    recipe = RECIPE.replace("HOW", how).replace("check: true", f"check: {check}")
+    Path("recipe.yaml").write_text(recipe)
     told = run("build", "recipe.yaml", "--json")
     return told.code, told.err if told.code else told.out
 
@@ -99,7 +106,8 @@ def test_transform_tells_how_far_each_step_is_from_the_source(run: Run) -> None:
     assert code == 0
     found = [line.rpartition("difference ")[2] for line in err.splitlines()]
     assert found[0] == "0"
-    assert float(found[1]) > 1
+    assert found[1].endswith(" of the peak of 'y'")
+    assert float(found[1].partition(",")[0]) > 1
     assert found[1:] == [found[1]] * 2
 
 
@@ -110,6 +118,63 @@ def test_a_build_tells_how_far_each_step_is_from_the_source(run: Run) -> None:
     assert found[0] == 0
     assert found[1] > 1
     assert found[1:] == [found[1]] * 2
+
+
+def test_a_step_that_goes_too_far_fails_the_build_and_is_named(run: Run) -> None:
+    assert build(run, "none", "{max_difference: 0.01}")[0] == 0
+    before = {p: p.read_bytes() for p in Path("out").rglob("*") if p.is_file()}
+    code, err = build(run, "number", "{max_difference: 0.01}")
+    assert code == 8
+    assert "recipe.yaml:11:5: after spoil the output 'y' differs from the source's by " in err
+    assert "of its peak" in err
+    assert "at most 0.01 is allowed" in err
+    # What was built before is still there.
+    assert {p: p.read_bytes() for p in Path("out").rglob("*") if p.is_file()} == before
+    assert build(run, "number", "{max_difference: 1e6}")[0] == 0
+
+
+def test_data_takes_the_place_of_drawn_samples_and_is_watched(run: Run) -> None:
+    rng = np.random.default_rng(0)
+    write_arrays(Path("data.npz"), {"x": rng.standard_normal((20, 3)).astype(np.float32)})
+    code, out = build(run, "none", "{data: data.npz, samples: 5}")
+    assert code == 0
+    found = json.loads(out)[0]["check"]
+    assert (found["data"], found["samples"], found["share_of_peak"]) == ("data.npz", 5, 0)
+    assert run("build", "recipe.yaml").err.startswith("out")  # nothing ran
+    write_arrays(Path("data.npz"), {"x": rng.standard_normal((20, 3)).astype(np.float32)})
+    told = run("build", "recipe.yaml", "--explain").err
+    assert "r/samples: input data:data.npz has changed" in told
+
+
+def test_the_report_tells_what_was_fed_and_how_far_the_outputs_are(run: Run) -> None:
+    Path("recipe.yaml").write_text(RECIPE.replace("HOW", "number"))
+    told = run("build", "recipe.yaml")
+    assert "check    8 samples drawn: largest difference " in told.out
+    assert " of the peak of 'y' after spoil\n  x: float32 [1, 3], 0 to 1 (nothing in" in told.out
+    assert "'check: {max_difference: ...}' would refuse it" in told.err
+
+
+def test_an_input_that_is_no_placeholder_is_fed_in_the_recipe_s_shape(run: Run) -> None:
+    filters = np.random.default_rng(0).standard_normal((3, 3, 3, 2)).astype(np.float32)
+    same = {"strides": attr.integers(1, 1, 1, 1), "padding": attr.string("SAME")}
+    nodes = [
+        placeholder(None),
+        constant("scale", Tensor.of(np.float32(1 / 128))),
+        op("Mul", "Mul", "x", "scale"),
+        constant("filters", Tensor.of(filters)),
+        op("conv", "Conv2D", "Mul", "filters", **same),
+        op("y", "Relu", "conv"),
+    ]
+    write_graph(Path("model.pb"), Graph(nodes))
+    recipe = RECIPE.replace("x: {}", "Mul: {dtype: float32, shape: [1, 32, 32, 3]}")
+    chain = "transforms: [strip_unused_nodes, remove_nodes: {op: Identity}, fold_constants]\n"
+    Path("recipe.yaml").write_text(
+        recipe.partition("transforms:")[0] + chain + "targets: {phone: {quantize: weights}}\n"
+    )
+    assert run("validate", "recipe.yaml").code == 0
+    told = run("build", "recipe.yaml")
+    assert told.code == 0, told.err
+    assert "  Mul: float32 [1, 32, 32, 3], " in told.out
 
 
 @pytest.mark.parametrize(("how", "code", "told"), BROKEN)

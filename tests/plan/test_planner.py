@@ -121,6 +121,8 @@ targets:
 """)
     taken = {s.task: s.parameters["engine"] for s in plan.stages if "engine" in s.parameters}
     assert taken == {
+        "r0/samples": "numpy",
+        "r0/b/samples": "auto",
         "r0/01-fold_batch_norms-check": "numpy",
         "r0/evaluate-source": "numpy",
         "r0/a/evaluate": "numpy",
@@ -128,6 +130,57 @@ targets:
         "r0/b/evaluate-source": "auto",
         "r0/b/evaluate": "auto",
     }
+
+
+def samples(plan: Plan) -> StageSpec:
+    (found,) = (s for s in plan.stages if s.stage == "samples")
+    return found
+
+
+def test_a_check_s_data_is_an_input_of_the_plan(folder: Path) -> None:
+    plan = planned("""
+check: {data: log.txt, samples: 3, max_difference: 0.5}
+transforms: [remove_device]
+validation: {data: data.npz}
+targets: {a: {}}
+""")
+    spec = samples(plan)
+    assert [f.name for f in spec.files["data"]] == ["log.txt"]
+    assert "log.txt" in {f.name for f in plan.targets[0].sources}
+    assert (spec.parameters["section"], spec.parameters["count"]) == ("check", 3)
+    (check,) = (s for s in plan.stages if s.stage == "check")
+    assert check.parameters["max_difference"] == 0.5
+    assert plan.targets[0].facts["samples"].task == spec.task
+
+
+def test_a_check_without_data_takes_the_validation_s(folder: Path) -> None:
+    more = "check: true\ntransforms: [remove_device]\ntargets: {a: {}}\n"
+    spec = samples(planned(f"validation: {{data: data.npz}}\n{more}"))
+    assert spec.parameters["section"] == "validation"
+    assert [f.name for f in spec.files["data"]] == ["data.npz"]
+    drawn = samples(planned(more))
+    assert drawn.parameters["data"] is None
+    assert not drawn.files
+
+
+def test_a_chain_without_transforms_has_nothing_to_check(folder: Path) -> None:
+    assert not [
+        s for s in planned("check: true\ntargets: {a: {}}\n").stages if s.stage == "samples"
+    ]
+
+
+def test_what_a_target_says_of_its_check_is_laid_over_the_recipe_s(folder: Path) -> None:
+    plan = planned("""
+check: {data: data.npz, max_difference: 0.1}
+transforms: [remove_device]
+targets:
+  a: {}
+  b: {check: {max_difference: 0.2}}
+  c: {check: false}
+""")
+    limits = {s.task: s.parameters["max_difference"] for s in plan.stages if s.stage == "check"}
+    assert limits == {"r0/01-remove_device-check": 0.1, "r0/b/01-remove_device-check": 0.2}
+    assert samples(plan).task == "r0/samples"
 
 
 def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder: Path) -> None:

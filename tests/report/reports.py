@@ -45,13 +45,30 @@ VALIDATION: dict[str, Any] = {
     "drop": 1 / 450,
     "max_drop": 0.01,
     "largest_difference": 0.0082,
+    "warnings": [],
     "engines": {"source": NUMPY, "model": NUMPY},
 }
 
 
+SAMPLES: dict[str, Any] = {
+    "from": "drawn",
+    "data": None,
+    "samples": 8,
+    "inputs": {"image": "float32 [1, 8, 8, 1], 0 to 1 (nothing in the graph tells the range)"},
+    "warnings": [],
+}
+
+
 def check(difference: float, *, step: str = "a_step", engine: dict[str, Any] = NUMPY) -> Any:
-    """The record of a checked step."""
-    return {"step": step, "largest_difference": difference, "engine": engine}
+    """The record of a checked step, of an output whose peak is 2."""
+    return {
+        "step": step,
+        "output": "probabilities",
+        "largest_difference": difference,
+        "share_of_peak": difference / 2,
+        "max_difference": None,
+        "engine": engine,
+    }
 
 
 def step(name: str, **changes: Any) -> dict[str, Any]:
@@ -96,10 +113,13 @@ def made(
     checks: list[dict[str, Any]] = (),  # type: ignore[assignment]
     freeze: dict[str, Any] = FREEZE,
     validation: dict[str, Any] | None = VALIDATION,
+    samples: dict[str, Any] | None = None,
 ) -> Report:
     """A report of the digits recipe's target phone."""
     facts = {"freeze": freeze, "package": {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}}}
     if validation is not None:
         facts["validation"] = validation
+    if samples is not None:
+        facts["samples"] = samples
     files = {"ops_to_register.h": 900, "digits.pb": 15723}
     return collect_report("digits", "phone", steps, checks, facts, files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mobileprep.report.collect import Accuracy, StepLine
-from tests.report.reports import FREEZE, MODEL, STEPS, VALIDATION, check, made
+from tests.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
 
 
 def test_every_record_finds_its_place() -> None:
@@ -15,7 +15,7 @@ def test_every_record_finds_its_place() -> None:
     assert report.model == MODEL
     assert report.ops == {"Conv2D": 2, "Const": 15}
     accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}
-    assert report.accuracy == Accuracy(**accuracy)
+    assert report.accuracy == Accuracy(**{**accuracy, "warnings": ()})
     assert [(line.graph, line.name) for line in report.engines] == [
         ("source", "numpy"),
         ("model", "numpy"),
@@ -48,7 +48,18 @@ def test_checks_go_to_their_steps() -> None:
     checks = [check(i / 4, step=s["name"]) for i, s in enumerate(STEPS)]
     report = made(checks=checks)
     assert [s.largest_difference for s in report.steps] == [0.0, 0.25]
+    assert [s.share_of_peak for s in report.steps] == [0.0, 0.125]
     assert report.engines[1].graph == "after quantize_weights"
+
+
+def test_a_check_tells_the_step_that_is_furthest_from_the_source_first() -> None:
+    shares = (0.0, 0.5, 0.5, 0.25)
+    checks = [check(share, step=f"s{i}") for i, share in enumerate(shares)]
+    found = made(steps=[STEPS[0]] * 4, checks=checks, samples=SAMPLES).check
+    assert found is not None
+    assert (found.step, found.output, found.share_of_peak) == ("s1", "probabilities", 0.25)
+    assert (found.origin, found.data, found.samples) == ("drawn", None, 8)
+    assert made().check is None
 
 
 def test_records_that_went_through_json_give_the_same_report() -> None:

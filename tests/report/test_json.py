@@ -26,6 +26,7 @@ def test_it_tells_all_there_is() -> None:
     data = report_data(made())
     assert sorted(data) == [
         "accuracy",
+        "check",
         "engines",
         "files",
         "model",

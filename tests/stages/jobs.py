@@ -34,6 +34,8 @@ PLACES = {
             "max_drop",
             "budget",
             "engine",
+            "check",
+            "data",
         ),
         start=3,
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError, InvalidGraphError
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
@@ -15,29 +16,72 @@ from mobileprep.stages.base import Job
 from mobileprep.stages.check import run
 from tests.stages.jobs import NUMPY, assets, classifier, interface, job, left
 
+FED = np.array([[[1, 2, 3]], [[0, 5, -10]]], np.float32)
 
-def checked(folder: Path, graph: Graph) -> Job:
+
+def checked(
+    folder: Path, graph: Graph, limit: float | None = None, expected: np.ndarray = FED
+) -> Job:
+    for name, runs in (("samples", FED), ("expected", expected)):
+        write_arrays(folder / f"{name}.npz", {f"{i}-0": run for i, run in enumerate(runs)})
     inputs = {
-        "source": classifier(),
         "graph": graph,
         "interface": interface("y"),
         "assets": assets(folder),
+        "samples": folder / "samples.npz",
+        "expected": folder / "expected.npz",
     }
-    return job(folder, {"step": "some_step", **NUMPY}, inputs=inputs)
+    told = {"step": "some_step", "max_difference": limit, **NUMPY}
+    return job(folder, told, inputs=inputs)
 
 
-def test_the_largest_difference_is_left(tmp_path: Path) -> None:
+def test_the_largest_difference_of_all_samples_is_left(tmp_path: Path) -> None:
     done = checked(tmp_path, classifier(shift=0.25))
     run(done)
     told = left(done, "check.json")
-    assert (told["step"], told["largest_difference"]) == ("some_step", 0.25)
+    assert (told["step"], told["output"]) == ("some_step", "y")
+    # The largest magnitude that the source gives is 10.
+    assert (told["largest_difference"], told["share_of_peak"]) == (0.25, 0.025)
     assert told["engine"]["name"] == "numpy"
 
 
+@pytest.mark.parametrize(("limit", "passes"), [(0.025, True), (0.0249, False), (0, False)])
+def test_a_difference_may_be_just_as_large_as_is_allowed(
+    tmp_path: Path, limit: float, passes: bool
+) -> None:
+    done = checked(tmp_path, classifier(shift=0.25), limit)
+    if passes:
+        run(done)
+        assert left(done, "check.json")["max_difference"] == limit
+        return
+    with pytest.raises(AccuracyError) as caught:
+        run(done)
+    assert caught.value.message == (
+        "after some_step the output 'y' differs from the source's by 0.25, 0.025 of its peak 10; "
+        f"at most {limit:.3g} is allowed"
+    )
+    assert caught.value.where == "recipe.yaml:7:1"
+    assert not (done.folder / "check.json").exists()
+
+
+def test_without_a_limit_a_large_difference_is_warned_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    done = checked(tmp_path, classifier(shift=2))
+    object.__setattr__(done, "warn", told.append)
+    run(done)
+    assert len(told) == 1
+    assert "after some_step the output 'y' differs from the source's by 2, 0.2 of its pe" in told[0]
+
+
 def test_a_step_that_breaks_the_numbers_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AccuracyError, match="after some_step") as caught:
+    with pytest.raises(AccuracyError, match=r"after some_step .* not numbers .*'y'") as caught:
         run(checked(tmp_path, classifier(shift=np.nan)))
     assert caught.value.where == "recipe.yaml:7:1"
+
+
+def test_a_step_that_changes_a_shape_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AccuracyError, match=r"'y' has the shape \[1, 3\]; the source's is \[3\]"):
+        run(checked(tmp_path, classifier(), expected=FED[:, 0]))
 
 
 def test_a_step_after_which_the_graph_does_not_run_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +128,61 @@ def test_a_first_output_without_an_entry_a_sample_is_refused(fetch: str) -> None
     assert (len(y), len(other)) == (130, 3)
 
 
-def test_nan_is_never_a_hit(tmp_path: Path) -> None:
-    x = np.array([[3, 1, 2], [np.nan, 1, 2], [3, np.nan, 2], [np.nan] * 3], np.float32)
+def test_scores_that_are_nan_are_no_accuracy(tmp_path: Path) -> None:
+    x = np.array([[3, 1, 2], [np.nan, 1, 2], [3, 1, 2], [3, np.nan, 2]], np.float32)
     graph = Graph([placeholder((-1, 3)), op("y", "Identity", "x")])
     done = evaluation(tmp_path, {"x": x, "label": np.zeros(4, np.int64)}, graph=graph)
+    with pytest.raises(AccuracyError, match=r"2 of 4 samples are NaN, .* of sample 1;") as caught:
+        run(done)
+    assert caught.value.where == "recipe.yaml:8:1"
+
+
+def test_samples_without_a_number_are_named(tmp_path: Path) -> None:
+    x = samples(5)
+    x[1:3] = np.nan
+    done = evaluation(tmp_path, {"x": x, "label": np.zeros(5, np.int64)})
+    with pytest.raises(AccuracyError, match=r"2 of 5 samples of 'x' are NaN .* sample 1") as caught:
+        run(done)
+    assert caught.value.where == "recipe.yaml:8:1"
+
+
+@pytest.mark.parametrize(
+    ("label", "told", "hint"),
+    [
+        (
+            [0, 12, 2, 3],
+            "2 of 4 labels 'label' .* 3 classes, 0 to 2: .* is 12, of sample 1",
+            "whol",
+        ),
+        ([0, 1, -1, 2], "1 of 4 .* the first is -1, of sample 2", "whole numbers from 0"),
+        ([1, 3, 2, 1], "1 of 4 .* the first is 3, of sample 1", "count from 1: save labels - 1"),
+        (np.eye(4, 3)[[0, 1, 2, 0]], r"one-hot, of shape \[4, 3\]", "labels.argmax"),
+        ([0.5, 1, 0, 1], "are float64, not the numbers of classes, and have fractions", "whole"),
+        ([np.nan, 1, 0, 1], "are float64, not the numbers of classes, and have NaN", "whole"),
+    ],
+)
+def test_labels_that_are_no_classes_are_told(
+    tmp_path: Path, label: Any, told: str, hint: str
+) -> None:
+    done = evaluation(tmp_path, {"x": samples(4), "label": np.asarray(label)})
+    with pytest.raises(AccuracyError, match=told) as caught:
+        run(done)
+    assert re.search(hint, caught.value.hint)
+    assert caught.value.where == "recipe.yaml:8:1"
+
+
+def test_an_output_for_each_pixel_is_no_score_a_class(tmp_path: Path) -> None:
+    graph = Graph([placeholder((-1, 2, 2, 3)), op("y", "Relu", "x")])
+    x = np.ones((4, 2, 2, 3), np.float32)
+    with pytest.raises(AccuracyError, match=r"a score for each class, .* \[4, 2, 2, 3\]"):
+        run(evaluation(tmp_path, {"x": x, "label": LABEL}, graph=graph))
+
+
+def test_an_input_that_is_no_placeholder_takes_its_type_from_its_op(tmp_path: Path) -> None:
+    x = np.eye(3)
+    done = evaluation(tmp_path, {"product": x, "label": np.arange(3)}, inputs=("product",))
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 1
-    assert np.isnan(read_arrays(done.folder / "outputs.npz")["0"]).sum() == 5
+    assert left(done, "evaluation.json")["correct"] == 3
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 1), (1, 5)])
@@ -165,7 +214,7 @@ X, LABEL = samples(4), np.zeros(4, np.int64)
         ({"x": X[:3], "label": LABEL}, "4 labels, and x has 3"),
         ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
         ({"x": np.float32(1), "label": LABEL}, "4 labels, and x has 0"),
-        ({"x": X, "label": np.eye(4, dtype=np.int64)}, "16 labels, and x has 4"),
+        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and x has 4"),
         ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
         ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
         ({"x": X[:, :2], "label": LABEL}, r"'x' takes the shape \[\?, 3\], and is fed \[4, 2\]"),

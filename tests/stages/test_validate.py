@@ -57,6 +57,7 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
         "drop": 0.01,
         "max_drop": 0.02,
         "largest_difference": 0.25,
+        "warnings": [],
         "engines": {"source": {"name": "the engine before"}, "model": {"name": "the engine after"}},
     }
 
@@ -85,6 +86,15 @@ def test_the_drop_may_be_just_as_large_as_is_allowed(
     assert f"fell by {lost / 100:.4f}, from 0.9000 to" in caught.value.message
     assert f"({lost} of 100 samples)" in caught.value.message
     assert caught.value.where == "recipe.yaml:9:1"
+
+
+def test_a_source_that_is_never_right_is_warned_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    done = compared(tmp_path, [1.0], [1.0], hits=(0, 0))
+    object.__setattr__(done, "warn", told.append)
+    run(done)
+    assert left(done, "validation.json")["warnings"] == told
+    assert "the source gets none of the 100 samples right" in told[0]
 
 
 @pytest.mark.parametrize(

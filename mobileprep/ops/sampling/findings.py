@@ -1,0 +1,229 @@
+"""What a layer behind an input tells of the input, noted as it is met."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mobileprep.errors import MobileprepError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.static_values import StaticValues
+
+# How many nodes behind an input are looked at.
+MOST_NODES: Final = 200
+_FILES: Final = frozenset(
+    {"DecodeWav", "DecodePng", "DecodeBmp", "DecodeJpeg", "DecodeImage", "DecodeGif"}
+    | {"DecodeAndCropJpeg", "ParseExample", "ParseExampleV2", "ParseSingleExample", "DecodeRaw"}
+)
+_SOUND: Final = frozenset({"AudioSpectrogram", "RFFT", "FFT"})
+_CONVOLUTIONS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "Conv3D"})
+_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+# How far from the mean of training, in standard deviations, most inputs lie.
+_SPREAD: Final = 2.0
+
+
+@dataclass
+class FirstOps:
+    """What was found behind one input; what was not found is empty or None.
+
+    Args:
+        layers: scale and offset by which the input reaches a layer: ``scale * x + offset``.
+        limits: a range that the graph itself states for the input.
+        rows: how many rows a table has that the input chooses from.
+        file: the op that reads the input as a file's content, and its node.
+        is_sound: whether the input is taken apart into frequencies.
+        is_picture: whether the input is convolved in two dimensions, or resized.
+        channels_first: whether the channels of a picture come before its rows.
+        sizes: sizes that first layers ask for, by axis counted from the last one, from -1 on.
+        rank: how many axes the first layer asks for.
+        elements: how many elements a sample has where the input is reshaped first.
+    """
+
+    layers: list[tuple[float, float]] = field(default_factory=list)
+    limits: tuple[float, float] | None = None
+    rows: int | None = None
+    file: Node | None = None
+    is_sound: bool = False
+    is_picture: bool = False
+    channels_first: bool = False
+    sizes: dict[int, int] = field(default_factory=dict)
+    rank: int | None = None
+    elements: int | None = None
+
+
+class Reached(NamedTuple):
+    """A tensor that is ``scale * x + offset`` of the input, in its shape or another."""
+
+    ref: Ref
+    scale: float
+    offset: float
+    same_shape: bool
+
+
+class Place(NamedTuple):
+    """An op, and the slot at which what was reached goes in."""
+
+    graph: Graph
+    values: StaticValues
+    node: Node
+    slot: int
+    reached: Reached
+
+    def constant(self, slot: int) -> Array | None:
+        """The value of another input, where the graph tells it."""
+        inputs = self.node.data_inputs
+        if slot >= len(inputs):
+            return None
+        ref = inputs[slot]
+        for _ in range(MOST_NODES):
+            node = self.graph.get(ref.node)
+            if node is None or not node.data_inputs or node.op not in ("Identity", "Enter"):
+                break
+            ref = node.data_inputs[0]
+        node = self.graph.get(ref.node)
+        if node is None:
+            return None
+        if node.op == "Const":
+            return node.attr_tensor("value").array()
+        try:
+            return self.values.value(ref)
+        except (MobileprepError, KeyError):
+            return None
+
+    def sizes_of(self, slot: int) -> tuple[int, ...]:
+        """The shape of a constant input without a look at its elements; empty where unknown."""
+        inputs = self.node.data_inputs
+        node = self.graph.get(inputs[slot].node) if slot < len(inputs) else None
+        while node is not None and node.op in ("Identity", "Enter") and node.data_inputs:
+            node = self.graph.get(node.data_inputs[0].node)
+        if node is None or node.op != "Const":
+            return ()
+        return node.attr_tensor("value").shape
+
+
+def note(place: Place, found: FirstOps) -> None:
+    """What an op tells beyond which the input is not followed."""
+    node, reached = place.node, place.reached
+    if node.op in _FILES:
+        found.file = found.file or node
+    elif node.op in _TABLES:
+        _note_table(place, found)
+    elif node.op in _SOUND:
+        found.is_sound = True
+        note_layer(reached, found)
+    elif node.op in _NORMS and place.slot == 0:
+        _note_norm(place, found)
+        note_layer(reached, found)
+    elif node.op in _CONVOLUTIONS and place.slot == 0:
+        _note_convolution(place, found)
+        note_layer(reached, found)
+    elif node.op in ("MatMul", "BatchMatMul", "BatchMatMulV2") and place.slot == 0:
+        weights = place.sizes_of(1)
+        if reached.same_shape and len(weights) >= 2:
+            flipped = node.attrs.get("transpose_b") or node.attrs.get("adj_y")
+            found.sizes.setdefault(-1, weights[-1 if flipped and flipped.value else -2])
+            found.rank = found.rank or (2 if node.op == "MatMul" else None)
+        note_layer(reached, found)
+    else:
+        note_layer(reached, found)
+
+
+def note_layer(reached: Reached, found: FirstOps) -> None:
+    """That the input ends here, scaled as it is by now."""
+    found.layers.append((reached.scale, reached.offset))
+
+
+def _note_convolution(place: Place, found: FirstOps) -> None:
+    node, reached = place.node, place.reached
+    flat = node.op != "Conv3D"
+    first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
+    found.is_picture = True
+    found.channels_first = found.channels_first or (first and reached.same_shape)
+    filters = place.sizes_of(1)
+    if reached.same_shape:
+        found.rank = found.rank or (4 if flat else 5)
+        if len(filters) >= 4:
+            axis = (-3 if flat else -4) if first else -1
+            found.sizes.setdefault(axis, filters[-2])
+
+
+def _note_norm(place: Place, found: FirstOps) -> None:
+    mean, variance = place.constant(3), place.constant(4)
+    if mean is None or variance is None or not mean.size or mean.size != variance.size:
+        return
+    deviation = np.sqrt(np.maximum(variance.astype(np.float64), 0.0))
+    low = float(np.min(mean - _SPREAD * deviation))
+    high = float(np.max(mean + _SPREAD * deviation))
+    _note_range(place.reached, low, high, found)
+
+
+def note_limits(place: Place, found: FirstOps) -> None:
+    """The range that an op of quantization-aware training was given."""
+    node = place.node
+    if node.op == "FakeQuantWithMinMaxArgs":
+        low, high = node.attr_float("min", -6.0), node.attr_float("max", 6.0)
+    else:
+        ends = place.constant(1), place.constant(2)
+        if ends[0] is None or ends[1] is None or not ends[0].size or not ends[1].size:
+            return
+        low, high = float(np.min(ends[0])), float(np.max(ends[1]))
+    _note_range(place.reached, low, high, found)
+
+
+def _note_range(reached: Reached, low: float, high: float, found: FirstOps) -> None:
+    ends = sorted((end - reached.offset) / reached.scale for end in (low, high))
+    if found.limits is None and all(map(math.isfinite, ends)) and ends[0] < ends[1]:
+        found.limits = ends[0], ends[1]
+
+
+def note_reshaped(place: Place, found: FirstOps) -> None:
+    """What an op that moves elements tells of the shape that it is given."""
+    node = place.node
+    if node.op.startswith("Resize") or node.op == "CropAndResize":
+        found.is_picture = True
+        if place.reached.same_shape:
+            found.rank = found.rank or 4
+    if node.op != "Reshape" or not place.reached.same_shape:
+        return
+    target = place.constant(1)
+    if target is None or target.ndim != 1 or len(target) < 2:
+        return
+    sizes = [int(size) for size in target]
+    if sizes[0] in (-1, 1) and all(size > 0 for size in sizes[1:]):
+        found.elements = found.elements or math.prod(sizes[1:])
+        found.is_picture = found.is_picture or (len(sizes) == 4 and sizes[3] in (1, 3))
+
+
+def note_broadcast(shape: tuple[int, ...], reached: Reached, found: FirstOps) -> None:
+    """Sizes that a constant asks for that is added or multiplied, element by element."""
+    if reached.same_shape:
+        for axis in range(-len(shape), 0):
+            if shape[axis] > 1:
+                found.sizes.setdefault(axis, shape[axis])
+
+
+_TABLES: Final = {"Gather": 1, "GatherV2": 1, "GatherNd": 1, "OneHot": 0}
+
+
+def _note_table(place: Place, found: FirstOps) -> None:
+    """How many rows the input chooses from, where it is the indices."""
+    node = place.node
+    if place.slot != _TABLES[node.op]:
+        return
+    rows: int | None
+    if node.op == "OneHot":
+        depth = place.constant(1)
+        rows = int(depth) if depth is not None and depth.size == 1 else None
+    else:
+        axis = place.constant(2) if node.op == "GatherV2" else None
+        table = place.sizes_of(0)
+        at = int(axis) if axis is not None and axis.size == 1 else 0
+        rows = table[at] if -len(table) <= at < len(table) else None
+    if rows is not None and rows > 0:
+        found.rows = rows if found.rows is None else min(found.rows, rows)

@@ -1,0 +1,132 @@
+"""The samples stage: what checks feed, and what the source gives for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import (
+    AccuracyError,
+    InvalidGraphError,
+    MobileprepError,
+    RecipeError,
+    UsageError,
+)
+from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.fsio import atomic_writer
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.engines.assets import with_found_assets
+from mobileprep.ops.sampling.draw import Samples, draw_samples
+from mobileprep.ops.sampling.first_ops import first_ops
+from mobileprep.ops.sampling.inputs import FedTensor, fed_tensors
+from mobileprep.ops.sampling.movement import standing_still
+from mobileprep.ops.sampling.recorded import recorded_feeds
+from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.base import Job, stage
+from mobileprep.stages.interface import read_interface
+from mobileprep.stages.running import stage_engine
+
+_NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
+
+
+@stage("samples")
+def run(job: Job) -> None:
+    """Leaves ``samples.npz``, ``expected.npz`` and ``samples.json``.
+
+    Raises:
+        AccuracyError: the data does not fit the source.
+        RecipeError: no data is named, and none can be drawn.
+    """
+    interface = read_interface(job)
+    graph = read_graph(job.inputs["graph"])
+    inputs = _inputs(graph, interface.inputs, job)
+    with asset_folder(job) as folder:
+        graph = with_found_assets(graph, (folder,))
+        engine = stage_engine(job, graph, "the source")
+        samples = _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
+    _write(job, "samples.npz", [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
+    _write(job, "expected.npz", samples.outputs)
+    warnings = standing_still(interface.outputs, samples.outputs)
+    if not inputs:
+        warnings = [_NO_INPUTS]
+    for warning in warnings:
+        job.warn(warning)
+    facts = {
+        "from": job.parameters["section"] if inputs and job.parameters["data"] else "drawn",
+        "data": job.parameters["data"] if inputs else None,
+        "samples": len(samples.feeds),
+        "inputs": samples.inputs,
+        "warnings": warnings,
+    }
+    job.write_json("samples.json", facts)
+
+
+def read_runs(job: Job, slot: str) -> list[list[Array]]:
+    """The arrays of each run that the samples stage left in a slot."""
+    runs: dict[int, dict[int, Array]] = {}
+    for key, array in read_arrays(job.inputs[slot]).items():
+        number, _, index = key.partition("-")
+        runs.setdefault(int(number), {})[int(index)] = array
+    return [[parts[i] for i in sorted(parts)] for _, parts in sorted(runs.items())]
+
+
+def _write(job: Job, name: str, runs: Sequence[Sequence[Array]]) -> None:
+    arrays = {
+        f"{number}-{index}": storable(array)
+        for number, arrays in enumerate(runs)
+        for index, array in enumerate(arrays)
+    }
+    with atomic_writer(job.output(name)) as stream:
+        write_arrays(stream, arrays)
+
+
+def _inputs(graph: Graph, names: Sequence[str], job: Job) -> list[FedTensor]:
+    declared = {
+        told["name"]: None if told["shape"] is None else tuple(told["shape"])
+        for told in job.parameters["inputs"]
+    }
+    try:
+        return fed_tensors(graph, names, declared)
+    except (InvalidGraphError, UsageError) as error:
+        raise type(error)(error.message, error.hint, job.place("inputs")) from error
+
+
+def _samples(
+    job: Job,
+    graph: Graph,
+    inputs: Sequence[FedTensor],
+    run: Callable[[Mapping[str, Array]], list[Array]],
+) -> Samples:
+    count, data = job.parameters["count"], job.parameters["data"]
+    if data is None or not inputs:
+        try:
+            return draw_samples(graph, inputs, count, run)
+        except UsageError as error:
+            raise RecipeError(error.message, error.hint, job.place("check")) from error
+    arrays = read_arrays(job.files["data"][0].path)
+    ops = [first_ops(graph, fed.ref) for fed in inputs]
+    try:
+        feeds = recorded_feeds(arrays, inputs, ops, count, data)
+        outputs = tuple(run(given) for given in feeds)
+    except (AccuracyError, InvalidGraphError, UsageError) as error:
+        raise _about_data(error, data, job.place("data")) from error
+    told = {f.name: f"{f.dtype.short} {list(feeds[0][f.name].shape)}" for f in inputs}
+    return Samples(feeds, outputs, told)
+
+
+def _about_data(error: MobileprepError, data: str, place: str) -> AccuracyError:
+    if isinstance(error, AccuracyError):
+        return AccuracyError(error.message, error.hint, place)
+    message = f"the source does not run on the samples of {data}: {error.message}"
+    return AccuracyError(message, error.hint, place)
+
+
+def storable(array: Array) -> Array:
+    """Numbers that numpy does not have itself as float32, text as bytes."""
+    if array.dtype.kind == "O":
+        return array.astype(np.bytes_)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array

@@ -1,0 +1,140 @@
+"""``validate`` opens models and data, and tells everything at the recipe's line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.arrays import write_arrays
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_ref
+from tests.cli.conftest import Run
+from tests.stages.jobs import classifier, placeholder
+
+RECIPE = """\
+version: 1
+name: r
+source: {frozen: model.pb}
+inputs:
+  x: {}
+outputs: [y]
+transforms: [remove_device]
+targets: {phone: {}, pi: {}}
+"""
+X, LABEL = np.eye(3, dtype=np.float32), np.arange(3)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    write_graph(Path("model.pb"), classifier())
+
+
+def validate(run: Run, more: str = "", change: tuple[str, str] = ("", "")) -> tuple[int, str]:
+    Path("recipe.yaml").write_text(RECIPE.replace(*change) + more)
+    told = run("validate", "recipe.yaml")
+    return told.code, told.err or told.out
+
+
+def test_a_recipe_that_fits_its_model_is_ok(run: Run) -> None:
+    write_arrays(Path("data.npz"), {"x": X, "label": LABEL})
+    more = "validation: {data: data.npz}\ncheck: {data: data.npz}\n"
+    assert validate(run, more) == (0, "recipe.yaml: ok, 2 targets: phone, pi\n")
+
+
+def test_all_wrong_names_are_told_at_their_lines_once(run: Run) -> None:
+    wrong = "  xx: {}\n  x: {dtype: int8, shape: [1, 4]}\noutputs: [z, yy]"
+    code, told = validate(run, change=("  x: {}\noutputs: [y]", wrong))
+    assert code == 3
+    found = re.findall(r"(recipe\.yaml:\S+): (\S+): ", told)
+    assert found == [
+        ("recipe.yaml:5:3", "inputs.xx"),
+        ("recipe.yaml:6:14", "inputs.x.dtype"),
+        ("recipe.yaml:6:20", "inputs.x.shape"),
+        ("recipe.yaml:7:11", "outputs[0]"),
+        ("recipe.yaml:7:14", "outputs[1]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"x": X, "label": [0, 12, 1]}, "1 of 3 labels 'label' are none of the model's 3 classes"),
+        ({"x": X, "label": [0, -1, 1]}, "the first is -1, of sample 1"),
+        ({"x": X, "label": np.eye(3)}, "the labels 'label' are one-hot"),
+        ({"x": X, "label": [0.5, 1, 2]}, "are float64, not the numbers of classes, and have fra"),
+        ({"x": X, "label": LABEL[:2]}, "2 labels, and x has 3"),
+        ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
+        ({"x": X, "lable": LABEL}, "has no array 'label'; it has lable, x; did you mean 'lable'?"),
+        ({"xs": X, "label": LABEL}, "has no array 'x'"),
+        ({"x": X[:, :2], "label": LABEL}, "takes the shape [?, 3], and the array has [3, 2]"),
+        ({"x": X.astype("U4"), "label": LABEL}, "takes float32, and the array is text"),
+    ],
+)
+def test_data_that_does_not_fit_is_told_at_its_line(
+    run: Run, arrays: dict[str, Any], told: str
+) -> None:
+    write_arrays(Path("data.npz"), {k: np.asarray(v) for k, v in arrays.items()})
+    code, err = validate(run, "validation:\n  data: data.npz\n")
+    assert code == 8
+    assert told in err
+    assert "recipe.yaml:10:9: validation.data: " in err
+
+
+def test_samples_of_a_check_that_do_not_fit_are_told(run: Run) -> None:
+    write_arrays(Path("data.npz"), {"x": X[:, :1]})
+    code, err = validate(run, "check: {data: data.npz}\n")
+    assert code == 8
+    assert "recipe.yaml:9:15: check.data: data.npz: the input 'x' takes the shape [?, 3]" in err
+
+
+def test_a_file_that_holds_no_arrays_is_told(run: Run) -> None:
+    Path("data.npz").write_text("no arrays")
+    code, err = validate(run, "check: {data: data.npz}\n")
+    assert code == 4
+    assert "recipe.yaml:9:15" in err
+
+
+def test_an_input_that_cannot_be_drawn_is_told_at_the_check(run: Run) -> None:
+    decode = Node("y", "DecodeJpeg", (parse_ref("x"),), attrs={"channels": attr.integer(3)})
+    write_graph(Path("model.pb"), Graph([placeholder((), DType.STRING), decode]))
+    code, err = validate(run, "check: true\n")
+    assert code == 3
+    assert "recipe.yaml:9:8: check: no sample can be drawn for the input 'x'" in err
+    assert "name what DecodeJpeg gives as the input: 'y'" in err
+
+
+def test_a_model_that_cannot_be_read_is_told_at_its_line(run: Run) -> None:
+    Path("model.pb").write_bytes(b"\xff" * 50)
+    code, err = validate(run)
+    assert code == 4
+    assert "recipe.yaml:3:18: " in err
+    assert "model.pb:1:1: " in err
+
+
+def test_without_files_nothing_is_opened(run: Run) -> None:
+    Path("model.pb").unlink()
+    Path("recipe.yaml").write_text(RECIPE)
+    assert run("validate", "recipe.yaml").code == 4
+    assert run("validate", "--no-files", "recipe.yaml").code == 0
+
+
+def test_without_files_numpy_is_not_imported() -> None:
+    Path("recipe.yaml").write_text(RECIPE)
+    script = (
+        "import sys; from mobileprep.cli.main import main; "
+        "code = main(['validate', '--no-files', 'recipe.yaml']); "
+        "sys.exit(code or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
