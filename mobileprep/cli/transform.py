@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.destinations import output_path
 from mobileprep.errors import AccuracyError, UsageError, nearest_hint
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "in_graph", required=True, metavar="FILE", help="the graph to read")
-    flag(parser, "out_graph", required=True, metavar="FILE", help="the graph to write")
+    flag(
+        parser, "out_graph", required=True, metavar="FILE", help="the graph to write, - for stdout"
+    )
     flag(parser, "inputs", default="", help="names of the tensors that are fed, a,b")
     flag(parser, "outputs", default="", help="names of the tensors that are fetched, a,b")
     flag(parser, "transforms", default="", help="the chain: 'name(key=value, ...) name ...'")
@@ -56,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         msg = "no transforms are named"
         raise UsageError(msg, "give --transforms='strip_unused_nodes ...'")
 
+    target = output_path(args.out_graph)
     graph = read_graph(Path(args.in_graph))
     context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)
     _warn(_unknown_names(graph, context))
@@ -71,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         _warn(record.warnings)
 
     graph, _ = run_chain(graph, steps, context, watch=tell)
-    write_graph(Path(args.out_graph), graph, as_text=args.output_as_text)
+    write_graph(target, graph, as_text=args.output_as_text)
     return 0
 
 
