@@ -1,4 +1,4 @@
-"""Refuses builds whose outputs would lie over what they read, over the store, or over each other."""
+"""Refuses builds whose outputs would lie over what they read, over the store, or each other."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.model import Plugin
+from mobileprep.recipe.plugin_schemas import check_parameters_schema, no_schema
 from mobileprep.recipe.plugins import installed_plugins
 
 Schema: TypeAlias = dict[str, Any]
@@ -55,7 +55,10 @@ class TransformSchemas:
         if name not in self._paths and not self._install(name):
             return None
         if name not in self._read:
-            self._read[name] = _with_ignore_errors(_read(self._paths[name]))
+            schema = _read(self._paths[name])
+            if name in self._plugins:
+                check_parameters_schema(schema, str(self._paths[name]))
+            self._read[name] = _with_ignore_errors(schema)
         return self._read[name]
 
     def _install(self, name: str) -> bool:
@@ -79,8 +82,6 @@ def _with_ignore_errors(schema: Schema) -> Schema:
 def _read(path: Path) -> Schema:
     try:
         schema: Schema = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        message = f"is no readable JSON Schema of a transform's parameters: {error}"
-        hint = 'start with {"type": "object", "additionalProperties": false, "properties": {}}'
-        raise CorruptFileError(message, hint, str(path)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise no_schema(str(error), str(path)) from error
     return schema
