@@ -135,14 +135,14 @@ def _feeds(args: argparse.Namespace, graph: Graph) -> dict[str, Array]:
 
 def _photo(args: argparse.Namespace, graph: Graph, options: FeedOptions) -> dict[str, Array]:
     from mobileprep.cli._feeds import read_feed
-    from mobileprep.cli._tensors import placeholders
+    from mobileprep.ir.ends import placeholders
 
     name = args.input_layer or _likely(graph, _INPUT, placeholders(graph), "--input_layer")
     return {name: read_feed(graph, name, str(Path(args.root_dir) / args.image), options)}
 
 
 def _fetches(args: argparse.Namespace, graph: Graph) -> tuple[str, ...]:
-    from mobileprep.cli._tensors import ends
+    from mobileprep.ir.ends import ends
 
     named = comma_list(args.fetch) or comma_list(args.output_layer)
     if named:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
-from mobileprep.errors import AccuracyError, UsageError, nearest_hint
+from mobileprep.errors import AccuracyError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,13 +91,15 @@ def _told(record: StepRecord) -> str:
 
 def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
     """What is said of inputs and outputs that are not in the graph; the original says nothing."""
+    from mobileprep.ir.ends import name_hint
     from mobileprep.ir.refs import parse_ref
 
     for what, names in (("input", context.inputs), ("output", context.outputs)):
         for name in names:
-            if parse_ref(name).node not in graph:
-                hint = nearest_hint(parse_ref(name).node, graph.by_name)
-                yield f"the {what} {name!r} is not in the graph{hint and f'; {hint}'}"
+            node = parse_ref(name).node
+            if node not in graph:
+                hint = name_hint(graph, node, what)
+                yield f"the {what} {name!r} is not in the graph; {hint}"
 
 
 def _differences(source: Graph, path: Path, context: Context) -> Callable[[Graph, str], float]:
