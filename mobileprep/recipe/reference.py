@@ -50,8 +50,10 @@ targets:
 `${NAME}` in a value stands for the value that `--set NAME=VALUE` gives, or else for the environment
 variable. `${NAME:-default}` has a default for a variable that is missing or empty; `$$` is a dollar
 sign. A variable without a value is an error. An unquoted value is read after replacing, so that
-`num_steps: ${STEPS:-256}` is a number; a quoted one stays text, and inside `{ }` and `[ ]` YAML
-demands the quotes. Keys are left as they are.
+`num_steps: ${STEPS:-256}` is a number, and so is that of `{mode: round, num_steps: ${STEPS:-256}}`;
+a quoted one stays text. A value is never more than text, a number or a truth value: what it holds
+is not read as YAML. A default has no braces, and where it has quotes or a backslash, the whole
+value stands in quotes: `"${GREETING:-it's}"`. Keys are left as they are.
 
 ## One recipe over another
 

@@ -13,7 +13,17 @@ from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quickcheck import surely_fits
 from mobileprep.recipe.scalars import resolve
 from mobileprep.recipe.schemas import Schema
-from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, find, place_of, plain, show
+from mobileprep.recipe.tree import (
+    MappingNode,
+    Node,
+    Plain,
+    Scalar,
+    ScalarValue,
+    find,
+    place_of,
+    plain,
+    show,
+)
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -27,6 +37,7 @@ _TYPE_WORDS = {
     "number": "a number",
     "boolean": "true or false",
 }
+_QUOTED = re.compile(r"([\"'])(.*?)\1")
 _YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
@@ -160,13 +171,24 @@ def _type_hint(kinds: list[str], node: Node) -> str:
         return f'write "{text}" in quotes'
     if "boolean" in kinds and text.lower() in _YAML_1_1_BOOLEANS:
         return f"write {_YAML_1_1_BOOLEANS[text.lower()]}"
-    if {"integer", "number"} & set(kinds) and isinstance(value, str) and not node.plain:
-        number = resolve(text)
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            return f"write {text} without quotes"
+    if isinstance(value, str) and not node.plain and _is_of(resolve(text), kinds):
+        return f"write {_as_written(node)} without quotes"
     if kinds == ["array"] and value is not None and len(text) < 60:
         return f"write [{text}]"
     return ""
+
+
+def _is_of(value: ScalarValue, kinds: list[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return isinstance(value, int | float) and bool({"integer", "number"} & set(kinds))
+
+
+def _as_written(node: Scalar) -> str:
+    """What stands between the quotes of a value with a variable, else the value's text."""
+    line = node.place.source.lines[node.place.line - 1][node.place.column - 1 :]
+    written = _QUOTED.match(line)
+    return written[2] if written and "${" in written[2] else node.text
 
 
 def _found(node: Node) -> str:
