@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mobileprep.errors import InternalError, MobileprepError
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.transforms.base import Context, transform_names
@@ -76,6 +77,24 @@ def test_a_padding_without_its_second_input_is_left() -> None:
     graph = layer(node("pad", "MirrorPad", "layer", mode="REFLECT"), node("out", "Relu", "pad"))
     after, _ = run_chain(graph, [Step("merge_scale_and_bias")], Context(("x",), ("out",)))
     assert after["pad"].op == "MirrorPad"
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_a_constant_that_takes_what_is_fed_is_told(faithful: bool) -> None:
+    odd = node("a", "Neg", "x", dtype=DType.FLOAT)
+    graph = Graph([placeholder(), odd, node("out", "Add", "a a")])
+    steps = [
+        Step("rename_op", {"old_op_name": "Neg", "new_op_name": "Const"}),
+        Step("fold_constants"),
+    ]
+    with pytest.raises(MobileprepError, match="'x'"):
+        run_chain(graph, steps, Context(("x",), ("out",), faithful))
+
+
+def test_an_output_that_an_op_does_not_have_has_no_shape() -> None:
+    graph = Graph([placeholder(), node("two", "Neg", "x"), node("out", "Shape", "two:1")])
+    after, _ = run_chain(graph, [Step("fold_constants")], Context(("x",), ("out",)))
+    assert after["out"].op == "Shape"
 
 
 def test_a_convolution_without_strides_is_told() -> None:
