@@ -14,9 +14,9 @@ _INTRODUCTION = """\
 <!-- Made by `python -m mobileprep.recipe.reference docs/recipe.md`; edit the schema instead. -->
 
 A recipe says where a trained model lies, what is done to it, and what ships for each target. It is
-a YAML file. Name its schema in the first line, and an editor with the YAML language server completes
-and checks while you write; `mobileprep schema --modeline recipe.yaml` prints the line that is right
-for your recipe:
+a YAML file. Name its schema in the first line, and an editor with the YAML language server
+completes and checks while you write; `mobileprep schema --modeline recipe.yaml` prints the line
+that is right for your recipe:
 
 ```yaml
 # yaml-language-server: $schema=../../schemas/recipe.schema.json
@@ -37,12 +37,12 @@ targets:
 `mobileprep validate RECIPE` tells all problems of a recipe at once, each at its
 `file:line:column`.
 
-The schema has every transform with its parameters. `mobileprep schema --path` prints where it lies in
-the installation, which is another place on every machine. For a line that is right for all who work
-on a repository, keep a copy in it: `mobileprep schema > recipe.schema.json`, beside the recipes or
-above, is what `--modeline` then names. What is printed also has the transforms that installed
-packages offer. In a recipe with `plugins` or `extends`, the editor takes unknown names of transforms,
-for it cannot see what they bring; `validate` can.
+The schema has every transform with its parameters. `mobileprep schema --path` prints where it lies
+in the installation, which is another place on every machine. For a line that is right for all who
+work on a repository, keep a copy in it: `mobileprep schema > recipe.schema.json`, beside the
+recipes or above, is what `--modeline` then names. What is printed also has the transforms that
+installed packages offer. In a recipe with `plugins` or `extends`, the editor takes unknown names of
+transforms, for it cannot see what they bring; `validate` can.
 
 ## How it is read
 
