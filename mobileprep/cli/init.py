@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         CorruptFileError: the model does not.
     """
     path, model = output_path(args.recipe), Path(args.model)
-    if not is_stdout(path) and path.exists():
+    if not is_stdout(path) and os.path.lexists(path):
         message = f"{path} exists already"
         raise UsageError(message, "name another file with --recipe")
     if not model.exists():

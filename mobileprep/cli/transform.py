@@ -93,13 +93,20 @@ def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
     """What is said of inputs and outputs that are not in the graph; the original says nothing."""
     from mobileprep.ir.ends import name_hint
     from mobileprep.ir.refs import parse_ref
+    from mobileprep.ops.signature import output_count
 
     for what, names in (("input", context.inputs), ("output", context.outputs)):
         for name in names:
-            node = parse_ref(name).node
-            if node not in graph:
-                hint = name_hint(graph, node, what)
+            ref = parse_ref(name)
+            node = graph.get(ref.node)
+            if node is None:
+                hint = name_hint(graph, ref.node, what)
                 yield f"the {what} {name!r} is not in the graph; {hint}"
+                continue
+            count = output_count(node, graph.library)
+            if count is not None and ref.index >= count:
+                gives = f"{node.name!r} ({node.op}) gives {count}; count from 0"
+                yield f"the {what} {name!r} is not in the graph: {gives}"
 
 
 def _differences(source: Graph, path: Path, context: Context) -> Callable[[Graph, str], float]:

@@ -76,6 +76,8 @@ def _below(key: str, value: Any, base: Schema) -> Any:  # noqa: ANN401 - JSON
         return {name: _as_written(child, base) for name, child in value.items()}
     if key in ("items", "additionalProperties", "then", "else"):
         return _as_written(value, base)
+    if key in ("anyOf", "oneOf", "allOf"):
+        return [_as_written(child, base) for child in value]
     if key == "propertyNames" and "$ref" in value:  # keys hold no variables
         return base["$defs"][value["$ref"].rpartition("/")[2]]
     return value

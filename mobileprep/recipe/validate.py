@@ -37,6 +37,8 @@ _TYPE_WORDS = {
     "number": "a number",
     "boolean": "true or false",
 }
+# What a schema that is none makes of code that goes by it.
+_NO_SCHEMA = (TypeError, KeyError, AttributeError, ValueError, RecursionError, re.error)
 _QUOTED = re.compile(r"([\"'])(.*?)\1")
 _YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
@@ -62,10 +64,6 @@ def schema_problems(root: Node, schema: Schema, *, where: str = "") -> list[Prob
     except _NO_SCHEMA:
         pass  # jsonschema tells more of what is wrong
     return _of_stranger(root, schema, where)
-
-
-# What a schema that is none makes of code that goes by it.
-_NO_SCHEMA = (TypeError, KeyError, AttributeError, ValueError, RecursionError, re.error)
 
 
 def _of_stranger(root: Node, schema: Schema, where: str) -> list[Problem]:

@@ -86,6 +86,7 @@ def test_what_cannot_be_written_is_told(run: Run, verb: str, out: str) -> None:
     told = run(*arguments(verb, out))
     assert told.code in (2, 9), told.err
     assert "hint:" in told.err
+    assert run(*arguments(verb, "x" * 300)).code in (2, 9)
     assert sorted(p.name for p in Path().iterdir()) == ["dangling", "folder", "in.pb"]
 
 
