@@ -6,10 +6,12 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
+from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 
 _HASH_BLOCK = 1 << 20
@@ -62,12 +64,48 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path) -> Iterator[BinaryIO]:
+def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     """A binary stream whose bytes take the name ``path`` only when the block ends well.
 
+    What is no regular file gets the bytes then, all at once.
+
+    Args:
+        path: where to write; ``destinations.STDOUT`` for the standard output.
+        follow: write to what a link leads to, and to FIFOs and character devices. Without, a link
+            is replaced by a file.
+
     Raises:
-        ArtifactError: the folder or the file cannot be written.
+        ArtifactError: the folder or the file cannot be written, or is not to be replaced.
+        BrokenPipeError: whoever read the standard output has gone.
     """
+    try:
+        if follow and is_stdout(path):
+            with _streamed() as stream:
+                yield stream
+                _to_stdout(stream)
+            return
+        target = links(path)[-1] if follow else path
+        if follow and takes_a_stream(target, path):
+            with _streamed() as stream:
+                yield stream
+                with target.open("wb") as device:
+                    _copy(stream, device)
+            return
+        check_replaceable(target, path, follow=follow)
+        with _replacing(target) as stream:
+            yield stream
+    except MobileprepError:
+        raise
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and follow and is_stdout(path):
+            raise
+        reason = error.strerror or str(error)
+        message = f"cannot be written: {reason}"
+        raise ArtifactError(message, "check the disk's space and rights", str(path)) from error
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
     # A name of our own rather than tempfile's: its files are private, and outputs take the
     # rights that the user's umask gives, which threads cannot ask for without changing it.
     temporary = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}")
@@ -76,44 +114,70 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         with temporary.open("xb") as stream:
             yield stream
         temporary.replace(path)
-    except MobileprepError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        message = f"cannot be written: {reason}"
-        raise ArtifactError(message, "check the disk's space and rights", str(path)) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
-def write_bytes(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
-    """Write bytes, or the pieces of an iterable in turn, under ``path`` atomically.
+@contextlib.contextmanager
+def _streamed() -> Iterator[BinaryIO]:
+    """A file without a name: what cannot be taken back is sent when it is whole."""
+    import tempfile  # slow to import, and rarely needed
+
+    with tempfile.TemporaryFile() as spool:
+        yield spool
+
+
+def _to_stdout(spool: BinaryIO) -> None:
+    out = getattr(sys.stdout, "buffer", None)
+    if out is None:
+        message = "cannot be written: it is closed"
+        raise ArtifactError(message, "name a file instead", "the standard output")
+    try:
+        sys.stdout.flush()
+        _copy(spool, out)
+        out.flush()
+    except OSError:
+        # What is left in its buffer would fail again as Python ends, and change the exit code.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _copy(spool: BinaryIO, out: IO[bytes]) -> None:
+    spool.seek(0)
+    shutil.copyfileobj(spool, out, _HASH_BLOCK)
+
+
+def write_bytes(
+    path: Path, data: bytes | Iterable[bytes | memoryview], *, follow: bool = True
+) -> None:
+    """Write bytes, or the pieces of an iterable in turn, as ``atomic_writer`` does.
 
     Raises:
         ArtifactError: the file cannot be written.
     """
-    with atomic_writer(path) as stream:
+    with atomic_writer(path, follow=follow) as stream:
         if isinstance(data, bytes):
             stream.write(data)
         else:
             stream.writelines(data)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text with its line ends as they are, atomically."""
-    write_bytes(path, text.encode("utf-8"))
+def write_text(path: Path, text: str, *, follow: bool = True) -> None:
+    """Write UTF-8 text with its line ends as they are, as ``atomic_writer`` does."""
+    write_bytes(path, text.encode("utf-8"), follow=follow)
 
 
 def place(source: Path, target: Path) -> None:
-    """Give ``target`` the bytes of ``source``, atomically, by copy.
+    """Give ``target`` the bytes of ``source``, atomically, by copy; a link there is replaced.
 
     A hard link would let whoever edits the target spoil the source.
 
     Raises:
         ArtifactError: the target cannot be written.
     """
-    with atomic_writer(target) as stream, source.open("rb") as origin:
+    with atomic_writer(target, follow=False) as stream, source.open("rb") as origin:
         shutil.copyfileobj(origin, stream, _HASH_BLOCK)
 
 
@@ -123,9 +187,30 @@ def inside(folder: Path, name: str) -> Path:
     Raises:
         ArtifactError: an absolute name, or one that climbs out.
     """
-    root = folder.resolve()
-    path = (root / name).resolve()
+    try:
+        root = folder.resolve()
+        path = (root / name).resolve()
+    except (OSError, RuntimeError) as error:  # a name too long, links that lead in a circle
+        message = f"cannot be used for outputs: {getattr(error, 'strerror', None) or error}"
+        raise ArtifactError(message, "name another folder", str(folder / name)) from error
     if path != root and root not in path.parents:
         message = f"the name {name!r} leads out of the folder"
         raise ArtifactError(message, "use a relative name without '..'", str(folder))
     return path
+
+
+def file_inside(folder: Path, name: str) -> Path:
+    """The path of a file below a folder, on which no part of ``name`` is followed as a link.
+
+    The file itself may be a link, to be replaced or removed as such.
+
+    Raises:
+        ArtifactError: an absolute name, one that climbs out, or one that leads through a link.
+    """
+    parent, last = Path(name).parent, Path(name).name
+    root = inside(folder, ".")
+    above = inside(root, str(parent))
+    if last in ("", "..") or above != root / parent:
+        message = f"the name {name!r} is that of no file here, or leads through a link"
+        raise ArtifactError(message, "remove the link", str(folder))
+    return above / last

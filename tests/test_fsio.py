@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import (
     atomic_writer,
+    file_inside,
     inside,
     place,
     read_bytes,
@@ -149,3 +152,142 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     assert read_bytes(tmp_path / "f", limit=5) == b"12345"
     with pytest.raises(CorruptFileError, match="at most 4"):
         read_bytes(tmp_path / "f", limit=4)
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("old")
+    (tmp_path / "one").symlink_to("real/file")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    write_text(tmp_path / "two", "new")
+    assert (tmp_path / "two").is_symlink()
+    assert (tmp_path / "one").is_symlink()
+    assert (tmp_path / "real" / "file").read_text() == "new"
+    assert [p.name for p in (tmp_path / "real").iterdir()] == ["file"]
+
+
+def test_without_following_a_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    write_text(tmp_path / "link", "new", follow=False)
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_hard_link_s_other_name_keeps_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    write_text(tmp_path / "b", "new")
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(os.devnull)
+    for path in (Path(os.devnull), tmp_path / "link"):
+        write_text(path, "x")
+        assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
+def test_a_full_device_is_told_and_stays(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="No space left"):
+        write_text(Path("/dev/full"), "x")
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_a_fifo_takes_the_bytes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "fifo").read_bytes)
+        write_text(tmp_path / "fifo", "x" * 200_000)
+        assert read.result(timeout=30) == b"x" * 200_000
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "link"])
+def test_the_standard_output_takes_the_bytes(
+    name: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    path = output_path(str(tmp_path / name) if name == "link" else name)
+    assert is_stdout(path)
+    with atomic_writer(path) as stream:
+        stream.write(b"\0whole")
+        assert capfdbinary.readouterr().out == b""
+    assert capfdbinary.readouterr().out == b"\0whole"
+
+
+def test_nothing_is_streamed_after_a_failure(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with pytest.raises(KeyboardInterrupt), atomic_writer(output_path("-")) as stream:
+        stream.write(b"half")
+        raise KeyboardInterrupt
+    assert capfdbinary.readouterr().out == b""
+
+
+def test_a_closed_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(ArtifactError, match="closed"):
+        write_text(output_path("-"), "x")
+
+
+def test_a_file_may_be_called_minus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text(output_path("./-"), "x")
+    assert (tmp_path / "-").read_text() == "x"
+
+
+def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to("none")
+    with pytest.raises(ArtifactError, match="a link to none, which is not there"):
+        write_text(tmp_path / "dangling", "x")
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(ArtifactError, match="circle"):
+        write_text(tmp_path / "a", "x")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "dangling"]
+
+
+@pytest.mark.parametrize("name", [".", "..", "/"])
+def test_folders_are_no_outputs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArtifactError, match="folder"):
+        write_text(Path(name), "x")
+    for text in (name, "new/", "new/.."):
+        with pytest.raises(ArtifactError, match="folder"):
+            output_path(text)
+    with pytest.raises(ArtifactError, match="no name"):
+        output_path("")
+    assert not list(tmp_path.iterdir())
+
+
+def test_sockets_are_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        for follow in (True, False):
+            with pytest.raises(ArtifactError, match="socket"):
+                write_text(Path("socket"), "x", follow=follow)
+
+
+def test_a_folder_of_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="too long"):
+        write_text(tmp_path / ("x" * 300) / "y", "x")
+
+
+def test_a_folder_that_leads_in_a_circle_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(ArtifactError, match="cannot be"):
+        write_text(inside(tmp_path / "a", "x") / "y", "x")
+
+
+def test_the_last_part_of_a_name_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "down").mkdir()
+    (tmp_path / "other").symlink_to("down")
+    assert file_inside(tmp_path, "link") == tmp_path.resolve() / "link"
+    assert file_inside(tmp_path, "down/x") == tmp_path.resolve() / "down" / "x"
+    for name in ("other/x", "../x", "/etc/passwd", "", "down/.."):
+        with pytest.raises(ArtifactError):
+            file_inside(tmp_path, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.interpreter import Interpreter
+from mobileprep.recipe.plugins import installed_plugins
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
@@ -91,6 +93,39 @@ def test_editing_the_code_reruns_the_step(app: Path, run: Run) -> None:
         ("import numpy as np", "import numpy as np\nthis is no Python", 7, "SyntaxError"),
         ('@transform("lower_leaky_relu")', '@transform("other")', 2, "it holds other"),
         ("return Result(done.graph, done.matched, done.skipped)", "return 3", 7, "answered int"),
+        (
+            "return Result(done.graph, done",
+            "return Result(None, done",
+            7,
+            "whose graph is NoneType",
+        ),
+        ("(relu.inputs[0], Ref(scaled.name))", "('mild', 'x')", 7, "has str, not Ref, among the"),
+        (
+            "return Result(done",
+            "exit(0)\n        return Result(done",
+            7,
+            ".py:25: the plugin ended",
+        ),
+        (
+            "import numpy as np",
+            "import numpy as np, sys; sys.exit(0)",
+            7,
+            ".py:5: the plugin ended",
+        ),
+        ("import numpy as np", "import os; os._exit(0)", 7, ".py:5: the plugin ended"),
+        (
+            "import numpy as np",
+            "import os, sys\ntry: os._exit(0)\nexcept: sys.path",
+            7,
+            "plugin ended",
+        ),
+        ("import numpy as np", "raise GeneratorExit", 7, ".py:5: GeneratorExit"),
+        (
+            "float = 1.0",
+            "float = 1.0\n    def __post_init__(self): exit(0)",
+            7,
+            ": the plugin ended",
+        ),
     ],
 )
 def test_a_mistake_in_the_code_is_told_with_its_line(
@@ -101,6 +136,93 @@ def test_a_mistake_in_the_code_is_told_with_its_line(
     path.write_text(path.read_text().replace(old, new))
     told = run("build", "recipe.yaml")
     assert (told.code, message in told.err) == (code, True), told.err
+
+
+def test_an_installed_package_s_transform_is_found_and_its_packages_are_not_run(
+    app: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = app / "site"
+    (site / "our_transforms" / "deep").mkdir(parents=True)
+    (site / "our-1.dist-info").mkdir()
+    (site / "our-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: our\n")
+    entry = "[mobileprep.transforms]\nlower_leaky_relu = our_transforms.deep.lower_leaky_relu\n"
+    (site / "our-1.dist-info" / "entry_points.txt").write_text(entry)
+    for package in ("our_transforms", "our_transforms/deep"):
+        (site / package / "__init__.py").write_text("import sys; sys.exit(0)")
+    for ending in ("py", "json"):
+        (app / "tools" / f"lower_leaky_relu.{ending}").rename(
+            site / "our_transforms" / "deep" / f"lower_leaky_relu.{ending}"
+        )
+    recipe = app / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("plugins: [tools/lower_leaky_relu.py]\n", ""))
+    monkeypatch.syspath_prepend(site)
+    installed_plugins.cache_clear()
+    try:
+        for verb in ("validate", "build"):
+            told = run(verb, "recipe.yaml")
+            assert told.code == 0, told.err
+    finally:
+        installed_plugins.cache_clear()
+
+
+def test_the_program_can_be_ended_again_after_a_plugin(app: Path, run: Run) -> None:
+    before = os._exit
+    assert run("build", "recipe.yaml").code == 0
+    path = app / "tools" / "lower_leaky_relu.py"
+    path.write_text("import os\nos._exit(0)\n")
+    assert run("build", "recipe.yaml").code == 7
+    assert os._exit is before
+
+
+def test_a_plugin_s_own_children_end_as_they_like(app: Path, run: Run) -> None:
+    path = app / "tools" / "lower_leaky_relu.py"
+    child = "import os, sys\nif not os.fork(): os._exit(0)\nassert os.wait()[1] == 0\n"
+    path.write_text(
+        path.read_text().replace("import numpy as np\n", f"{child}import numpy as np\n")
+    )
+    told = run("build", "recipe.yaml")
+    assert told.code == 0, told.err
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("[]", "a mapping"),
+        ('{"$ref": "http://127.0.0.1:1/a"}', "refers to 'http://127.0.0.1:1/a'"),
+        ('{"properties": {"max_alpha": {"$ref": "other.json#/x"}}}', "refers to 'other.json#/x'"),
+        ('{"allOf": [{"$dynamicRef": "file:///etc/passwd"}]}', "refers to 'file:///etc/passwd'"),
+        ('{"properties": {"max_alpha": {"$ref": "#/$defs/none"}}}', "/$defs/none, which is not"),
+        ('{"$ref": "#"}', "JSON Schema"),
+        ('{"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}', "JSON Schema"),
+        ('{"properties": 3}', "'properties'"),
+        ('{"properties": {"max_alpha": true}}', "'max_alpha'"),
+        ('{"properties": {"max_alpha": {"type": "numbr"}}}', "numbr"),
+        ('{"properties": {"max_alpha": {"type": 3}}}', "'max_alpha'"),
+        ('{"properties": {"max_alpha": {"items": 3}}}', "'max_alpha'"),
+        ('{"properties": {"max_alpha": {"minimum": "x"}}}', "JSON Schema"),
+        ('{"patternProperties": {"(": {}}}', "JSON Schema"),
+        ('{"required": 7}', "JSON Schema"),
+        ("[" * 100_000, "JSON Schema"),
+    ],
+)
+def test_a_plugin_s_schema_that_cannot_be_used_is_told_and_nothing_fetched(
+    app: Path, run: Run, schema: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a schema was fetched")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    (app / "tools" / "lower_leaky_relu.json").write_text(schema)
+    told = run("validate", "recipe.yaml")
+    assert told.code == 4, told.err
+    assert message in told.err
+    assert "lower_leaky_relu.json" in told.err
+
+
+def test_a_plugin_s_schema_without_the_parameter_leaves_it_to_the_code(app: Path, run: Run) -> None:
+    (app / "tools" / "lower_leaky_relu.json").write_text("{}")
+    assert run("build", "recipe.yaml").code == 0
 
 
 def test_a_parameter_that_the_schema_lacks_is_told_at_its_place(app: Path, run: Run) -> None:

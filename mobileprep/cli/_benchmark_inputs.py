@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mobileprep.cli._tensors import TensorInfo, ends, placeholders, tensor_info
+from mobileprep.cli._tensors import TensorInfo, tensor_info
 from mobileprep.cli.verb import comma_list
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.ir.ends import ends, placeholders
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array

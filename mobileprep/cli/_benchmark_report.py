@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def write_entry(
         ArtifactError: the file is there, or cannot be written.
     """
     path = Path(prefix + name.replace("/", "__"))
-    if path.exists():
+    if os.path.lexists(path):
         message = "is there already"
         raise ArtifactError(message, "remove it, or choose another --output_prefix", str(path))
     count = max(runs, 1)

@@ -17,6 +17,7 @@ from mobileprep.pipeline.doit_tasks import (
     task_name,
 )
 from mobileprep.pipeline.execute import execute
+from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, State
 from mobileprep.plan.spec import StageSpec, TargetPlan
@@ -34,7 +35,9 @@ def recipe_tasks(folder: Path, out: Path) -> Iterator[dict[str, Any]]:
         InvalidDodoFile: a recipe is faulty, or a file that it names is missing.
     """
     try:
-        state = plan_state([load_recipe(path) for path in recipe_files(folder)])
+        recipes = [load_recipe(path) for path in recipe_files(folder)]
+        state = plan_state(recipes)
+        check_overlaps(recipes, state.plan, state.store, out)
     except MobileprepError as error:
         raise for_doit(error) from error
     for spec in state.plan.stages:

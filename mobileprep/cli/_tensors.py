@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.ends import placeholders
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ops.selection import PLACEHOLDERS
@@ -53,14 +54,3 @@ def tensor_info(graph: Graph, name: str) -> TensorInfo:
     # Old graphs leave the shape of a placeholder empty where it is unknown.
     shape = (node.attr_shape("shape") or None) if node.op in PLACEHOLDERS else None
     return TensorInfo(name, dtype, shape)
-
-
-def placeholders(graph: Graph) -> list[str]:
-    """The names of all placeholders, in graph order."""
-    return [n.name for n in graph if n.op in PLACEHOLDERS]
-
-
-def ends(graph: Graph) -> list[str]:
-    """The names of the nodes whose outputs nothing reads, but for constants, in graph order."""
-    idle = frozenset({"Const", "NoOp", "Assert"}) | PLACEHOLDERS
-    return [n.name for n in graph if n.name not in graph.consumers and n.op not in idle]

@@ -45,11 +45,14 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
     from mobileprep.cli._targets import plan_state, publish_target
+    from mobileprep.pipeline.overlaps import check_overlaps
     from mobileprep.pipeline.runner import build, collect, stale_stages
 
     _check(args)
     started = time.perf_counter()
-    state = plan_state(load_recipes(args), args.target, force=args.force)
+    recipes = load_recipes(args)
+    state = plan_state(recipes, args.target, force=args.force)
+    check_overlaps(recipes, state.plan, state.store, Path(args.out))
     if args.dry_run or args.explain:
         judged = _explain(state, Path(args.out))
     if args.dry_run:

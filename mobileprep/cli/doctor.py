@@ -16,6 +16,9 @@ _LOW_SPACE = 1 << 30
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _MISSING = "missing"
 _ABSENT = "not installed"
+# What each package that may be added is for, and how to add it; engines say the latter themselves.
+_PILLOW = ("pictures as inputs, and the ops that decode them", "pip install 'mobileprep[image]'")
+_ENGINE = "running models in check, validation, run and benchmark"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,19 +39,26 @@ def run(args: argparse.Namespace) -> int:
     required = dict(_required())
     found = {name: _version(name) for name in required}
     problems = [*_lacking(required, found), *_store_problems(store)]
+    optional = {"pillow": _PILLOW}
+    optional |= {f"engine {name}": (_ENGINE, how) for name, how in OPTIONAL_ENGINES.items()}
+    pillow = _version("pillow")
     facts = {
         "mobileprep": __version__,
         "python": platform.python_version(),
         **found,
+        "pillow": _ABSENT if pillow == _MISSING else pillow,
         **{f"engine {name}": engine_version(name) or _ABSENT for name in OPTIONAL_ENGINES},
         "store": str(store),
         "store_free_bytes": free,
     }
     if args.json:
-        print(json.dumps({**facts, "problems": problems}, indent=1))
+        told = {name: {"for": use, "install": how} for name, (use, how) in optional.items()}
+        print(json.dumps({**facts, "optional": told, "problems": problems}, indent=1))
     else:
         for name, value in facts.items():
-            print(f"{name:<18} {value}")
+            use, how = optional.get(name, ("", ""))
+            more = f"; {how}" if value == _ABSENT else ""
+            print(f"{name:<18} {value}" + (f"  (for {use}{more})" if use else ""))
         for problem in problems:
             print(f"problem: {problem}")
         if free < _LOW_SPACE:

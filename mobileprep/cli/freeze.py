@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
@@ -31,7 +32,13 @@ def _model_flags(parser: argparse.ArgumentParser) -> None:
     checkpoint = "the values of the variables: a prefix, a file of the set, or a folder"
     flag(parser, "input_checkpoint", default="", metavar="PREFIX", help=checkpoint)
     flag(parser, "input_saver", default="", metavar="FILE", help="a SaverDef, binary or text")
-    flag(parser, "output_graph", required=True, metavar="FILE", help="the graph to write")
+    flag(
+        parser,
+        "output_graph",
+        required=True,
+        metavar="FILE",
+        help="the graph to write, - for stdout",
+    )
     bool_flag(parser, "output_as_text", default=False, help_line="write protobuf text")
     outputs = "the nodes to keep, or outputs of the signature, a,b"
     flag(parser, "output_node_names", default="", metavar="NAMES", help=outputs)
@@ -80,7 +87,7 @@ def _further_flags(parser: argparse.ArgumentParser) -> None:
 
 @verb("freeze", "turn a model's variables into constants, as freeze_graph does", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Load, freeze, write; tells on stdout how many ops are left."""
+    """Load, freeze, write; tells how many ops are left, on stdout unless the graph goes there."""
     from mobileprep.freeze.freezing import freeze
     from mobileprep.freeze.options import FreezeOptions
     from mobileprep.freeze.source import load_source
@@ -89,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoint_version not in _CHECKPOINT_VERSIONS:
         message = f"checkpoint version {args.checkpoint_version} is neither 1 nor 2"
         raise UsageError(message, "leave --checkpoint_version out")
+    target = output_path(args.output_graph)
     source = load_source(
         graph=_path(args.input_graph),
         meta_graph=_path(args.input_meta_graph),
@@ -113,12 +121,12 @@ def run(args: argparse.Namespace) -> int:
             remove_dropout=args.remove_dropout,
         ),
     )
-    write_graph(Path(args.output_graph), result.graph, as_text=args.output_as_text)
-    _tell(result)
+    write_graph(target, result.graph, as_text=args.output_as_text)
+    _tell(result, sys.stderr if is_stdout(target) else sys.stdout)
     return 0
 
 
-def _tell(result: FreezeResult) -> None:
+def _tell(result: FreezeResult, results: TextIO) -> None:
     for warning in result.warnings:
         print(f"mobileprep: warning: {warning}", file=sys.stderr)
     for name in result.init_ops:
@@ -126,8 +134,8 @@ def _tell(result: FreezeResult) -> None:
     for asset in result.assets:
         told = f"{asset.tensor!r} names the file {asset.name!r}, which lies at {asset.path}"
         print(f"mobileprep: {told}", file=sys.stderr)
-    print(f"Converted {len(result.variables)} variables to const ops.")
-    print(f"{len(result.graph)} ops in the final graph.")
+    print(f"Converted {len(result.variables)} variables to const ops.", file=results)
+    print(f"{len(result.graph)} ops in the final graph.", file=results)
 
 
 def _path(text: str) -> Path | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.destinations import STDOUT
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("header", "print ops_to_register.h, as print_selective_registration_header does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the header of what the graphs need; warnings go to the standard error."""
+    from mobileprep.fsio import write_text
     from mobileprep.packaging.op_lists import parse_default_ops
     from mobileprep.packaging.selective_registration import registration_header
 
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if not ops and not everything:
         message = f"there is nothing to register in {', '.join(args.graphs)}"
         raise InvalidGraphError(message, "name the frozen graphs of the app")
-    print(registration_header(ops, release, everything=everything), end="")
+    write_text(STDOUT, registration_header(ops, release, everything=everything))
     return 0
 
 

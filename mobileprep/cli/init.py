@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import comma_list, verb
+from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 from mobileprep.fsio import write_text
 
@@ -54,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
         UsageError: the recipe exists.
         CorruptFileError: the model does not.
     """
-    path, model = Path(args.recipe), Path(args.model)
-    if path.exists():
+    path, model = output_path(args.recipe), Path(args.model)
+    if not is_stdout(path) and os.path.lexists(path):
         message = f"{path} exists already"
         raise UsageError(message, "name another file with --recipe")
     if not model.exists():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
+from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         ".wav or picture file",
     )
     flag(parser, "fetch", default="", metavar="A,B", help="the tensors to compute")
-    flag(parser, "out", default="", metavar="FILE", help="an .npz file for what was computed")
+    flag(
+        parser,
+        "out",
+        default="",
+        metavar="FILE",
+        help="an .npz file for what was computed, - for stdout",
+    )
     flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
     flag(
         parser,
@@ -77,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.ops.engines.choose import open_engine
 
     path = Path(args.root_dir) / args.graph
+    target = output_path(args.out) if args.out else Path()
+    results = sys.stderr if args.out and is_stdout(target) else sys.stdout
     graph = read_graph(path)
     feeds = _feeds(args, graph)
     fetches = _fetches(args, graph)
@@ -87,16 +96,20 @@ def run(args: argparse.Namespace) -> int:
     if args.engine == "auto":
         _tell(f"the engine is {engine.name}")
     if args.out:
-        _write(Path(args.out), dict(zip(fetches, outputs, strict=True)))
+        _write(target, dict(zip(fetches, outputs, strict=True)))
     count = args.top or (_TOP if labels or args.image else 0)
     scores = best_scores(outputs[0], labels, count) if count > 0 else []
     facts = [described(name, array) for name, array in zip(fetches, outputs, strict=True)]
     if args.json:
         top = [[s.as_data() for s in row] for row in scores]
-        print(json.dumps({"engine": engine.name, "outputs": facts, "top": top}, indent=1))
+        print(
+            json.dumps({"engine": engine.name, "outputs": facts, "top": top}, indent=1),
+            file=results,
+        )
     else:
         shown = facts[1:] if scores else facts
-        print("\n".join([*(str(s) for row in scores for s in row), *map(line, shown)]))
+        lines = [*(str(s) for row in scores for s in row), *map(line, shown)]
+        print("\n".join(lines), file=results)
     if args.self_test:
         _check_self(scores[0][0].index if scores else None)
     return 0
@@ -122,14 +135,14 @@ def _feeds(args: argparse.Namespace, graph: Graph) -> dict[str, Array]:
 
 def _photo(args: argparse.Namespace, graph: Graph, options: FeedOptions) -> dict[str, Array]:
     from mobileprep.cli._feeds import read_feed
-    from mobileprep.cli._tensors import placeholders
+    from mobileprep.ir.ends import placeholders
 
     name = args.input_layer or _likely(graph, _INPUT, placeholders(graph), "--input_layer")
     return {name: read_feed(graph, name, str(Path(args.root_dir) / args.image), options)}
 
 
 def _fetches(args: argparse.Namespace, graph: Graph) -> tuple[str, ...]:
-    from mobileprep.cli._tensors import ends
+    from mobileprep.ir.ends import ends
 
     named = comma_list(args.fetch) or comma_list(args.output_layer)
     if named:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
-from mobileprep.errors import AccuracyError, UsageError, nearest_hint
+from mobileprep.destinations import output_path
+from mobileprep.errors import AccuracyError, UsageError
 
 _SAMPLES = 8
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "in_graph", required=True, metavar="FILE", help="the graph to read")
-    flag(parser, "out_graph", required=True, metavar="FILE", help="the graph to write")
+    flag(
+        parser, "out_graph", required=True, metavar="FILE", help="the graph to write, - for stdout"
+    )
     flag(parser, "inputs", default="", help="names of the tensors that are fed, a,b")
     flag(parser, "outputs", default="", help="names of the tensors that are fetched, a,b")
     flag(parser, "transforms", default="", help="the chain: 'name(key=value, ...) name ...'")
@@ -59,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         msg = "no transforms are named"
         raise UsageError(msg, "give --transforms='strip_unused_nodes ...'")
 
+    target = output_path(args.out_graph)
     graph = read_graph(Path(args.in_graph))
     context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)
     _warn(_unknown_names(graph, context))
@@ -75,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         _warn(record.warnings)
 
     graph, _ = run_chain(graph, steps, context, watch=tell)
-    write_graph(Path(args.out_graph), graph, as_text=args.output_as_text)
+    write_graph(target, graph, as_text=args.output_as_text)
     return 0
 
 
@@ -98,13 +102,22 @@ def _share(gap: Difference) -> str:
 
 def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
     """What is said of inputs and outputs that are not in the graph; the original says nothing."""
+    from mobileprep.ir.ends import name_hint
     from mobileprep.ir.refs import parse_ref
+    from mobileprep.ops.signature import output_count
 
     for what, names in (("input", context.inputs), ("output", context.outputs)):
         for name in names:
-            if parse_ref(name).node not in graph:
-                hint = nearest_hint(parse_ref(name).node, graph.by_name)
-                yield f"the {what} {name!r} is not in the graph{hint and f'; {hint}'}"
+            ref = parse_ref(name)
+            node = graph.get(ref.node)
+            if node is None:
+                hint = name_hint(graph, ref.node, what)
+                yield f"the {what} {name!r} is not in the graph; {hint}"
+                continue
+            count = output_count(node, graph.library)
+            if count is not None and ref.index >= count:
+                gives = f"{node.name!r} ({node.op}) gives {count}; count from 0"
+                yield f"the {what} {name!r} is not in the graph: {gives}"
 
 
 def _differences(

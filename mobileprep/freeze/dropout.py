@@ -30,7 +30,9 @@ def remove_dropout(graph: Graph) -> Cut:
         else:
             count += 1
             inputs = (source, *node.control_inputs)
-            nodes.append(Node(node.name, "Identity", inputs, node.device, {"T": node.attrs["T"]}))
+            nodes.append(
+                Node(node.name, "Identity", inputs, node.device, {"T": node.attribute("T")})
+            )
     return Cut(graph.with_nodes(nodes), count) if count else Cut(graph)
 
 

@@ -75,7 +75,9 @@ def _result(graph: Graph, variable: str, node: Node, where: str) -> Node:
             "has to stay a variable"
         )
         raise UnsupportedError(message, _HINT, where)
-    return Node(node.name, "Identity", (value, *node.control_inputs), "", {"T": node.attrs["T"]})
+    return Node(
+        node.name, "Identity", (value, *node.control_inputs), "", {"T": node.attribute("T")}
+    )
 
 
 def _left(graph: Graph, node: Node, gone: Container[str]) -> Node | None:

@@ -65,14 +65,14 @@ def _gather(graph: Graph, node: Node, dtype: DType) -> list[Node]:
 
 
 def _gather_nd(graph: Graph, node: Node, dtype: DType) -> list[Node]:
-    types = {"Tparams": attr.dtype(dtype), "Tindices": node.attrs["Tindices"]}
+    types = {"Tparams": attr.dtype(dtype), "Tindices": node.attribute("Tindices")}
     return [_successor(node, "GatherNd", node.inputs, **types)]
 
 
 def _shape(graph: Graph, node: Node, dtype: DType) -> list[Node]:
     types = {"T": attr.dtype(dtype)}
     if "out_type" in node.attrs:
-        types["out_type"] = node.attrs["out_type"]
+        types["out_type"] = node.attribute("out_type")
     return [_successor(node, "Shape", node.inputs, **types)]
 
 

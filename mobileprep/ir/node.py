@@ -13,6 +13,8 @@ from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
 from mobileprep.ir.refs import CONTROL, Ref
 from mobileprep.ir.tensor import Tensor
 
+_FAULTY = "the graph was written by a faulty tool, or a step took the attribute off"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -51,6 +53,18 @@ class Node:
     def without_attrs(self, *names: str) -> Node:
         """The node with attributes taken off; names that it does not have are ignored."""
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k not in names})
+
+    def attribute(self, name: str) -> AttrValue:
+        """An attribute of any kind, to be passed on.
+
+        Raises:
+            InvalidGraphError: the node does not have it.
+        """
+        found = self.attrs.get(name)
+        if found is None:
+            message = f"node {self.name!r} ({self.op}) has no attribute {name!r}"
+            raise InvalidGraphError(message, _FAULTY)
+        return found
 
     def attr_int(self, name: str, default: int | None = None) -> int:
         """An int attribute.
@@ -132,7 +146,7 @@ class Node:
         message = f"node {self.name!r} ({self.op}) has no {kind} attribute {name!r}"
         if found is not None:
             message = f"attribute {name!r} of node {self.name!r} ({self.op}) is no {kind}"
-        raise InvalidGraphError(message, "the graph was written by a faulty tool")
+        raise InvalidGraphError(message, _FAULTY)
 
 
 def constant(name: str, value: Tensor, device: str = "", inputs: tuple[Ref, ...] = ()) -> Node:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from mobileprep.errors import InvalidGraphError, nearest_hint
+from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import CONTROL, parse_ref
@@ -75,8 +76,7 @@ def check_tensors(graph: Graph, names: Iterable[str], what: str, where: str) -> 
         node = parse_ref(name).node
         if node not in graph:
             message = f"the {what} {name!r} is not in the graph"
-            hint = nearest_hint(node, graph.by_name)
-            raise InvalidGraphError(message, hint or "see 'mobileprep summarize'", where)
+            raise InvalidGraphError(message, name_hint(graph, node, what), where)
 
 
 def execution_order(graph: Graph, where: str) -> list[Node]:

@@ -11,11 +11,19 @@ from typing import Any
 
 from mobileprep import __version__
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.fsio import inside, sha256_bytes, sha256_file, write_bytes
+from mobileprep.fsio import (
+    file_inside,
+    inside,
+    read_bytes,
+    sha256_bytes,
+    sha256_file,
+    write_bytes,
+)
 from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.store import Store
 
 MANIFEST = "manifest.json"
+_MOST_MANIFEST = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path) -> Changes:
     wanted = {name: output.sha256 for name, output in built.files.items()}
     wanted.update({name: sha256_bytes(data) for name, data in extra.items()})
     manifest = _manifest(built, wanted)
-    write = [n for n in sorted(wanted) if not _has(inside(folder, n), wanted[n])]
+    write = [n for n in sorted(wanted) if not _has(file_inside(folder, n), wanted[n])]
     if write or not _has(folder / MANIFEST, sha256_bytes(manifest)):
         write.append(MANIFEST)
     remove = sorted(_files_of(folder) - set(wanted))
@@ -63,7 +71,8 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path) -> Changes:
 def publish(built: Built, extra: Mapping[str, bytes], store: Store, out: Path) -> Changes:
     """Bring a target's folder up to date; what was done.
 
-    Files whose bytes are right stay untouched. The manifest is written last, so that a folder
+    Files whose bytes are right stay untouched. A link is replaced, wherever it leads: what is
+    behind it may be another output, or none of ours. The manifest is written last, so that a folder
     with a fitting manifest is whole.
 
     Raises:
@@ -71,11 +80,12 @@ def publish(built: Built, extra: Mapping[str, bytes], store: Store, out: Path) -
     """
     todo = changes(built, extra, out)
     for name in todo.write:
-        path = inside(todo.folder, name)
+        path = file_inside(todo.folder, name)
         if name in built.files:
             store.publish(built.files[name], path)
         else:
-            write_bytes(path, todo.manifest if name == MANIFEST else extra[name])
+            data = todo.manifest if name == MANIFEST else extra[name]
+            write_bytes(path, data, follow=False)
     for name in todo.remove:
         _remove(todo.folder, name)
     return todo
@@ -108,26 +118,29 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
 
 def _files_of(folder: Path) -> set[str]:
     """The files that an earlier build left, as its manifest says; none without a manifest."""
+    path = folder / MANIFEST
     try:
-        listed = json.loads((folder / MANIFEST).read_bytes())["files"]
+        if path.is_symlink() or not path.is_file():
+            return set()
+        listed = json.loads(read_bytes(path, limit=_MOST_MANIFEST))["files"]
         return {str(name) for name in listed} - {MANIFEST}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (CorruptFileError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
 
 
 def _remove(folder: Path, name: str) -> None:
     try:
-        path = inside(folder, name)
+        path = file_inside(folder, name)
         path.unlink(missing_ok=True)
         if path.parent != folder.resolve():
             path.parent.rmdir()
-    except (OSError, ArtifactError):
+    except (OSError, ValueError, ArtifactError):
         # A folder that holds something else stays; a manifest that points elsewhere is not ours.
         return
 
 
 def _has(path: Path, digest: str) -> bool:
     try:
-        return path.is_file() and sha256_file(path) == digest
-    except CorruptFileError:
+        return path.is_file() and not path.is_symlink() and sha256_file(path) == digest
+    except (CorruptFileError, OSError):
         return False

@@ -1,20 +1,27 @@
-"""The content-addressed store: outputs by their digest, records by their fingerprint."""
+"""The content-addressed store: outputs by their digest, records by their fingerprint.
+
+A record is a JSON object of its key, its data, and the digest of both: one that was edited, or put
+under another key, counts as gone, like one that an older version left without a digest.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mobileprep.errors import ArtifactError
-from mobileprep.fsio import place, sha256_file, write_text
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.fsio import place, read_bytes, sha256_bytes, sha256_file, write_text
 from mobileprep.plan.fingerprints import canonical
 
 _FORMAT = "v1"
+_MOST_RECORD = 64 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
 
 
@@ -114,7 +121,7 @@ class Store:
             "outputs": {name: asdict(out) for name, out in record.outputs.items()},
             "seconds": record.seconds,
         }
-        self._write(self._path("records", fingerprint), data)
+        self._write("records", fingerprint, data)
 
     def latest(self, task_key: str) -> Mapping[str, Any] | None:
         """The components of a task's last run in this store, to explain what has changed."""
@@ -123,7 +130,7 @@ class Store:
 
     def save_latest(self, task_key: str, components: Mapping[str, Any]) -> None:
         """Keep the components of a task's run; raises what ``save`` does."""
-        self._write(self._path("latest", task_key), components)
+        self._write("latest", task_key, components)
 
     def empty(self) -> None:
         """Remove everything."""
@@ -132,18 +139,27 @@ class Store:
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / f"{key}.json"
 
-    def _write(self, path: Path, data: object) -> None:
+    def _write(self, kind: str, key: str, data: object) -> None:
+        record = {"key": key, "data": data}
+        text = canonical({**record, "sha256": _digest(record)})
         try:
-            write_text(path, canonical(data))
+            write_text(self._path(kind, key), text, follow=False)
         except ArtifactError as error:
             raise ArtifactError(error.message, _HINT, error.where) from error
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            return json.loads(self._path(kind, key).read_bytes())
-        except (OSError, ValueError):
+            found = json.loads(read_bytes(self._path(kind, key), limit=_MOST_RECORD))
+            data = found["data"]
+            whole = found["sha256"] == _digest({"key": key, "data": data})
+        except (CorruptFileError, ValueError, KeyError, TypeError, RecursionError):
             # A record that is gone or damaged only means that the stage runs again.
             return None
+        return data if whole else None
+
+
+def _digest(record: Mapping[str, object]) -> str:
+    return sha256_bytes(canonical(record).encode())
 
 
 def unwritable(error: OSError, folder: Path) -> ArtifactError:
@@ -154,7 +170,15 @@ def unwritable(error: OSError, folder: Path) -> ArtifactError:
 
 def _record(data: object) -> Record | None:
     try:
-        outputs = {k: Output(str(v["sha256"]), int(v["size"])) for k, v in data["outputs"].items()}  # type: ignore[index]
-        return Record(data["components"], outputs, float(data["seconds"]))  # type: ignore[index]
+        outputs = {k: _output(v["sha256"], v["size"]) for k, v in data["outputs"].items()}  # type: ignore[index]
+        components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+    return Record(components, outputs, seconds) if isinstance(components, dict) else None
+
+
+def _output(sha256: object, size: object) -> Output:
+    if not isinstance(sha256, str) or not _DIGEST.match(sha256) or type(size) is not int:
+        message = "no output of a record"
+        raise TypeError(message)
+    return Output(sha256, size)

@@ -53,7 +53,7 @@ def path_problems(parameters: MappingNode, schema: Schema) -> list[Problem]:
 def _named(parameters: MappingNode, schema: Schema) -> Iterator[_Named]:
     properties = schema.get("properties", {})
     for name, entry in parameters.items():
-        described, value = properties[name], entry.value
+        described, value = properties.get(name, {}), entry.value
         items = value.items if isinstance(value, Sequence) else (value,)
         kind = _FORMATS.get(described.get("items", described).get("format", ""))
         for index, item in enumerate(items):

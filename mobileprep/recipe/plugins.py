@@ -23,17 +23,29 @@ def installed_plugins() -> dict[str, Plugin]:
     An entry point names a module (``my_transform = my_package.my_transform``), whose schema lies
     beside it. Nothing of the package is run.
     """
-    # Both are slow to import, and most recipes name no transform that needs them.
-    import importlib.metadata
-    import importlib.util
+    import importlib.metadata  # slow, and most recipes name no transform that needs it
 
     found = {}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        spec = importlib.util.find_spec(entry.value)
-        if spec is None or spec.origin is None:
+        path = _module_file(entry.value)
+        if path is None:
             continue
-        path = Path(spec.origin)
         file = InputFile(f"{entry.value.replace('.', '/')}.py", path, f"entry point {entry.name}")
         plugin = named_plugin(file)
         found[entry.name] = Plugin(entry.name, plugin.file, plugin.schema)
     return found
+
+
+def _module_file(module: str) -> Path | None:
+    """The file of a module; unlike ``find_spec``, this imports none of the packages it is in."""
+    import importlib.util
+    from importlib.machinery import PathFinder
+
+    head, *below = module.split(".")
+    spec = importlib.util.find_spec(head) if head else None
+    for count in range(len(below)):
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = ".".join([head, *below[: count + 1]])
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+    return None if spec is None or spec.origin is None else Path(spec.origin)

@@ -14,8 +14,9 @@ _INTRODUCTION = """\
 <!-- Made by `python -m mobileprep.recipe.reference docs/recipe.md`; edit the schema instead. -->
 
 A recipe says where a trained model lies, what is done to it, and what ships for each target. It is
-a YAML file, checked against `schemas/recipe.schema.json`. Name the schema in the first line, and an
-editor completes and checks while you write:
+a YAML file. Name its schema in the first line, and an editor with the YAML language server
+completes and checks while you write; `mobileprep schema --modeline recipe.yaml` prints the line
+that is right for your recipe:
 
 ```yaml
 # yaml-language-server: $schema=../../schemas/recipe.schema.json
@@ -38,6 +39,13 @@ targets:
 ones, types, shapes, inputs that no output needs, and data that does not fit, labels among it. With
 `--no-files` it looks at nothing but the recipe.
 
+The schema has every transform with its parameters. `mobileprep schema --path` prints where it lies
+in the installation, which is another place on every machine. For a line that is right for all who
+work on a repository, keep a copy in it: `mobileprep schema > recipe.schema.json`, beside the
+recipes or above, is what `--modeline` then names. What is printed also has the transforms that
+installed packages offer. In a recipe with `plugins` or `extends`, the editor takes unknown names of
+transforms, for it cannot see what they bring; `validate` can.
+
 ## How it is read
 
 - YAML 1.2: only `true` and `false` are truth values, so `no` and `on` are names; `010`, `0x1f`,
@@ -52,8 +60,11 @@ ones, types, shapes, inputs that no output needs, and data that does not fit, la
 `${NAME}` in a value stands for the value that `--set NAME=VALUE` gives, or else for the environment
 variable. `${NAME:-default}` has a default for a variable that is missing or empty; `$$` is a dollar
 sign. A variable without a value is an error. An unquoted value is read after replacing, so that
-`num_steps: ${STEPS:-256}` is a number; a quoted one stays text, and inside `{ }` and `[ ]` YAML
-demands the quotes. Keys are left as they are.
+`num_steps: ${STEPS:-256}` is a number, and so is that of `{mode: round, num_steps: ${STEPS:-256}}`;
+a quoted one stays text. A value is never more than text, a number or a truth value: what it holds
+is not read as YAML. A default has no braces, and where it has quotes or a backslash, the whole
+value stands in quotes: `"${GREETING:-it's}"`. Keys are left as they are. Braces inside `{ }` are no
+plain YAML, so that an editor may mark an unquoted variable there; the build takes it.
 
 ## One recipe over another
 

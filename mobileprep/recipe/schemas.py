@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mobileprep.errors import CorruptFileError
 from mobileprep.recipe.model import Plugin
+from mobileprep.recipe.plugin_schemas import check_parameters_schema, no_schema
 from mobileprep.recipe.plugins import installed_plugins
 
 Schema: TypeAlias = dict[str, Any]
 
 SCHEMA_FOLDER = Path(__file__).resolve().parent.parent / "schemas"
+# For editors: made by ``recipe.editor_schema`` from what is read here.
+EDITOR_SCHEMA = SCHEMA_FOLDER / "recipe.schema.json"
 
 IGNORE_ERRORS: Schema = {
     "description": "Leave the graph as it was when the transform fails.",
@@ -26,7 +29,27 @@ IGNORE_ERRORS: Schema = {
 @lru_cache(maxsize=1)
 def recipe_schema() -> Schema:
     """The schema of a whole recipe."""
-    return _read(SCHEMA_FOLDER / "recipe.schema.json")
+    return _read(SCHEMA_FOLDER / "recipe.json")
+
+
+def modeline(recipe: Path) -> str:
+    """The comment that tells editors where the schema of a recipe lies, for its first line.
+
+    A ``recipe.schema.json`` in the repository comes first, in the recipe's folder or above, then
+    the installed one: by a relative path where it lies in the repository too, so that the line is
+    right for everyone who installs to the same place, else by its URL.
+    """
+    folder = recipe.resolve().parent
+    above = [folder, *folder.parents]
+    top = next((i for i, path in enumerate(above) if (path / ".git").exists()), 0)
+    copies = [path / EDITOR_SCHEMA.name for path in above[: top + 1]]
+    schema = next((copy for copy in copies if copy.is_file()), EDITOR_SCHEMA)
+    relative = (
+        Path(os.path.relpath(schema, folder)).as_posix() if above[top] in schema.parents else ""
+    )
+    if not relative or any(c.isspace() for c in relative):
+        relative = schema.as_uri()
+    return f"# yaml-language-server: $schema={relative}"
 
 
 class TransformSchemas:
@@ -55,7 +78,10 @@ class TransformSchemas:
         if name not in self._paths and not self._install(name):
             return None
         if name not in self._read:
-            self._read[name] = _with_ignore_errors(_read(self._paths[name]))
+            schema = _read(self._paths[name])
+            if name in self._plugins:
+                check_parameters_schema(schema, str(self._paths[name]))
+            self._read[name] = _with_ignore_errors(schema)
         return self._read[name]
 
     def _install(self, name: str) -> bool:
@@ -79,8 +105,6 @@ def _with_ignore_errors(schema: Schema) -> Schema:
 def _read(path: Path) -> Schema:
     try:
         schema: Schema = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        message = f"is no readable JSON Schema of a transform's parameters: {error}"
-        hint = 'start with {"type": "object", "additionalProperties": false, "properties": {}}'
-        raise CorruptFileError(message, hint, str(path)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise no_schema(str(error), str(path)) from error
     return schema

@@ -152,11 +152,14 @@ def _checked(
     name: str, parameters: MappingNode, schemas: TransformSchemas, schema: Schema, place: Place
 ) -> ReadSteps:
     """The one step of that name, or what is wrong with its parameters."""
-    problems = schema_problems(parameters, schema) or path_problems(parameters, schema)
+    plugin = schemas.plugin(name)
+    where = "" if plugin is None else str(plugin.schema.path)
+    problems = schema_problems(parameters, schema, where=where)
+    problems = problems or path_problems(parameters, schema)
     if problems:
         return ReadSteps(problems=tuple(problems))
     values, files = typed_values(parameters, schema), named_files(parameters, schema)
-    return ReadSteps((Step(name, values, schemas.plugin(name), files, str(place)),))
+    return ReadSteps((Step(name, values, plugin, files, str(place)),))
 
 
 def _name_and_parameters(item: Node) -> tuple[str, Place, Node] | None:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mobileprep.errors import nearest_hint
+from mobileprep.recipe.plugin_schemas import no_schema
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quickcheck import surely_fits
 from mobileprep.recipe.scalars import resolve
 from mobileprep.recipe.schemas import Schema
-from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, find, place_of, plain, show
+from mobileprep.recipe.tree import (
+    MappingNode,
+    Node,
+    Plain,
+    Scalar,
+    ScalarValue,
+    find,
+    place_of,
+    plain,
+    show,
+)
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -25,22 +37,59 @@ _TYPE_WORDS = {
     "number": "a number",
     "boolean": "true or false",
 }
+# What a schema that is none makes of code that goes by it.
+_NO_SCHEMA = (TypeError, KeyError, AttributeError, ValueError, RecursionError, re.error)
+_QUOTED = re.compile(r"([\"'])(.*?)\1")
 _YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
-def schema_problems(root: Node, schema: Schema) -> list[Problem]:
+def schema_problems(root: Node, schema: Schema, *, where: str = "") -> list[Problem]:
     """All problems that a schema finds in a tree, in the schema's order.
 
     Args:
         root: what is checked.
         schema: JSON Schema 2020-12. ``patternErrorMessage``, which editors know too, words
             the failure of a ``pattern``.
+        where: the file of a schema that is none of this package's.
+
+    Raises:
+        CorruptFileError: that schema is none, or refers to what is not in it.
     """
     value = plain(root)
-    if surely_fits(value, schema):
-        return []
-    validator = _validator_class()(schema)
-    return [p for error in validator.iter_errors(value) for p in _describe(error, root)]
+    if not where:
+        return [] if surely_fits(value, schema) else _problems(root, schema)
+    try:
+        if surely_fits(value, schema):
+            return []
+    except _NO_SCHEMA:
+        pass  # jsonschema tells more of what is wrong
+    return _of_stranger(root, schema, where)
+
+
+def _of_stranger(root: Node, schema: Schema, where: str) -> list[Problem]:
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    try:
+        _validator_class().check_schema(schema)
+        return _problems(root, schema)
+    except SchemaError as error:
+        at = "/".join(map(str, error.absolute_path))
+        msg = f"{at}: {show(error.message, 200)}"
+        raise no_schema(msg, where) from error
+    except Unresolvable as error:
+        msg = f"it refers to {error.ref}, which is not in it"
+        raise no_schema(msg, where) from error
+    except _NO_SCHEMA as error:
+        raise no_schema(show(str(error), 200), where) from error
+
+
+def _problems(root: Node, schema: Schema) -> list[Problem]:
+    # Without this registry jsonschema would fetch what a schema refers to.
+    from referencing.jsonschema import EMPTY_REGISTRY
+
+    validator = _validator_class()(schema, registry=EMPTY_REGISTRY)
+    return [p for error in validator.iter_errors(plain(root)) for p in _describe(error, root)]
 
 
 @lru_cache(maxsize=1)
@@ -120,13 +169,24 @@ def _type_hint(kinds: list[str], node: Node) -> str:
         return f'write "{text}" in quotes'
     if "boolean" in kinds and text.lower() in _YAML_1_1_BOOLEANS:
         return f"write {_YAML_1_1_BOOLEANS[text.lower()]}"
-    if {"integer", "number"} & set(kinds) and isinstance(value, str) and not node.plain:
-        number = resolve(text)
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            return f"write {text} without quotes"
+    if isinstance(value, str) and not node.plain and _is_of(resolve(text), kinds):
+        return f"write {_as_written(node)} without quotes"
     if kinds == ["array"] and value is not None and len(text) < 60:
         return f"write [{text}]"
     return ""
+
+
+def _is_of(value: ScalarValue, kinds: list[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return isinstance(value, int | float) and bool({"integer", "number"} & set(kinds))
+
+
+def _as_written(node: Scalar) -> str:
+    """What stands between the quotes of a value with a variable, else the value's text."""
+    line = node.place.source.lines[node.place.line - 1][node.place.column - 1 :]
+    written = _QUOTED.match(line)
+    return written[2] if written and "${" in written[2] else node.text
 
 
 def _found(node: Node) -> str:

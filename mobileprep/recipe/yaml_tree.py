@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn, Protocol, TypeAlias, cast
 import yaml
 
 from mobileprep.recipe.problems import Problem, recipe_error
+from mobileprep.recipe.references import References, in_sight
 from mobileprep.recipe.scalars import resolve
 from mobileprep.recipe.tree import (
     Entry,
@@ -66,15 +67,16 @@ def parse_yaml(source: SourceText, loader: YamlLoader = DEFAULT_LOADER) -> Mappi
         place = place_at(source, unreadable.start())
         code = f"U+{ord(unreadable.group()):04X}"
         _refuse(place, f"the character {code} is not allowed in YAML", "delete it")
+    references = References(source.text)
     try:
-        parser = loader(source.text)
+        parser = loader(references.hidden)
         try:
-            return _Composer(source, parser).document()
+            return _Composer(source, parser, references).document()
         finally:
             parser.dispose()
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
-        raise recipe_error([_syntax_problem(source, error)]) from error
+        raise recipe_error([_syntax_problem(source, references, error)]) from error
 
 
 def place_at(source: SourceText, index: int) -> Place:
@@ -95,8 +97,9 @@ class _Anchored(NamedTuple):
 class _Composer:
     """Turns one document's events into a tree."""
 
-    def __init__(self, source: SourceText, parser: YamlParser) -> None:
+    def __init__(self, source: SourceText, parser: YamlParser, references: References) -> None:
         self._source = source
+        self._references = references
         self._parser = parser
         self._anchors: dict[str, _Anchored] = {}
         self._open_anchors: set[str] = set()
@@ -150,11 +153,12 @@ class _Composer:
             return self._sequence(place, depth)
         if not isinstance(event, yaml.ScalarEvent):
             return self._mapping(place, depth)
-        if _SURROGATE.search(event.value):
+        text = self._references.shown(event.value)
+        if _SURROGATE.search(text):
             _refuse(place, "half of a surrogate pair is no character", "write the character itself")
         written_plain = event.implicit[0]
-        value = resolve(event.value) if written_plain else event.value
-        return Scalar(value, place, event.value, plain=written_plain)
+        value = resolve(text) if written_plain else text
+        return Scalar(value, place, text, plain=written_plain)
 
     def _sequence(self, place: Place, depth: int) -> Sequence:
         items: list[Node] = []
@@ -235,7 +239,7 @@ def _place_of_mark(source: SourceText, mark: _Mark | None, keys: KeyPath = ()) -
     return Place(source, mark.line + 1, mark.column + 1, keys) if mark else Place(source, 1, 1)
 
 
-def _syntax_problem(source: SourceText, error: Exception) -> Problem:
+def _syntax_problem(source: SourceText, references: References, error: Exception) -> Problem:
     if not isinstance(error, yaml.MarkedYAMLError):
         return Problem(Place(source, 1, 1), "not YAML", "look for odd escapes or directives")
     place = _place_of_mark(source, error.problem_mark or error.context_mark)
@@ -245,9 +249,10 @@ def _syntax_problem(source: SourceText, error: Exception) -> Problem:
         place = Place(source, place.line, indentation.index("\t") + 1)
         return Problem(place, "a tab in the indentation", "indent with spaces")
     context = f"{error.context}: " if error.context else ""
-    message = f"not YAML: {context}{error.problem or 'cannot be parsed'}"
-    if "${" in line:
-        return Problem(place, message, 'inside { } and [ ], write "${NAME}" in quotes')
+    message = references.shown(f"not YAML: {context}{error.problem or 'cannot be parsed'}")
+    if in_sight(line):
+        hint = "a default with quotes or a backslash needs quotes around the whole value"
+        return Problem(place, message, f"{hint}, and none has braces")
     return Problem(place, message, "check quotes, colons and indentation just before this place")
 
 

@@ -116,6 +116,8 @@ class Chains:
             return read if isinstance(read, str) else Step(node, read)
         if node.data_inputs.count(source) > 1 or node.data_inputs[0] != source:
             return ""
+        if len(node.data_inputs) != (3 if node.op == "PadV2" else 2):
+            return "it has not the inputs that a padding has"
         reason = self._reason_not_to_pass(node, channels, steps)
         return reason or Step(node, None)
 

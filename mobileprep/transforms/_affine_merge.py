@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
@@ -126,7 +127,7 @@ class _Merging:
         if whole.affine.offset is not None:
             source = name if pad is None else self._unique(f"{layer.name}/bias_add")
             bias = self._constant(layer, f"{layer.name}/bias", weights, whole.affine.offset)
-            nodes += [bias, _bias_add(source, layer, bias)]
+            nodes += [bias, _bias_add(source, layer, bias, weights.dtype)]
         if pad is not None:
             inputs = (Ref(source), pad.data_inputs[1])
             if whole.border:
@@ -152,8 +153,8 @@ class _Merging:
         return found
 
 
-def _bias_add(name: str, layer: Node, bias: Node) -> Node:
-    attrs = {"T": layer.attrs["T"]}
+def _bias_add(name: str, layer: Node, bias: Node, dtype: DType) -> Node:
+    attrs = {"T": attr.dtype(dtype)}
     if layer.op != "MatMul":
         first = channel_axis(layer) < len(layout(layer)) - 1
         attrs["data_format"] = attr.string("NCHW" if first else "NHWC")

@@ -76,11 +76,18 @@ def constant_values(
 def _needed_inputs(
     nodes: Mapping[str, Node], constant: ConstantNodes, wanted: frozenset[Ref]
 ) -> dict[str, tuple[Ref, ...]]:
-    """For each node to compute the tensors that it takes; a known shape takes none."""
+    """For each node to compute the tensors that it takes; a known shape takes none.
+
+    Raises:
+        TransformError: one of them is fed, which only a Const with inputs of its own can lead to.
+    """
     inputs: dict[str, tuple[Ref, ...]] = {}
     waiting = [ref.node for ref in wanted]
     while waiting:
         name = waiting.pop()
+        if name not in nodes:
+            message = f"a constant depends on {name!r}, which is fed"
+            raise refuse(_NAME, message, "look for a Const that takes tensors")
         if name not in inputs:
             inputs[name] = () if name in constant.shapes else nodes[name].data_inputs
             waiting += [ref.node for ref in inputs[name]]

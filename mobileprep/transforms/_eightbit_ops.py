@@ -131,7 +131,7 @@ def _attrs(node: Node, kind: EightbitOp) -> dict[str, AttrValue]:
     if node.attr_bool("half_pixel_centers", False):
         attrs["half_pixel_centers"] = attr.boolean(True)
     if node.op == "Reshape" and node.attr_dtype("Tshape", DType.INT32) is not DType.INT32:
-        attrs["Tshape"] = node.attrs["Tshape"]
+        attrs["Tshape"] = node.attribute("Tshape")
     return attrs
 
 

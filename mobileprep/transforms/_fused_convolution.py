@@ -67,7 +67,7 @@ def fused_node(match: Match, op: str, inputs: Sequence[Ref], **attrs: AttrValue)
     conv = match["conv"]
     parts = (n for n in map(match.find, ("conv", "pad", "resize")) if n is not None)
     controls = dict.fromkeys(r for part in parts for r in part.control_inputs)
-    kept = {name: conv.attrs[name] for name in ("T", "padding", "strides")}
+    kept = {name: conv.attribute(name) for name in ("T", "padding", "strides")}
     return Node(conv.name, op, (*inputs, *controls), attrs={**attrs, **kept})
 
 

@@ -12,7 +12,7 @@ from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, make_transform
-from mobileprep.transforms.plugins import apply_plugin, load_plugin
+from mobileprep.transforms.plugins import apply_plugin
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,7 @@ def run_step(graph: Graph, step: Step, context: Context) -> Result:
 def _apply(graph: Graph, step: Step, context: Context) -> Result:
     if step.plugin is None:
         return make_transform(step.name, step.options).apply(graph, context)
-    kind = load_plugin(step.name, step.plugin)
-    transform = make_transform(step.name, step.options, kind)
-    return apply_plugin(transform, step.plugin, graph, context)
+    return apply_plugin(step.name, step.options, step.plugin, graph, context)
 
 
 def _record(name: str, before: Graph, result: Result) -> StepRecord:

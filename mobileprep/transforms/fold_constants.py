@@ -94,7 +94,8 @@ class FoldConstants(Transform):
             return infer_shapes(graph, release=release, recorded=not self.clear_output_shapes)
 
         def shape_of(ref: Ref) -> TensorShape:
-            return inferred()[ref.node][ref.index]
+            shapes = inferred()[ref.node]
+            return shapes[ref.index] if ref.index < len(shapes) else None
 
         return shape_of
 

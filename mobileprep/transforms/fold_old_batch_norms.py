@@ -151,7 +151,7 @@ class _Folding:
         bias = self.constants.make(old, bias_name, Tensor.packed(offset))
         attrs = {"T": attr.dtype(layer.attr_dtype("T"))}
         if "data_format" in layer.attrs:
-            attrs["data_format"] = layer.attrs["data_format"]
+            attrs["data_format"] = layer.attribute("data_format")
         inputs = (Ref(layer.name), Ref(bias_name))
         add = Node(_output_name(match, part), "BiasAdd", inputs, attrs=attrs)
         return [weights, match[f"input{part.number}"], layer, bias, add]

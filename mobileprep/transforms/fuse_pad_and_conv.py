@@ -35,5 +35,5 @@ class FusePadAndConv(Transform):
 def _fused(match: Match) -> list[Node]:
     conv, pad = match["conv"], match["pad"]
     inputs = (*pad.inputs[:2], conv.inputs[1])
-    node = fused_node(match, "FusedPadConv2D", inputs, mode=pad.attrs["mode"])
+    node = fused_node(match, "FusedPadConv2D", inputs, mode=pad.attribute("mode"))
     return [match["weights"], match["source"], match["paddings"], node]

@@ -45,6 +45,6 @@ def _fused(match: Match) -> list[Node]:
         "FusedResizeAndPadConv2D",
         inputs,
         resize_align_corners=align_corners(resize),
-        mode=pad.attrs["mode"],
+        mode=pad.attribute("mode"),
     )
     return [match["weights"], match["paddings"], node]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError, nearest_hint
+from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
@@ -122,8 +123,8 @@ def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
     waiting = [parse_ref(text).node for text in outputs]
     for name in waiting:
         if name not in graph and name not in fed:
-            hint = nearest_hint(name, graph.by_name)
-            raise refuse(_NAME, f"the output {name!r} is not in the graph", hint)
+            message = f"the output {name!r} is not in the graph"
+            raise refuse(_NAME, message, name_hint(graph, name, "output"))
     while waiting:
         name = waiting.pop()
         if name in needed:

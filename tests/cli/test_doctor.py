@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mobileprep import __version__
 from tests.cli.conftest import Run
 
+PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 REQUIRES = ["numpy>=1.24", "doit>=0.36", 'pytest>=7; extra == "test"']
 
 
@@ -40,6 +42,35 @@ def test_engines_that_may_be_added_are_told(run: Run, monkeypatch: pytest.Monkey
     assert told.code == 0
     assert "engine openvino    9.1" in told.out
     assert "engine tensorflow  not installed" in told.out
+
+
+@pytest.mark.parametrize("version", ["11.3", None])
+def test_every_package_that_may_be_added_is_told_with_its_use(
+    run: Run, monkeypatch: pytest.MonkeyPatch, version: str | None
+) -> None:
+    found = importlib.metadata.version
+
+    def versions(name: str) -> str:
+        if name != "pillow":
+            return found(name)
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", versions)
+    told = run("doctor")
+    assert told.code == 0
+    use = "for pictures as inputs, and the ops that decode them"
+    if version is None:
+        expected = f"pillow             not installed  ({use}; pip install 'mobileprep[image]')"
+    else:
+        expected = f"pillow             11.3  ({use})"
+    assert f"\n{expected}\n" in told.out
+    facts = json.loads(run("doctor", "--json").out)
+    assert facts["pillow"] == version or facts["pillow"] == "not installed"
+    extras = PROJECT.read_text().partition("[project.optional-dependencies]")[2].partition("test =")
+    added = set(re.findall(r'"([\w-]+)>=', extras[0]))
+    assert {"pillow"} <= added <= {name.removeprefix("engine ") for name in facts["optional"]}
 
 
 def test_json_tells_the_same(run: Run) -> None:

@@ -149,3 +149,23 @@ def test_inputs_and_outputs_that_are_not_there_are_warned_of(run: Run) -> None:
     told = run("transform", *flags(outputs="why", transforms="remove_device"))
     assert told.code == 0
     assert "mobileprep: warning: the output 'why' is not in the graph" in told.err
+
+
+@pytest.mark.parametrize("transforms", ["remove_device", "strip_unused_nodes"])
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({"outputs": "softmax"}, "nothing reads unused"),
+        ({"outputs": "unusd:0"}, "did you mean 'unused'?"),
+        ({"inputs": "photograph"}, "its placeholders are x"),
+        ({"outputs": "unused:1"}, "count from 0"),
+    ],
+)
+def test_a_wrong_name_is_told_with_the_likely_ones(
+    run: Run, transforms: str, changes: dict[str, str], hint: str
+) -> None:
+    told = run("transform", *flags(transforms=transforms, **changes))
+    assert "is not in the graph" in told.err
+    assert f"; {hint}\n" in told.err
+    if told.code:
+        assert (told.code, f"hint: {hint}" in told.err) == (7, True)

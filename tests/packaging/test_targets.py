@@ -12,7 +12,7 @@ from mobileprep.packaging.targets import PLATFORMS, platform_named
 
 
 def test_the_platforms_and_abis_are_those_of_the_recipe_schema() -> None:
-    text = resources.files("mobileprep").joinpath("schemas/recipe.schema.json").read_text()
+    text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
     target = json.loads(text)["$defs"]["target"]["properties"]
     assert list(PLATFORMS) == target["platform"]["enum"]
     assert [abi.name for abi in PLATFORMS["android"].abis] == target["abis"]["items"]["enum"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from mobileprep.errors import ArtifactError
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.store import Output, Record, Store, default_folder
+from mobileprep.plan.fingerprints import canonical
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_a_missing_object_is_not_held(store: Store) -> None:
 
 
 def test_records_come_back(store: Store) -> None:
-    record = Record({"stage": "freeze"}, {"graph.pb": Output("ab", 3)}, 1.5)
+    record = Record({"stage": "freeze"}, {"graph.pb": Output("ab" * 32, 3)}, 1.5)
     store.save("f" * 64, record)
     assert store.load("f" * 64) == record
     assert store.load("e" * 64) is None
@@ -75,12 +77,9 @@ def test_records_come_back(store: Store) -> None:
         "[]",
         "3",
         "null",
-        '{"outputs": {}}',
-        '{"components": {}, "outputs": [], "seconds": 1}',
-        '{"components": {}, "outputs": {"a": {"sha256": "x"}}, "seconds": 1}',
-        '{"components": {}, "outputs": {"a": {"sha256": "x", "size": "y"}}, "seconds": 1}',
-        '{"components": {}, "outputs": {"a": 5}, "seconds": 1}',
-        '{"components": {}, "outputs": {}, "seconds": "x"}',
+        '{"components": {}, "outputs": {}, "seconds": 1}',
+        '{"key": "", "data": {}, "sha256": 5}',
+        "[" * 100_000,
         "\x00\xff",
     ],
 )
@@ -89,6 +88,51 @@ def test_a_damaged_record_is_none(store: Store, text: str) -> None:
     (path,) = (store.folder / "records").rglob("*.json")
     path.write_text(text, encoding="latin-1")
     assert store.load("f" * 64) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        "x",
+        {"outputs": {}},
+        {"components": [], "outputs": {}, "seconds": 1},
+        {"components": {}, "outputs": [], "seconds": 1},
+        {"components": {}, "outputs": {}, "seconds": "x"},
+        {"components": {}, "outputs": {"a": 5}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {"sha256": "0" * 64}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {"sha256": "0" * 64, "size": "3"}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {"sha256": "0" * 64, "size": True}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {"sha256": "../" * 9, "size": 3}}, "seconds": 1},
+    ],
+)
+def test_a_record_of_wrong_types_is_none_though_its_digest_fits(store: Store, data: object) -> None:
+    text = {"key": "f" * 64, "data": data}
+    whole = json.dumps({**text, "sha256": sha256_bytes(canonical(text).encode())})
+    path = store.folder / "records" / "ff" / f"{'f' * 64}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(whole)
+    assert store.load("f" * 64) is None
+
+
+def test_a_record_that_was_edited_or_moved_is_none(store: Store) -> None:
+    store.save("f" * 64, Record({}, {"graph.pb": Output("ab" * 32, 3)}, 0))
+    (path,) = (store.folder / "records").rglob("*.json")
+    moved = store.folder / "records" / "ee" / f"{'e' * 64}.json"
+    moved.parent.mkdir()
+    moved.write_bytes(path.read_bytes())
+    assert store.load("f" * 64) is not None
+    assert store.load("e" * 64) is None
+    path.write_text(path.read_text().replace("ab" * 32, "cd" * 32))
+    assert store.load("f" * 64) is None
+
+
+def test_edited_reasons_are_none(store: Store) -> None:
+    store.save_latest("f" * 64, {"stage": "freeze"})
+    (path,) = (store.folder / "latest").rglob("*.json")
+    path.write_text(path.read_text().replace("freeze", "thaw"))
+    assert store.latest("f" * 64) is None
 
 
 def test_workspaces_are_apart_and_private_to_the_store(store: Store) -> None:

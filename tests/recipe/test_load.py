@@ -55,10 +55,30 @@ def test_what_only_follows_from_a_missing_variable_is_not_told(problems):
     ]
 
 
-def test_a_variable_without_quotes_in_a_flow_mapping_has_its_mend(problems):
+def test_a_variable_without_quotes_in_a_flow_mapping_has_its_place(problems):
     (found,) = problems(VALID.replace("model/graph.pbtxt", "${GRAPH}"))
+    assert found.startswith("3:17 source.graph: the variable GRAPH has no value; ")
+
+
+def test_a_default_that_yaml_has_to_read_has_its_mend(problems):
+    (found,) = problems(VALID.replace("model/graph.pbtxt", "${GRAPH:-it's}"))
     assert found.startswith("3:18: not YAML: ")
-    assert found.endswith('; inside { } and [ ], write "${NAME}" in quotes')
+    hint = "a default with quotes or a backslash needs quotes around the whole value"
+    assert found.endswith(f"; {hint}, and none has braces")
+
+
+@pytest.mark.parametrize(
+    "quantize", ["{{mode: round, num_steps: {}}}", "\n  mode: round\n  num_steps: {}"]
+)
+def test_one_form_of_a_number_works_in_every_style(load, problems, quantize):
+    def recipe(steps):
+        target = "    quantize: " + quantize.format(steps).replace("\n", "\n    ")
+        return f"version: 1\nname: x\nsource: {{frozen: m.pb}}\ntargets:\n  p:\n{target}\n"
+
+    assert load(recipe("${STEPS:-16}")).targets[0].quantize.num_steps == 16
+    for written in ('"${STEPS:-16}"', "'16'"):
+        (found,) = problems(recipe(written))
+        assert found.endswith(f"write {written[1:-1]} without quotes")
 
 
 def test_missing_variables_come_with_other_problems(problems):

@@ -1,0 +1,41 @@
+"""Where a graph begins and ends, and what to say to a name that it does not have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mobileprep.errors import nearest_hint
+from mobileprep.ir.graph import Graph
+
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2"})
+_IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | _PLACEHOLDERS
+_SHOWN: Final = 5
+
+
+def placeholders(graph: Graph) -> list[str]:
+    """The names of all placeholders, in graph order."""
+    return [n.name for n in graph if n.op in _PLACEHOLDERS]
+
+
+def ends(graph: Graph) -> list[str]:
+    """The names of the nodes whose outputs nothing reads, but for constants, in graph order."""
+    return [n.name for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
+
+
+def name_hint(graph: Graph, name: str, what: str) -> str:
+    """What to say to a node's name that is not in the graph: near names, or the likely ones.
+
+    Args:
+        graph: the graph.
+        name: the node's name.
+        what: ``input`` or ``output``.
+    """
+    near = nearest_hint(name, graph.by_name)
+    if near:
+        return near
+    is_input = what == "input"
+    likely = placeholders(graph) if is_input else ends(graph)
+    shown = ", ".join(likely[:_SHOWN]) + (" ..." if len(likely) > _SHOWN else "")
+    if not likely:
+        return "look at the names in the graph"
+    return f"its placeholders are {shown}" if is_input else f"nothing reads {shown}"

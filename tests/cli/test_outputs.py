@@ -1,0 +1,113 @@
+"""Where verbs write: the standard output, devices, links, and the file that they read."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.ir.files import read_graph, write_graph
+from tests.cli.conftest import Run
+from tests.stages.jobs import classifier
+
+WRITERS = {
+    "transform": [
+        "--in_graph=in.pb", "--inputs=x", "--outputs=y", "--transforms=remove_device",
+        "--out_graph={}",
+    ],
+    "freeze": ["--input_graph=in.pb", "--output_node_names=y", "--output_graph={}"],
+    "run": ["--graph=in.pb", "--feed=x=random:2,3", "--fetch=y", "--out={}"],
+    "init": ["in.pb", "--recipe={}"],
+}  # fmt: skip
+VERBS = sorted(WRITERS)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_graph(Path("in.pb"), classifier())
+
+
+def arguments(verb: str, out: str) -> list[str]:
+    return [verb, *(part.format(out) for part in WRITERS[verb])]
+
+
+def in_a_process(verb: str, out: str) -> subprocess.CompletedProcess[bytes]:
+    code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *arguments(verb, out)]
+    return subprocess.run(command, capture_output=True, check=False)
+
+
+def check(verb: str, data: bytes) -> None:
+    """Whether bytes are the whole of what a verb writes, and nothing else."""
+    if verb == "run":
+        assert list(np.load(io.BytesIO(data))) == ["y"]
+    elif verb == "init":
+        assert b"version: 1" in data
+        assert data.endswith(b"\n")
+    else:
+        Path("got.pb").write_bytes(data)
+        assert "y" in read_graph(Path("got.pb"))
+
+
+@pytest.mark.parametrize("out", ["-", "/dev/stdout"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_standard_output_gets_the_bytes_alone(verb: str, out: str) -> None:
+    before = sorted(p.name for p in Path().iterdir())
+    done = in_a_process(verb, out)
+    assert done.returncode == 0, done.stderr
+    check(verb, done.stdout)
+    Path("got.pb").unlink(missing_ok=True)
+    assert sorted(p.name for p in Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("verb", ["transform", "freeze", "run"])
+def test_a_link_is_followed_and_a_device_stays(run: Run, verb: str) -> None:
+    Path("real").write_bytes(b"")
+    Path("link").symlink_to("real")
+    assert run(*arguments(verb, "link")).code == 0
+    assert Path("link").is_symlink()
+    check(verb, Path("real").read_bytes())
+    Path("null").symlink_to(os.devnull)
+    assert run(*arguments(verb, "null")).code == 0
+    assert Path(os.devnull).is_char_device()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("out", [".", "..", "/", "new/", "folder", "dangling", "in.pb/x"])
+def test_what_cannot_be_written_is_told(run: Run, verb: str, out: str) -> None:
+    Path("folder").mkdir()
+    Path("dangling").symlink_to("none")
+    told = run(*arguments(verb, out))
+    assert told.code in (2, 9), told.err
+    assert "hint:" in told.err
+    assert run(*arguments(verb, "x" * 300)).code in (2, 9)
+    assert sorted(p.name for p in Path().iterdir()) == ["dangling", "folder", "in.pb"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--output_as_text"]])
+def test_a_graph_may_be_transformed_in_place(run: Run, flags: list[str]) -> None:
+    told = run(*arguments("transform", "in.pb"), *flags)
+    assert told.code == 0, told.err
+    assert read_graph(Path("in.pb")).by_name.keys() == classifier().by_name.keys()
+    Path("link.pb").symlink_to("in.pb")
+    assert run(*arguments("transform", "link.pb")).code == 0
+    assert read_graph(Path("in.pb")).by_name.keys() == classifier().by_name.keys()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
+@pytest.mark.parametrize("redirect", ["> /dev/full", ">&-"])
+@pytest.mark.parametrize("command", ["header --graphs in.pb", "transform {}"])
+def test_a_standard_output_that_takes_nothing_is_told(command: str, redirect: str) -> None:
+    flags = " ".join(f"'{a}'" for a in arguments("transform", "-")[1:])
+    code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    line = f"'{sys.executable}' -c '{code}' {command.format(flags)} {redirect}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert "mobileprep: error: " in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,174 @@
+"""Outputs lie over nothing that a build reads or keeps: such builds are refused untouched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ir.files import write_graph
+from tests.cli.conftest import Run
+from tests.stages.jobs import classifier
+
+RECIPE = """\
+version: 1
+name: l
+source: {{frozen: {source}}}
+inputs: {{x: {{}}}}
+outputs: [y]
+targets: {{t: {{}}}}
+"""
+MODEL = "l/t/l.pb"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path / "work")
+
+
+def model(path: str) -> bytes:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_graph(Path(path), classifier())
+    return Path(path).read_bytes()
+
+
+def recipe(source: str, path: str = "recipe.yaml", more: str = "") -> str:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(RECIPE.format(source=source) + more)
+    return path
+
+
+def refused(run: Run, *arguments: str) -> str:
+    before = {p: p.lstat() for p in Path().rglob("*")}
+    told = run("build", *arguments)
+    assert told.code == 9, told.err
+    assert "hint:" in told.err
+    assert {p: p.lstat() for p in Path().rglob("*")} == before, "nothing was written"
+    return told.err
+
+
+@pytest.mark.parametrize("source", [MODEL, "../work/l/t/../t/l.pb", "link.pb", "linked/l.pb"])
+def test_a_source_is_not_overwritten(run: Run, source: str) -> None:
+    data = model(MODEL)
+    Path("link.pb").symlink_to(MODEL)
+    Path("linked").symlink_to("l/t")
+    err = refused(run, recipe(source), "--out", ".")
+    assert "outputs would go to this folder, where the build reads" in err
+    assert Path(MODEL).read_bytes() == data
+
+
+def test_the_output_folder_may_be_spelt_in_any_way(run: Run) -> None:
+    model(MODEL)
+    Path("here").symlink_to(".")
+    for out in ("here", "../work", "l/..", str(Path.cwd())):
+        refused(run, recipe(MODEL), "--out", out)
+
+
+def test_a_source_that_is_a_link_in_the_folder_is_not_replaced(run: Run) -> None:
+    model("data/m.pb")
+    Path("l/t").mkdir(parents=True)
+    Path(MODEL).symlink_to("../../data/m.pb")
+    refused(run, recipe(MODEL), "--out", ".")
+    Path("link.pb").symlink_to(MODEL)
+    refused(run, recipe("link.pb"), "--out", ".")
+
+
+def test_a_hard_link_of_the_source_loses_its_name_alone(run: Run) -> None:
+    data = model("m.pb")
+    Path("l/t").mkdir(parents=True)
+    Path(MODEL).hardlink_to("m.pb")
+    chain = "transforms: [obfuscate_names]\n"
+    assert run("build", recipe("m.pb", more=chain), "--out", ".").code == 0
+    assert Path("m.pb").read_bytes() == data
+    assert not Path(MODEL).samefile("m.pb")
+
+
+def test_a_recipe_a_plugin_and_data_are_not_overwritten(run: Run) -> None:
+    model("m.pb")
+    refused(run, recipe("../../m.pb", "l/t/report.json"), "--out", ".")
+    base = recipe("../../m.pb", "l/t/manifest.json")
+    Path("over.yaml").write_text(f"extends: {base}\nname: l\n")
+    refused(run, "over.yaml", "--out", ".")
+    for path in (base, "l/t/report.json"):
+        Path(path).unlink()
+    for ending, text in (("py", ""), ("json", '{"type": "object"}')):
+        Path(f"l/t/plug.{ending}").write_text(text)
+    refused(run, recipe("m.pb", more="plugins: [l/t/plug.py]\ntransforms: [plug]\n"), "--out", ".")
+    Path("l/t/data.npz").write_bytes(b"")
+    more = "validation: {data: l/t/data.npz}\n"
+    refused(run, recipe("m.pb", more=more), "--out", ".")
+
+
+def test_outputs_and_the_store_lie_apart(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model("m.pb")
+    assert "store" in refused(run, recipe("m.pb"), "--out", str(tmp_path / "store" / "v1" / "out"))
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(Path("out/l/t/cache").absolute()))
+    assert "store" in refused(run, recipe("m.pb"))
+    assert not (tmp_path / "store").exists()
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(Path("cache").absolute()))
+    assert run("build", "recipe.yaml", "--out", ".").code == 0
+
+
+def test_targets_do_not_share_a_folder_by_a_link(run: Run) -> None:
+    model("m.pb")
+    Path("out/l/t").mkdir(parents=True)
+    Path("out/l/u").symlink_to("t")
+    text = RECIPE.format(source="m.pb").replace("{t: {}}", "{t: {}, u: {}}")
+    Path("recipe.yaml").write_text(text)
+    assert "the outputs of l/t and l/u would go to the same folder" in refused(run, "recipe.yaml")
+
+
+def test_one_recipe_may_read_what_another_left(run: Run) -> None:
+    model("m.pb")
+    assert run("build", recipe("m.pb")).code == 0
+    text = RECIPE.format(source="out/l/t/l.pb").replace("name: l", "name: second")
+    Path("second.yaml").write_text(text)
+    assert run("build", "second.yaml").code == 0
+    refused(run, "recipe.yaml", "second.yaml")
+
+
+@pytest.mark.parametrize("name", ["report.json", "manifest.json", "l.pb"])
+def test_an_output_that_is_a_link_is_replaced(run: Run, name: str) -> None:
+    model("m.pb")
+    assert run("build", recipe("m.pb")).code == 0
+    folder = Path("out/l/t")
+    files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    (folder / name).unlink()
+    (folder / name).symlink_to("l.pb" if name != "l.pb" else "report.json")
+    assert run("build", "recipe.yaml").code == 0
+    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == files
+    assert not (folder / name).is_symlink()
+
+
+def test_cleaning_removes_links_and_not_what_they_lead_to(run: Run) -> None:
+    model("m.pb")
+    assert run("build", recipe("m.pb")).code == 0
+    kept = Path("kept")
+    kept.write_text("mine")
+    Path("out/l/t/report.json").unlink()
+    Path("out/l/t/report.json").symlink_to(kept.absolute())
+    assert run("clean", "recipe.yaml").code == 0
+    assert kept.read_text() == "mine"
+    assert not Path("out/l").exists()
+
+
+def test_doit_refuses_the_same(run: Run) -> None:
+    from doit.exceptions import InvalidDodoFile
+
+    from mobileprep.cli._doit import recipe_tasks
+
+    model(f"recipes/{MODEL}")
+    recipe(f"../{MODEL}", "recipes/l/recipe.yaml")
+    with pytest.raises(InvalidDodoFile, match="outputs would go to this folder"):
+        list(recipe_tasks(Path("recipes"), Path("recipes")))
+
+
+def test_a_folder_of_too_long_a_name_is_told(run: Run) -> None:
+    model("m.pb")
+    told = run("build", recipe("m.pb"), "--out", "x" * 300)
+    assert told.code == 9, told.err
+    assert "too long" in told.err

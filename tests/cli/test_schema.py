@@ -1,0 +1,32 @@
+"""``mobileprep schema``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mobileprep.recipe.schemas import EDITOR_SCHEMA
+from tests.cli.conftest import Run
+
+
+def test_the_schema_is_printed_whole(run: Run) -> None:
+    told = run("schema")
+    assert (told.code, told.err) == (0, "")
+    assert json.loads(told.out)["$id"] == "urn:mobileprep:recipe:1"
+    assert "step_fold_constants" in told.out
+
+
+def test_its_path_is_that_of_a_file(run: Run) -> None:
+    told = run("schema", "--path")
+    assert told.code == 0
+    assert Path(told.out.strip()) == EDITOR_SCHEMA
+    assert EDITOR_SCHEMA.is_file()
+
+
+def test_the_line_for_a_recipe_is_printed(run: Run, tmp_path: Path) -> None:
+    told = run("schema", "--modeline", tmp_path / "recipe.yaml")
+    assert told.out == f"# yaml-language-server: $schema={EDITOR_SCHEMA.as_uri()}\n"
+
+
+def test_path_and_line_exclude_each_other(run: Run) -> None:
+    assert run("schema", "--path", "--modeline", "recipe.yaml").code == 2

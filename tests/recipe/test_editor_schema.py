@@ -1,0 +1,169 @@
+"""The schema for editors, put to a validator of JSON Schema with recipes as they are written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from mobileprep.recipe.editor_schema import SCHEMA_ID, editor_schema, main, rendered
+from mobileprep.recipe.model import InputFile
+from mobileprep.recipe.plugins import named_plugin
+from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline, recipe_schema
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads(EDITOR_SCHEMA.read_text(encoding="utf-8"))
+START = """\
+version: 1
+name: x
+source: {frozen: m.pb}
+inputs: {x: {dtype: float32, shape: [-1, 8]}}
+outputs: [y]
+targets: {p: {platform: android}}
+"""
+
+
+def complaint(text: str) -> str:
+    """What an editor would say of a recipe, or an empty text."""
+    error = best_match(Draft202012Validator(SCHEMA).iter_errors(yaml.safe_load(text)))
+    return "" if error is None else f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
+
+
+def test_the_file_is_up_to_date():
+    command = "python -m mobileprep.recipe.editor_schema mobileprep/schemas/recipe.schema.json"
+    assert EDITOR_SCHEMA.read_text(encoding="utf-8") == rendered(
+        editor_schema(TransformSchemas())
+    ), command
+
+
+def test_it_is_written_to_the_path_given(tmp_path):
+    assert main([str(tmp_path / "schema.json")]) == 0
+    assert json.loads((tmp_path / "schema.json").read_text(encoding="utf-8")) == SCHEMA
+
+
+def test_it_is_a_schema_that_refers_to_nothing_outside():
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$id"] == SCHEMA_ID
+    for reference in re.findall(r'"\$ref": "([^"]*)"', EDITOR_SCHEMA.read_text(encoding="utf-8")):
+        head, _, name = reference.rpartition("/")
+        assert head == "#/$defs"
+        assert name in SCHEMA["$defs"]
+
+
+def test_it_has_every_key_and_every_transform_described():
+    for name, section in recipe_schema()["$defs"].items():
+        made = SCHEMA["$defs"][name]
+        for key in section.get("properties", {}):
+            assert key in made.get("properties", made.get("anyOf", [{}])[0].get("properties", {}))
+    names = TransformSchemas().names
+    words, mapping = SCHEMA["$defs"]["step"]["anyOf"]
+    assert words["anyOf"][0]["enum"] == list(names)
+    for name in names:
+        assert mapping["properties"][name]["description"]
+        for key, parameter in SCHEMA["$defs"][f"step_{name}"]["properties"].items():
+            assert parameter["description"], key
+
+
+def recipes():
+    found = [p.read_text(encoding="utf-8") for p in sorted(ROOT.glob("recipes/*/recipe.yaml"))]
+    for page in sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md"]):
+        blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
+        found += [
+            b.partition("```")[0] for b in blocks if b.partition("```")[0].startswith("version")
+        ]
+    return found
+
+
+@pytest.mark.parametrize("index", range(len(recipes())))
+def test_recipes_that_build_are_right(index):
+    assert complaint(recipes()[index]) == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "transforms: [fold_constants, {remove_nodes: {op: Identity}}]",
+        "transforms: [{remove_nodes: {op: [Identity]}}, {fold_constants: {ignore_errors: true}}]",
+        "transforms: [{fold_constants: null}, {quantize_nodes: {input_min: 0, input_max: 1.5}}]",
+        "transforms: [{strip_unused_nodes: [{name: a, type_for_name: float}, {name: b}]}]",
+        "transforms: fold_constants(ignore_errors=true) remove_device",
+        "transforms: [{round_weights: {num_steps: '${STEPS:-16}'}}, '${LAST}']",
+        "plugins: [mine.py]\ntransforms: [mine, {mine: {anything: 1}}]",
+        "extends: base.yaml\ntransforms: [mine]",
+        "engine: ${ENGINE:-numpy}\ncheck: ${CHECK:-true}",
+        "models: {m: {transforms: [fold_constants], targets: {q: {then: [remove_device]}}}}",
+        "validation: {data: d.npz, max_drop: '${DROP}'}",
+        "freeze: {control_flow: '${FLOW}', clear_devices: '${CLEAR}'}",
+    ],
+)
+def test_what_may_be_written_is_right(more):
+    assert complaint(f"{START}{more}\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("transforms: [fold_constant]", "fold_constant"),
+        ("transforms: [{fold_constant: {}}]", "fold_constant"),
+        ("models: {m: {transforms: [fold_constant]}}", "fold_constant"),
+        ("targets: {p: {then: [fold_constant]}}", "fold_constant"),
+        ("models: {m: {targets: {p: {then: [fold_constant]}}}}", "fold_constant"),
+        ("transforms: [{remove_nodes: {ops: [Identity]}}]", "ops"),
+        ("plugins: [a.py]\ntransforms: [{remove_nodes: {ops: [Identity]}}]", "ops"),
+        ("transforms: [{remove_nodes: [{ops: Identity}]}]", "ops"),
+        ("transforms: [{round_weights: {num_steps: many}}]", "many"),
+        ("transforms: [{round_weights: {num_steps: 0}}]", "0"),
+        ("transforms: [{remove_attribute: {}}]", "attribute_name"),
+        ("transforms: [{fold_constants: {}, remove_device: {}}]", "fold_constants"),
+        ("outptus: [y]", "outptus"),
+        ("targets: {p: {platform: andriod}}", "andriod"),
+        ("targets: {'${P}': {}}", "${P}"),
+        ("engine: numpi", "numpi"),
+        ("check: maybe", "maybe"),
+        ("inputs: {x: {shape: [many]}}", "many"),
+    ],
+)
+def test_what_is_wrong_is_told(more, told):
+    key = more.partition(":")[0]
+    kept = "".join(line for line in START.splitlines(True) if not line.startswith(f"{key}:"))
+    assert told in complaint(f"{kept}{more}\n")
+
+
+def test_transforms_from_outside_can_be_had_too(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    parameters = {"properties": {"x": {"type": "integer"}}, "additionalProperties": False}
+    (tmp_path / "mine.json").write_text(json.dumps(parameters))
+    plugin = named_plugin(InputFile("mine.py", tmp_path / "mine.py"))
+    validator = Draft202012Validator(editor_schema(TransformSchemas(plugins=[plugin])))
+    for steps, right in ((["mine", {"mine": {"x": 1}}], True), ([{"mine": {"y": 1}}], False)):
+        recipe = {**yaml.safe_load(START), "transforms": steps}
+        assert validator.is_valid(recipe) is right
+
+
+def test_the_line_for_editors_leads_to_the_schema(tmp_path):
+    recipe = tmp_path / "models" / "digits" / "recipe.yaml"
+    recipe.parent.mkdir(parents=True)
+    assert modeline(recipe) == f"# yaml-language-server: $schema={EDITOR_SCHEMA.as_uri()}"
+    (tmp_path / "recipe.schema.json").write_text("{}")
+    assert modeline(recipe).endswith(EDITOR_SCHEMA.as_uri()), "beyond the repository"
+    (tmp_path / ".git").mkdir()
+    assert modeline(recipe) == "# yaml-language-server: $schema=../../recipe.schema.json"
+    (recipe.parent / "recipe.schema.json").write_text("{}")
+    assert modeline(recipe) == "# yaml-language-server: $schema=recipe.schema.json"
+
+
+def test_an_environment_within_the_repository_is_named_from_there(tmp_path, monkeypatch):
+    installed = tmp_path / ".venv" / "lib" / "mobileprep" / "schemas" / "recipe.schema.json"
+    monkeypatch.setattr("mobileprep.recipe.schemas.EDITOR_SCHEMA", installed)
+    (tmp_path / ".git").mkdir()
+    line = modeline(tmp_path / "app" / "recipe.yaml")
+    assert line.endswith("$schema=../.venv/lib/mobileprep/schemas/recipe.schema.json")
+    monkeypatch.setattr(
+        "mobileprep.recipe.schemas.EDITOR_SCHEMA", tmp_path / "with blank" / "recipe.schema.json"
+    )
+    assert modeline(tmp_path / "app" / "recipe.yaml").endswith("/with%20blank/recipe.schema.json")
