@@ -48,6 +48,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     _both(parser, "inference_delay", "run_delay", float, -1.0, "seconds of sleep after each run")
     flag(parser, "inter_benchmark_delay", type=float, default=-1.0, help="and after all")
     flag(parser, "num_threads", type=int, default=-1, help="threads, -1 for all processors")
+    unwritten = "accepted; no trace is written, --json tells the times of nodes"
+    flag(parser, "step_stats_name", default="", metavar="FILE", help=unwritten)
     flag(parser, "benchmark_name", default="", help="for files under --output_prefix")
     flag(parser, "output_prefix", default="", metavar="PATH", help="what their names begin with")
     for name, default, help_line in _SHOWN:
@@ -104,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(_as_data(timings, costs, device), indent=1))
     else:
         print("\n".join(_lines(args, timings, costs, device)))
+    if args.step_stats_name:
+        _tell("no trace is written for --step_stats_name; --json tells the times of nodes")
     if args.benchmark_name and args.output_prefix:
         _report(args, subject, timings, loading)
     return 0

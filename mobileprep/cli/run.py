@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._model_flags import add_model_flags, model_flags
+from mobileprep.cli._originals import LABELLED, LABELLED_BY
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError, UsageError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"
-_IMAGE = "tensorflow/examples/label_image/data/grace_hopper.jpg"
 _TOP = 5
 _SILENT = "openvino"
 _MILITARY_UNIFORM = 653
@@ -113,8 +113,9 @@ def run(args: argparse.Namespace) -> int:
 def _model(args: argparse.Namespace) -> Model:
     from mobileprep.cli._models import load_model
 
+    path = _named(args, args.graph, LABELLED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
-    return load_model(Path(args.root_dir) / args.graph, model_flags(args, named), _tell)
+    return load_model(path, model_flags(args, named), _tell)
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
@@ -122,12 +123,22 @@ def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
 
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
-    image = args.image or (_IMAGE if args.input_layer and not args.feed else "")
+    # Whoever names the layer of the picture wants the original's picture, if no other.
+    image = args.image or (LABELLED if args.input_layer and not args.feed else "")
     if image:
         layer = _image_layer(args, model)
-        feeds[layer] = str(Path(args.root_dir) / image)
+        feeds[layer] = str(_named(args, image, LABELLED, "--image"))
         apart.append(layer)
     return rounds(feeds, apart)
+
+
+def _named(args: argparse.Namespace, file: str, default: str, option: str) -> Path:
+    """A file in the root folder, which must be there if nobody named it."""
+    path = Path(args.root_dir) / file
+    if file == default and not path.exists():
+        message = f"{option} names no file, and the original's, {path}, is not there"
+        raise UsageError(message, f"give {option}=FILE")
+    return path
 
 
 def _image_layer(args: argparse.Namespace, model: Model) -> str:
