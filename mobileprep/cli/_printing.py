@@ -30,10 +30,11 @@ def printer(*, is_result_data: bool) -> Printer:
 
 
 def _placed(printed: Printed) -> str:
+    line = printed.text.removesuffix("\n")
     if printed.stream.startswith(_LOG):
-        return f"{printed.stream.removeprefix(_LOG).removesuffix(')')}: {printed.text}\n"
+        return f"{printed.stream.removeprefix(_LOG).removesuffix(')')}: {line}\n"
     if printed.stream.startswith(_FILE):
-        return f"not written to {printed.stream}: {printed.text}\n"
+        return f"not written to {printed.stream}: {line}\n"
     return printed.text
 
 
