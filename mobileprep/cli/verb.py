@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         """Turn argparse's message into a UsageError that names the nearest flag."""
         hint = f"see '{self.prog} --help'"
         if message.startswith("unrecognized arguments: "):
-            unknown = message.split(": ", 1)[1].split()[0].split("=")[0]
+            unknown = message.split(": ", 1)[1].partition(" ")[0].partition("=")[0]
             near = did_you_mean(unknown, self._option_string_actions)
             hint = f"did you mean {near[0]}? {hint}" if near else hint
         raise UsageError(message, hint, self.prog)
