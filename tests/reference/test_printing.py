@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,11 +12,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from mobileprep.cli.main import main
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import delimited, encode_varint
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import control, parse_ref
@@ -24,6 +27,9 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.context import Printed
 from mobileprep.ops.interpreter import Interpreter
 from mobileprep.ops.text import as_texts
+from mobileprep.transforms._range_log import read_range_log
+from tests.cli.inception import EIGHT_BIT, inception
+from tests.ops.pictures import encoded
 from tests.transforms.graphs import node, placeholder
 
 pytestmark = pytest.mark.reference
@@ -196,3 +202,33 @@ def test_assertions_are_worded_as_the_original_words_them(original: Path, tmp_pa
     told = caught.value.message.removeprefix("node 'check' (Assert): ")
     said = oldest(original, Graph(nodes), tmp_path).stderr
     assert said.split("\n")[0] == f"ERROR Invalid argument: {told}"
+
+
+@pytest.mark.usefixtures("tf")
+def test_ranges_observed_here_are_those_that_tensorflow_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # its own lines stand in the log too
+    write_graph(Path("g.pb"), inception())
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    Path("photo.png").write_bytes(encoded(pixels, "PNG"))
+    logging = 'insert_logging(op=RequantizationRange, show_name=true, message="__requant_min_max:")'
+    flags = ["--in_graph=g.pb", "--out_graph=logged.pb", "--inputs=Mul", "--outputs=softmax"]
+    assert main(["transform_graph", *flags, f"--transforms={EIGHT_BIT} {logging}"]) == 0
+    code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "label_image", "--graph=logged.pb", "--image=photo.png"]
+    ranges = {}
+    for engine in ("numpy", "tensorflow"):
+        more = ["--input_layer=Mul", "--output_layer=softmax", f"--engine={engine}"]
+        with Path("log").open("wb") as log:
+            subprocess.run([*command, *more], stderr=log, check=True, timeout=300)
+        ranges[engine] = read_range_log(Path("log"))
+    assert "conv/Conv2D/eightbit/requant_range" in ranges["numpy"]
+    assert ranges["numpy"].keys() == ranges["tensorflow"].keys()
+    for name, (found,) in ranges["numpy"].items():
+        (theirs,) = ranges["tensorflow"][name]
+        # A mean that differs in its last digit is quantized to a level beside the other's.
+        close = 3 / 255 * (theirs.high - theirs.low) if name.startswith("biased") else 0
+        np.testing.assert_allclose(found, theirs, rtol=1e-6, atol=close)
