@@ -149,3 +149,9 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     assert read_bytes(tmp_path / "f", limit=5) == b"12345"
     with pytest.raises(CorruptFileError, match="at most 4"):
         read_bytes(tmp_path / "f", limit=4)
+
+
+def test_a_device_that_never_ends_is_refused_at_the_limit() -> None:
+    with pytest.raises(CorruptFileError, match="longer than the 5 bytes"):
+        read_bytes(Path("/dev/zero"), limit=5)
+    assert read_bytes(Path("/dev/null"), limit=5) == b""

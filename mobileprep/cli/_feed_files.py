@@ -67,7 +67,7 @@ def several_files(what: str) -> list[str] | None:
         return parts
     if _PATTERN & set(what):
         root = Path(path.anchor)
-        found = sorted(str(p) for p in root.glob(str(path.relative_to(root))))
+        found = sorted(str(p) for p in root.glob(str(path.relative_to(root))) if p.is_file())
         return _some(found, f"no file fits the pattern {what!r}")
     return None
 

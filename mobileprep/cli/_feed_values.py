@@ -20,6 +20,7 @@ from mobileprep.ops.text import as_texts
 _MOST_BYTES = 1 << 31
 _MOST_WRITTEN = 1 << 26
 _SHOWN = 4
+_MOST_AXES = 32
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -119,8 +120,7 @@ def _parsed(text: str) -> list[Any] | None:
     except ValueError:
         return None
     except RecursionError as error:
-        message = "the list is nested too deeply"
-        raise UsageError(message, "a tensor has few axes; name an .npy file") from error
+        raise _too_deep() from error
     return values if isinstance(values, list) else None
 
 
@@ -141,6 +141,8 @@ def _shape_of(tensor: TensorInfo, values: list[Any]) -> tuple[int, ...]:
     shape: list[int] = []
     level: list[Any] = [values]
     while any(isinstance(value, list) for value in level):
+        if len(shape) == _MOST_AXES:
+            raise _too_deep()
         lengths = {len(v) if isinstance(v, list) else -1 for v in level}
         if len(lengths) > 1:
             message = f"the lists for {tensor.name!r} differ in length at depth {len(shape) + 1}"
@@ -148,6 +150,11 @@ def _shape_of(tensor: TensorInfo, values: list[Any]) -> tuple[int, ...]:
         shape += lengths
         level = [inner for value in level for inner in value]
     return tuple(shape)
+
+
+def _too_deep() -> UsageError:
+    message = "the list is nested too deeply"
+    return UsageError(message, f"a tensor has at most {_MOST_AXES} axes here; name an .npy file")
 
 
 def _typed(tensor: TensorInfo, values: Sequence[Any]) -> Array:

@@ -80,6 +80,8 @@ def test_values_are_read_from_a_file(
         (DType.FLOAT, "[null]", "'x' takes float32, not None"),
         (DType.FLOAT, "text:a", "'x' takes float32, not a"),
         (DType.FLOAT, "[" * 100_000, "nested too deeply"),
+        (DType.FLOAT, "[" * 70 + "1" + "]" * 70, "nested too deeply"),
+        (DType.FLOAT, "fold*", "no file fits the pattern 'fold*'"),
         (DType.INT32, "[1.5]", "'x' takes int32, not 1.5"),
         (DType.INT32, "[4294967296]", "'x' takes int32, not 4294967296"),
         (DType.STRING, "[1]", "'x' takes string, not 1"),
