@@ -51,6 +51,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="of random feeds, 0 if unset, and of what the graph itself draws",
     )
+    _label_flags(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _label_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of the original label_image."""
     pictures = "the picture to label; or several, a pattern or a folder, one run for each"
     flag(parser, "image", default="", metavar="FILE", help=pictures)
     flag(parser, "labels", default="", metavar="FILE", help="names of the classes, a line each")
@@ -75,7 +81,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "output_layer", default="", help=f"the scores; {_OUTPUT} if unset")
     flag(parser, "root_dir", default="", metavar="DIR", help="the folder of graph and picture")
     bool_flag(parser, "self_test", default=False, help_line="fail unless class 653 comes first")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 @verb("run", "run a graph, or label pictures as label_image does", _arguments)
