@@ -58,7 +58,16 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
             if limit is not None and size > limit:
                 message = f"is {size} bytes long; at most {limit} are read here"
                 raise CorruptFileError(message, "name a smaller file", str(path))
-            return stream.read()
+            if size or limit is None:
+                return stream.read()
+            # A device or a pipe tells no size, and may never end.
+            data = bytearray()
+            while block := stream.read(_HASH_BLOCK):
+                data += block
+                if len(data) > limit:
+                    message = f"is longer than the {limit} bytes that are read here"
+                    raise CorruptFileError(message, "name a smaller file", str(path))
+            return bytes(data)
     except OSError as error:
         raise unreadable(path, error) from error
 

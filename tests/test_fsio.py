@@ -291,3 +291,9 @@ def test_the_last_part_of_a_name_is_not_followed(tmp_path: Path) -> None:
     for name in ("other/x", "../x", "/etc/passwd", "", "down/.."):
         with pytest.raises(ArtifactError):
             file_inside(tmp_path, name)
+
+
+def test_a_device_that_never_ends_is_refused_at_the_limit() -> None:
+    with pytest.raises(CorruptFileError, match="longer than the 5 bytes"):
+        read_bytes(Path("/dev/zero"), limit=5)
+    assert read_bytes(Path("/dev/null"), limit=5) == b""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,42 @@ class Score:
     def as_data(self) -> dict[str, Any]:
         """The score as JSON takes it."""
         return asdict(self) | {"score": _number(self.score)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run computed.
+
+    Args:
+        title: the files that were fed, an empty text where there is one run.
+        scores: the best classes of each sample, where they are wanted.
+        facts: each tensor as JSON takes it.
+    """
+
+    title: str
+    scores: list[list[Score]]
+    facts: list[dict[str, Any]]
+
+    @classmethod
+    def of(
+        cls, title: str, outputs: Mapping[str, Array], labels: Sequence[str], count: int
+    ) -> Result:
+        """What some tensors hold, and the ``count`` best classes of the first.
+
+        Raises:
+            UsageError: classes are wanted, and the first tensor holds no scores.
+        """
+        scores = best_scores(next(iter(outputs.values())), labels, count) if count > 0 else []
+        return cls(title, scores, [described(name, array) for name, array in outputs.items()])
+
+    def __str__(self) -> str:
+        head = [f"{self.title}:"] if self.title else []
+        shown = self.facts[1:] if self.scores else self.facts
+        return "\n".join([*head, *(str(s) for row in self.scores for s in row), *map(line, shown)])
+
+    def as_data(self) -> dict[str, Any]:
+        """The result as JSON takes it."""
+        return {"outputs": self.facts, "top": [[s.as_data() for s in r] for r in self.scores]}
 
 
 def read_labels(path: Path) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    flag(parser, "graph", required=True, metavar="FILE", help="the frozen graph")
+    add_model_flags(parser)
     flag(parser, "input_layer", default="", metavar="A,B", help="what is fed; all placeholders")
     flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="their shapes")
     flag(parser, "input_layer_type", default="", metavar="T,U", help="their types")
@@ -47,6 +48,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     _both(parser, "inference_delay", "run_delay", float, -1.0, "seconds of sleep after each run")
     flag(parser, "inter_benchmark_delay", type=float, default=-1.0, help="and after all")
     flag(parser, "num_threads", type=int, default=-1, help="threads, -1 for all processors")
+    unwritten = "accepted; no trace is written, --json tells the times of nodes"
+    flag(parser, "step_stats_name", default="", metavar="FILE", help=unwritten)
     flag(parser, "benchmark_name", default="", help="for files under --output_prefix")
     flag(parser, "output_prefix", default="", metavar="PATH", help="what their names begin with")
     for name, default, help_line in _SHOWN:
@@ -72,19 +75,21 @@ def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
     from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds, output_layers
     from mobileprep.cli._benchmark_runs import Pace, Subject, measured_costs, time_graph
-    from mobileprep.ir.files import read_graph
+    from mobileprep.cli._models import load_model
     from mobileprep.ops.devices import find_device
 
     device = find_device(args.device) if args.device else None
-    path = Path(args.graph)
+    named = (*comma_list(args.output_layer), *comma_list(args.target_layer))
     began = time.perf_counter()
-    graph = read_graph(path)
+    model = load_model(Path(args.graph), model_flags(args, named), _tell)
     loading = time.perf_counter() - began
     flags = InputFlags(
         args.input_layer, args.input_layer_shape, args.input_layer_type, args.input_layer_values
     )
-    fetches = (*output_layers(graph, args.output_layer), *comma_list(args.target_layer))
-    subject = Subject(graph, path, make_feeds(graph, flags), fetches)
+    layers = () if args.output_layer else model.outputs
+    layers = layers or model.tensors(output_layers(model.graph, args.output_layer))
+    fetches = (*layers, *comma_list(args.target_layer))
+    subject = Subject(model.graph, model.path, make_feeds(model.graph, flags), fetches)
     timings = time_graph(
         subject,
         Pace(args.max_num_runs, args.max_time, args.inference_delay),
@@ -101,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(_as_data(timings, costs, device), indent=1))
     else:
         print("\n".join(_lines(args, timings, costs, device)))
+    if args.step_stats_name:
+        _tell("no trace is written for --step_stats_name; --json tells the times of nodes")
     if args.benchmark_name and args.output_prefix:
         _report(args, subject, timings, loading)
     return 0

@@ -68,6 +68,8 @@ def _original_flags(parser: argparse.ArgumentParser) -> None:
     flag(parser, "filename_tensor_name", default="", metavar="NAME", help=unused)
     version = "accepted; the checkpoint itself says of which version it is"
     flag(parser, "checkpoint_version", type=int, default=2, metavar="1|2", help=version)
+    inputs = "accepted, and not needed: a book prints it, the original never had it"
+    flag(parser, "input_node_names", default="", metavar="NAMES", help=inputs)
     told = "accepted; the files themselves say whether they are binary"
     bool_flag(parser, "input_binary", default=False, help_line=told)
 
@@ -97,6 +99,9 @@ def run(args: argparse.Namespace) -> int:
         message = f"checkpoint version {args.checkpoint_version} is neither 1 nor 2"
         raise UsageError(message, "leave --checkpoint_version out")
     target = output_path(args.output_graph)
+    if args.input_node_names:
+        told = "--input_node_names chooses nothing: the inputs are what the outputs need"
+        print(f"mobileprep: note: {told}", file=sys.stderr)
     source = load_source(
         graph=_path(args.input_graph),
         meta_graph=_path(args.input_meta_graph),

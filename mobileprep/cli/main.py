@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from mobileprep import __version__
 from mobileprep.cli._failures import print_failure, tell_error, whole_or_nothing
+from mobileprep.cli._originals import DROP_INS, default_flags, verb_of
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 from mobileprep.registry import module_names
@@ -113,7 +114,10 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     verb = _find(arguments[0])
     parser = _parser(verb)
-    args, rest = parser.parse_known_args(arguments[1:])
+    given = arguments[1:]
+    if verb.name in DROP_INS:
+        given = parser.plain([*default_flags(arguments[0]), *given])
+    args, rest = parser.parse_known_args(given)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return verb.run(args)
@@ -133,6 +137,7 @@ def _help(names: list[str]) -> int:
 
 def _find(name: str) -> Verb:
     names = verb_names()
+    name = verb_of(name, names)
     if name not in names:
         message = f"there is no verb {name!r}"
         raise UsageError(message, nearest_hint(name, [*names, "help"]) or "see 'mobileprep help'")

@@ -1,4 +1,4 @@
-"""The verb ``run``: runs a graph once; with ``--image`` a drop-in for ``label_image``."""
+"""The verb ``run``: runs a graph; with ``--image`` a drop-in for ``label_image``."""
 
 from __future__ import annotations
 
@@ -6,32 +6,41 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mobileprep.cli._model_flags import add_model_flags, model_flags
+from mobileprep.cli._originals import LABELLED, LABELLED_BY
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
-from mobileprep.errors import AccuracyError, UsageError
+from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.cli._feeds import FeedOptions
-    from mobileprep.ir.graph import Graph
+    from mobileprep.cli._models import Model
+    from mobileprep.cli._results import Result
+    from mobileprep.cli._rounds import Round
     from mobileprep.ir.tensor import Array
+    from mobileprep.ops.engines.base import Engine
 
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"
 _TOP = 5
+_SILENT = "openvino"
 _MILITARY_UNIFORM = 653
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    flag(parser, "graph", required=True, metavar="FILE", help="the frozen graph")
+    add_model_flags(parser)
     parser.add_argument(
         "--feed",
         action="append",
         default=[],
         metavar="NAME=WHAT",
-        help="a tensor and its value: a number, random[:1,224,224,3], or a .npy, .npz[:ARRAY], "
-        ".wav or picture file",
+        help="a tensor and its value: a number, a list such as [[1,2],[3,4]], text:..., @FILE that "
+        "it is written in, random[:1,224,224,3], or a .npy, .npz[:ARRAY], .wav or picture file; "
+        "several files (a.png,b.png, a pattern, a folder) are a batch",
+    )
+    bool_flag(
+        parser, "each", default=False, help_line="run once for each of several files, no batch"
     )
     flag(parser, "fetch", default="", metavar="A,B", help="the tensors to compute")
     flag(
@@ -49,7 +58,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="of random feeds, 0 if unset, and of what the graph itself draws",
     )
-    flag(parser, "image", default="", metavar="FILE", help="the picture to label")
+    _label_flags(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _label_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of the original label_image."""
+    pictures = "the picture to label; or several, a pattern or a folder, one run for each"
+    flag(parser, "image", default="", metavar="FILE", help=pictures)
     flag(parser, "labels", default="", metavar="FILE", help="names of the classes, a line each")
     flag(
         parser,
@@ -72,99 +88,150 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "output_layer", default="", help=f"the scores; {_OUTPUT} if unset")
     flag(parser, "root_dir", default="", metavar="DIR", help="the folder of graph and picture")
     bool_flag(parser, "self_test", default=False, help_line="fail unless class 653 comes first")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-@verb("run", "run a graph once, or label a picture as label_image does", _arguments)
+@verb("run", "run a graph, or label pictures as label_image does", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Feed, run, print."""
-    from mobileprep.cli._feeds import check_fed
-    from mobileprep.cli._results import best_scores, described, line, read_labels
-    from mobileprep.ir.files import read_graph
-    from mobileprep.ops.engines.choose import open_engine
+    """Load; then for each run feed, compute, print."""
+    from mobileprep.cli._results import Result, read_labels
 
-    path = Path(args.root_dir) / args.graph
     target = output_path(args.out) if args.out else Path()
-    results = sys.stderr if args.out and is_stdout(target) else sys.stdout
-    graph = read_graph(path)
-    feeds = _feeds(args, graph)
-    fetches = _fetches(args, graph)
+    shown = sys.stderr if args.out and is_stdout(target) else sys.stdout
+    model = _model(args)
+    planned = _rounds(args, model)
+    fetches = _fetches(args, model)
     labels = read_labels(Path(args.labels)) if args.labels else []
-    engine = open_engine(args.engine, graph, path, seed=args.seed, tell=_tell)
-    check_fed(graph, feeds, fetches, str(path))
-    outputs = engine.run(fetches, feeds)
+    engine = _engine(args, model)
+    count = args.top or (_TOP if labels or args.image else 0)
+    results: list[Result] = []
+    written: dict[str, Array] = {}
+    for number, turn in enumerate(planned):
+        outputs = dict(zip(fetches, _computed(args, model, engine, turn, fetches), strict=True))
+        results.append(Result.of(turn.title, outputs, labels, count))
+        if not args.json:
+            print(results[-1], file=shown)
+        if args.out:
+            place = f"{number}/" if turn.title else ""
+            written |= {f"{place}{name}": array for name, array in outputs.items()}
     if args.engine == "auto":
         _tell(f"the engine is {engine.name}")
     if args.out:
-        _write(target, dict(zip(fetches, outputs, strict=True)))
-    count = args.top or (_TOP if labels or args.image else 0)
-    scores = best_scores(outputs[0], labels, count) if count > 0 else []
-    facts = [described(name, array) for name, array in zip(fetches, outputs, strict=True)]
+        _write(target, written)
     if args.json:
-        top = [[s.as_data() for s in row] for row in scores]
-        print(
-            json.dumps({"engine": engine.name, "outputs": facts, "top": top}, indent=1),
-            file=results,
-        )
-    else:
-        shown = facts[1:] if scores else facts
-        lines = [*(str(s) for row in scores for s in row), *map(line, shown)]
-        print("\n".join(lines), file=results)
+        print(json.dumps(_as_data(engine.name, results), indent=1), file=shown)
     if args.self_test:
-        _check_self(scores[0][0].index if scores else None)
+        _check_self(results)
     return 0
 
 
-def _feeds(args: argparse.Namespace, graph: Graph) -> dict[str, Array]:
-    from mobileprep.cli._feeds import FeedOptions, read_feed, split_feed
+def _model(args: argparse.Namespace) -> Model:
+    from mobileprep.cli._models import load_model
 
-    options = FeedOptions(
-        args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0
-    )
-    feeds: dict[str, Array] = {}
-    for text in args.feed:
-        name, what = split_feed(text)
-        if name in feeds:
-            message = f"{name!r} is fed twice"
-            raise UsageError(message, "give each --feed another name")
-        feeds[name] = read_feed(graph, name, what, options)
-    if args.image:
-        feeds |= _photo(args, graph, options)
-    return feeds
+    path = _named(args, args.graph, LABELLED_BY, "--graph")
+    named = comma_list(args.fetch) or comma_list(args.output_layer)
+    return load_model(path, model_flags(args, named), _tell)
 
 
-def _photo(args: argparse.Namespace, graph: Graph, options: FeedOptions) -> dict[str, Array]:
-    from mobileprep.cli._feeds import read_feed
+def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
+    from mobileprep.cli._rounds import named_feeds, rounds
+
+    feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
+    apart = list(feeds) if args.each else []
+    # Whoever names the layer of the picture wants the original's picture, if no other.
+    image = args.image or (LABELLED if args.input_layer and not args.feed else "")
+    if image:
+        layer = _image_layer(args, model)
+        feeds[layer] = str(_named(args, image, LABELLED, "--image"))
+        apart.append(layer)
+    return rounds(feeds, apart)
+
+
+def _named(args: argparse.Namespace, file: str, default: str, option: str) -> Path:
+    """A file in the root folder, which must be there if nobody named it."""
+    path = Path(args.root_dir) / file
+    if file == default and not path.exists():
+        message = f"{option} names no file, and the original's, {path}, is not there"
+        raise UsageError(message, f"give {option}=FILE")
+    return path
+
+
+def _image_layer(args: argparse.Namespace, model: Model) -> str:
     from mobileprep.ir.ends import placeholders
 
-    name = args.input_layer or _likely(graph, _INPUT, placeholders(graph), "--input_layer")
-    return {name: read_feed(graph, name, str(Path(args.root_dir) / args.image), options)}
+    if args.input_layer:
+        return model.tensor(args.input_layer)
+    return _likely(model, _INPUT, placeholders(model.graph), "--input_layer")
 
 
-def _fetches(args: argparse.Namespace, graph: Graph) -> tuple[str, ...]:
+def _fetches(args: argparse.Namespace, model: Model) -> tuple[str, ...]:
     from mobileprep.ir.ends import ends
 
     named = comma_list(args.fetch) or comma_list(args.output_layer)
-    if named:
-        return named
-    found = ends(graph)
+    if named or model.outputs:
+        return model.tensors(named) if named else model.outputs
+    found = ends(model.graph)
     if args.image:
-        return (_likely(graph, _OUTPUT, found, "--output_layer"),)
+        return (_likely(model, _OUTPUT, found, "--output_layer"),)
     if not found:
         msg = "no tensors are named that the graph is to compute"
         raise UsageError(msg, "give --fetch=a,b")
     return tuple(found)
 
 
-def _likely(graph: Graph, usual: str, candidates: list[str], option: str) -> str:
+def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str:
     """The layer that label_image takes by default, or else the only one that it can be."""
-    if usual in graph:
+    if usual in model.graph:
         return usual
     if len(candidates) == 1:
         return candidates[0]
     message = f"there is no layer {usual!r} in the graph"
     known = f"; it may be one of: {', '.join(candidates[:5])}" if candidates else ""
     raise UsageError(message, f"name one with {option}{known}")
+
+
+def _engine(args: argparse.Namespace, model: Model) -> Engine:
+    """The engine, which must be one that prints where the graph does."""
+    from mobileprep.cli._printing import printer
+    from mobileprep.ops.engines.choose import open_engine
+
+    prints = next((n.name for n in model.graph if n.op in ("Print", "PrintV2")), None)
+    if prints is not None and args.engine == _SILENT:
+        message = f"OpenVINO prints nothing, which the graph does at {prints!r}"
+        raise UnsupportedError(message, "give --engine=numpy", str(model.path))
+    return open_engine(
+        args.engine,
+        model.graph,
+        model.path,
+        seed=args.seed,
+        among=None if prints is None else (),
+        tell=_tell,
+        printer=printer(is_result_data=args.json),
+    )
+
+
+def _computed(
+    args: argparse.Namespace, model: Model, engine: Engine, turn: Round, fetches: tuple[str, ...]
+) -> list[Array]:
+    from mobileprep.cli._feed_files import FeedOptions
+    from mobileprep.cli._feeds import check_fed, read_feed, with_fed_shapes
+
+    options = FeedOptions(
+        args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0
+    )
+    graph = model.graph
+    feeds = {name: read_feed(graph, name, what, options) for name, what in turn.feeds.items()}
+    check_fed(graph, feeds, fetches, str(model.path))
+    try:
+        return engine.run(fetches, feeds)
+    except InvalidGraphError as error:
+        raise with_fed_shapes(error, graph, feeds) from error
+
+
+def _as_data(engine: str, results: list[Result]) -> dict[str, Any]:
+    """All that was computed; of a single run without the list around it."""
+    if len(results) == 1 and not results[0].title:
+        return {"engine": engine, **results[0].as_data()}
+    return {"engine": engine, "runs": [{"files": r.title, **r.as_data()} for r in results]}
 
 
 def _write(path: Path, outputs: dict[str, Array]) -> None:
@@ -178,10 +245,12 @@ def _write(path: Path, outputs: dict[str, Array]) -> None:
         )
 
 
-def _check_self(found: int | None) -> None:
-    if found != _MILITARY_UNIFORM:
-        message = f"class {_MILITARY_UNIFORM} should come first, and {found} does"
-        raise AccuracyError(message, "run the self-test on its own picture and graph")
+def _check_self(results: list[Result]) -> None:
+    for result in results:
+        found = result.scores[0][0].index if result.scores else None
+        if found != _MILITARY_UNIFORM:
+            message = f"class {_MILITARY_UNIFORM} should come first, and {found} does"
+            raise AccuracyError(message, "run the self-test on its own picture and graph")
 
 
 def _tell(sentence: str) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from mobileprep.cli._scripts import plain_arguments
 from mobileprep.errors import UsageError, did_you_mean
 from mobileprep.registry import Registry
+
+# As gflags, absl and TensorFlow's own parser read them.
+_TRUE = frozenset({"true", "t", "1", "yes", "y"})
+_FALSE = frozenset({"false", "f", "0", "no", "n"})
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
@@ -46,11 +51,15 @@ def verb(name: str, help_line: str, arguments: Arguments) -> Callable[[Run], Run
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are ours: one message, a hint, exit code 2."""
 
+    def plain(self, arguments: Sequence[str]) -> list[str]:
+        """Arguments that may have been written for an original tool, as this parser takes them."""
+        return plain_arguments(arguments, self._option_string_actions)
+
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a UsageError that names the nearest flag."""
         hint = f"see '{self.prog} --help'"
         if message.startswith("unrecognized arguments: "):
-            unknown = message.split(": ", 1)[1].split()[0].split("=")[0]
+            unknown = message.split(": ", 1)[1].partition(" ")[0].partition("=")[0]
             near = did_you_mean(unknown, self._option_string_actions)
             hint = f"did you mean {near[0]}? {hint}" if near else hint
         raise UsageError(message, hint, self.prog)
@@ -93,9 +102,8 @@ def _spellings(name: str) -> list[str]:
 
 
 def _truth(text: str) -> bool:
-    known = {"true": True, "1": True, "false": False, "0": False}
-    value = known.get(text.lower())
-    if value is None:
+    given = text.lower()
+    if given not in _TRUE | _FALSE:
         message = f"{text!r} is neither true nor false"
         raise argparse.ArgumentTypeError(message)
-    return value
+    return given in _TRUE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -31,6 +31,29 @@ class Observer(Protocol):
         """
 
 
+STREAMS: Final = ("stdout", "stderr", "log(info)", "log(warning)", "log(error)")
+"""Where a graph may print, besides ``file://PATH``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a node of a graph prints.
+
+    Args:
+        node: the node's name.
+        stream: where to: one of ``STREAMS``, or ``file://PATH``, which whoever prints is free not
+            to follow.
+        text: what, its end of line included.
+    """
+
+    node: str
+    stream: str
+    text: str
+
+
+Printer = Callable[[Printed], None]
+
+
 @dataclass(slots=True)
 class Context:
     """The interpreter's side of a run.
@@ -39,11 +62,13 @@ class Context:
         resources: what nodes keep between runs, such as tables, by a name of their choice.
         random: the source of random numbers, or None where the user gave no seed.
         observer: told of every step.
+        printer: given what the graph prints; without it nothing is printed.
     """
 
     resources: dict[str, Any] = field(default_factory=dict)
     random: np.random.Generator | None = None
     observer: Observer | None = None
+    printer: Printer | None = None
 
 
 ContextKernel = Callable[..., Outputs]

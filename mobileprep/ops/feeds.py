@@ -68,7 +68,8 @@ def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
     )
     if not fits:
         wanted = ", ".join("?" if d < 0 else str(d) for d in shape)
-        message = f"{str(ref)!r} takes the shape [{wanted}], and is fed {list(array.shape)}"
+        given = str(list(array.shape)) if array.ndim else "a scalar"
+        message = f"{str(ref)!r} takes the shape [{wanted}], and is fed {given}"
         raise UsageError(message, "reshape or resize what is fed", where)
 
 

@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.branches import DEAD
-from mobileprep.ops.context import Context, Observer
+from mobileprep.ops.context import Context, Observer, Printer
 from mobileprep.ops.execution import run_plan
 from mobileprep.ops.feeds import checked_feed
 from mobileprep.ops.memory import keep_freed_memory
@@ -37,6 +37,7 @@ class Interpreter:
         observer: told of every step.
         seed: for random numbers, the same in every run; without it nodes that draw them are refused
             unless they have a seed of their own. They are not the numbers that TensorFlow draws.
+        printer: given what Print and PrintV2 print; without it they are silent.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class Interpreter:
         combine: bool = True,
         observer: Observer | None = None,
         seed: int | None = None,
+        printer: Printer | None = None,
     ) -> None:
         self._graph = graph
         self._where = where
         self._combine = combine
         self._observer = observer
         self._seed = seed
+        self._printer = printer
         self._resources: dict[str, Any] = {}
         self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
 
@@ -80,7 +83,7 @@ class Interpreter:
             for name, array in feeds.items()
         ]
         random = None if self._seed is None else np.random.default_rng(self._seed)
-        context = Context(self._resources, random, self._observer)
+        context = Context(self._resources, random, self._observer, self._printer)
         # Infinities and NaN are results like others, as they are to TensorFlow.
         with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
             results = run_plan(plan, given, context, self._where)

@@ -22,6 +22,8 @@ def recipe_cautions(recipe: Recipe) -> tuple[str, ...]:
 def _of_chain(steps: Iterable[Step]) -> Iterator[str]:
     earlier: set[str] = set()
     for step in steps:
+        if step.note:
+            yield f"{step.place}: {step.note}"
         if step.name in _FOLDS and "quantize_nodes" in earlier:
             yield (
                 f"{step.place}: {step.name} after quantize_nodes: quantized layers take no batch "

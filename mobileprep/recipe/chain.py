@@ -26,11 +26,19 @@ class Argument(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One transform with its arguments in the order written."""
+    """One transform with its arguments in the order written.
+
+    Args:
+        name: the transform's.
+        arguments: in the order written.
+        offset: where the name begins, in characters of the chain.
+        spaced: whether white space stands between the name and ``(``.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
     offset: int
+    spaced: bool = False
 
 
 class Fault(NamedTuple):
@@ -64,6 +72,7 @@ def parse_chain(text: str) -> Chain:
     quote after it from ending the value and stays part of it. A stray quote after a value is
     skipped, and white space before ``)`` is an error, as in the original.
 
+    White space before ``(``, as a book prints it, is an error to the original and marked here.
     Chains of more than ``MAX_CHARACTERS`` or ``MAX_CALLS`` are faults here alone.
     """
     if len(text) > MAX_CHARACTERS:
@@ -102,13 +111,14 @@ class _Reader:
         start = self._at
         name = self._match(_NAME, "a transform's name")
         arguments: list[Argument] = []
+        spaced = self._skip_to_parenthesis()
         finished = not self._take("(")
         while not finished and self._at < len(self._text):
             if self._take(")"):
                 finished = True
             elif (argument := self._argument()) is not None:
                 arguments.append(argument)
-        return Call(name, tuple(arguments), start), finished
+        return Call(name, tuple(arguments), start, spaced), finished
 
     def _argument(self) -> Argument | None:
         self._take(",")
@@ -153,6 +163,15 @@ class _Reader:
         self._at = match.end() if match is not None else self._at
         return self._at < len(self._text)
 
+    def _skip_to_parenthesis(self) -> bool:
+        """Move over white space to a ``(``; whether there was such white space."""
+        match = _SPACES.match(self._text, self._at)
+        after = match.end() if match is not None else self._at
+        if after == self._at or not self._text.startswith("(", after):
+            return False
+        self._at = after
+        return True
+
     def _fault(self, expected: str) -> _FaultError:
         rest = self._text[self._at :]
         found = show(rest, 20) if rest else "the end"
@@ -166,8 +185,6 @@ class _Reader:
             return "remove the white space before ')'"
         if after == ")" and before.endswith(","):
             return "remove the comma before ')'"
-        if after == "(":
-            return "write '(' directly after the transform's name"
         if after == "," and "(" not in before.rpartition(")")[2]:
             return "separate transforms by spaces"
         if after == ",":

@@ -163,6 +163,7 @@ class Step:
         plugin: where the transform comes from, unless it is one of the package's.
         files: those that the parameters name; what they hold decides results, and not this.
         place: where the step is written, ``file:line:column``.
+        note: what the user should know of how it is written, or an empty text.
     """
 
     name: str
@@ -170,6 +171,7 @@ class Step:
     plugin: Plugin | None = None
     files: tuple[StepFile, ...] = field(default=(), compare=False, metadata=_ASIDE)
     place: str = field(default="", compare=False, metadata=_ASIDE)
+    note: str = field(default="", compare=False, metadata=_ASIDE)
 
     @property
     def options(self) -> dict[str, ParameterValue]:

@@ -118,10 +118,10 @@ transforms: >
 ```
 
 Both forms are checked against `schemas/transforms/<name>.json`. The text form is read as the
-original reads it: arguments follow the name without a space, a comma stands directly after the
-value before it, no white space stands before `)`, and a value with other characters than letters,
-digits and `-./_` takes double quotes. A last transform without `)`, which the original drops in
-silence, is an error.
+original reads it: a comma stands directly after the value before it, no white space stands before
+`)`, and a value with other characters than letters, digits and `-./_` takes double quotes. White
+space between a name and its `(`, which the original refuses and a book prints, is read over with a
+warning. A last transform without `)`, which the original drops in silence, is an error.
 
 A target's chain is the shared one or its own `transforms`, then its `then`, then what `quantize`,
 `obfuscate` and `sort` add, in this order.

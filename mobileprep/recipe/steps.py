@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ _NOT_OFFERED: Final = {
         "the Hexagon runtime that it prepares graphs for went with TensorFlow 1"
     ),
 }
+_SPACED: Final = "white space before '(', which the original tool refuses, is read over"
 
 
 class ReadSteps(NamedTuple):
@@ -62,7 +64,7 @@ def parse_transforms_flag(
     """The steps of a ``--transforms`` flag, and warnings.
 
     As the original does, a last transform without ``)`` is dropped, and so are parameters that a
-    transform does not have, but with warnings.
+    transform does not have, but with warnings. White space before ``(`` is warned of too.
 
     Raises:
         UsageError: the text cannot be read, names a transform that is not there, or a parameter has
@@ -73,6 +75,7 @@ def parse_transforms_flag(
     if read.problems:
         raise UsageError(render(in_order(read.problems)))
     warnings = tuple(_in_words(problem) for problem in read.unknown)
+    warnings += tuple(f"{step.place}: {step.name}: {step.note}" for step in read.steps if step.note)
     if read.unclosed is not None:
         warnings += (f"{read.unclosed.place}: {read.unclosed.message} and is left out",)
     return read.steps, warnings
@@ -103,7 +106,7 @@ def _read_text(chain: Scalar, schemas: TransformSchemas, *, as_flag: bool = Fals
             parameters, left_out = _known(call.name, parameters, schema)
             unknown += left_out
         read = _checked(call.name, parameters, schemas, schema, places.at(call.offset))
-        steps += read.steps
+        steps += [replace(s, note=_SPACED) for s in read.steps] if call.spaced else read.steps
         problems += [*repeated, *read.problems]
     if parsed.fault is not None:
         fault = parsed.fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,6 +14,9 @@ _NAME_END: Final = "__print__"
 _VALUES: Final = "__requant_min_max:"
 _NUMBER: Final = r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?inf)\s*"
 _BOTH: Final = re.compile(rf"\[{_NUMBER}\][^\[\]]*\[{_NUMBER}\][^\[\]]*\Z", re.IGNORECASE)
+# What terminals and log viewers put around text for colours.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Range(NamedTuple):
@@ -26,12 +30,16 @@ def read_range_log(path: Path) -> dict[str, list[Range]]:
     """The ranges of a log, by the name of the node that measured them.
 
     Lines look like ``...;NAME__print__;__requant_min_max:[-1.5][2.5]``; others are passed over.
+    What stands before, such as the time and the source file that TensorFlow's own log begins lines
+    with, and after does not matter, nor do colours, nor that PowerShell writes UTF-16.
     Source: ``ExtractMinMaxRecords`` of TensorFlow 1.15's graph transforms.
 
     Raises:
         CorruptFileError: the file is missing, unreadable or beyond all measure.
     """
-    text = read_bytes(path, limit=_LARGEST).decode("utf-8", "replace")
+    data = read_bytes(path, limit=_LARGEST)
+    text = data.decode("utf-16" if data.startswith(_WIDE) else "utf-8", "replace")
+    text = _COLOURS.sub("", text)
     found: dict[str, list[Range]] = {}
     for line in text.split("\n"):
         if f"{_NAME_END};{_VALUES}" in line:

@@ -73,7 +73,10 @@ class FreezeRequantizationRanges(Transform):
         seen = read_range_log(Path(self.min_max_log_file))
         if not seen:
             message = f"{self.min_max_log_file} holds no range"
-            hint = "log ranges with insert_logging(op=RequantizationRange, show_name=true, ...)"
+            hint = (
+                "apply insert_logging(op=RequantizationRange, show_name=true, "
+                'message="__requant_min_max:"), and keep what mobileprep run prints: 2> LOG'
+            )
             raise refuse(self.transform_name, message, hint)
         for name in seen:
             self._check(graph, name)

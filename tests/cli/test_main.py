@@ -81,6 +81,13 @@ def test_a_misspelt_flag_gets_the_nearest(run: Run) -> None:
     assert "did you mean --outputs?" in told.err
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+def test_a_blank_argument_is_refused(run: Run, blank: str) -> None:
+    told = run("transform", "--in_graph=a", "--out_graph=b", blank)
+    assert told.code == 2
+    assert "unrecognized arguments: " in told.err
+
+
 def test_a_missing_flag_is_named(run: Run) -> None:
     told = run("transform", "--in_graph=a")
     assert told.code == 2

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mobileprep.cli._printing import printer
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ops.context import Printed
 from tests.cli.conftest import Run
 from tests.ops.pictures import encoded
 from tests.ops.sounds import wav
@@ -320,3 +323,60 @@ def test_scores_need_a_number_for_each_class(run: Run, plain: Path, labels: Path
     )
     assert told.code == 2
     assert "has no scores" in told.err
+
+
+def telling(path: Path, stream: str, text: str) -> Path:
+    """A graph that prints a text of its own."""
+    told = const("text", text.encode(), object)
+    show = node("show", "PrintV2", "text", T=None, output_stream=stream)
+    one = const("one", 1.0)
+    write_graph(path / "g.pb", Graph([told, show, one, node("y", "Identity", "one ^show")]))
+    return path / "g.pb"
+
+
+@pytest.mark.parametrize(
+    ("stream", "out", "err"),
+    [
+        ("stdout", "hello\ny: float32[] 1.0\n", ""),
+        ("stderr", "y: float32[] 1.0\n", "hello\n"),
+        ("log(warning)", "y: float32[] 1.0\n", "warning: hello\n"),
+    ],
+)
+def test_a_graph_prints_where_it_says(
+    run: Run, tmp_path: Path, stream: str, out: str, err: str
+) -> None:
+    told = run("run", "--graph", telling(tmp_path, stream, "hello"), "--fetch=y")
+    assert (told.code, told.out, told.err) == (0, out, err)
+
+
+def test_a_graph_writes_no_file(run: Run, tmp_path: Path) -> None:
+    graph = telling(tmp_path, f"file://{tmp_path}/written", "hello")
+    told = run("run", "--graph", graph, "--fetch=y")
+    assert told.err == f"not written to file://{tmp_path}/written: hello\n"
+    assert not (tmp_path / "written").exists()
+
+
+def test_what_a_graph_prints_does_not_get_into_json(run: Run, tmp_path: Path) -> None:
+    told = run("run", "--graph", telling(tmp_path, "stdout", "hello"), "--fetch=y", "--json")
+    assert json.loads(told.out)["outputs"][0]["values"] == 1.0
+    assert told.err == "hello\n"
+
+
+def test_a_graph_cannot_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", out)
+    printer(is_result_data=False)(Printed("p", "stderr", "\x1b[2J\tß\n"))
+    out.flush()
+    assert out.buffer.getvalue() == b"\\x1b[2J\t\\xdf\n"
+
+
+def test_an_engine_that_prints_nothing_is_refused_where_the_graph_prints(
+    run: Run, tmp_path: Path
+) -> None:
+    graph = telling(tmp_path, "stderr", "hello")
+    told = run("run", "--graph", graph, "--fetch=y", "--engine=openvino")
+    assert told.code == 6
+    assert "OpenVINO prints nothing, which the graph does at 'show'" in told.err
+    told = run("run", "--graph", graph, "--fetch=y", "--engine=auto")
+    assert told.err == "hello\nmobileprep: the engine is numpy\n"

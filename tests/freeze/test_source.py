@@ -13,43 +13,10 @@ from mobileprep.freeze.options import FreezeOptions
 from mobileprep.freeze.restore import Source
 from mobileprep.freeze.source import load_source
 from mobileprep.ir.files import write_graph
-from mobileprep.ir.serde import graph_to_proto
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freeze.damage import KINDS, check_damaged
-from tests.freeze.graphs import FLOAT, node, placeholder, ref_variable, source
-
-W = np.arange(3, dtype=np.float32)
-MODEL = source(
-    [placeholder("x", 3), ref_variable("w", 3), node("y", "Add", "x", "w/read", T=FLOAT)]
-)
-
-
-def meta() -> pb.MetaGraphDef:
-    made = pb.MetaGraphDef()
-    made.meta_info_def.tags.append("serve")
-    made.graph_def.ParseFromString(graph_to_proto(MODEL.graph).SerializeToString())
-    made.saver_def.restore_op_name = "save/restore_all"
-    signature = made.signature_def["serving_default"]
-    for entries, key, name in ((signature.inputs, "in", "x:0"), (signature.outputs, "out", "y:0")):
-        entries[key].name = name
-        entries[key].dtype = 1
-        entries[key].tensor_shape.dim.add().size = 3
-    signature.outputs["composite"].coo_sparse.values_tensor_name = "v:0"
-    return made
-
-
-def write_meta(folder, made=None):
-    path = folder / "model.meta"
-    path.write_bytes((made or meta()).SerializeToString())
-    return path
-
-
-def write_saved_model(folder, made=None):
-    model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[made or meta()])
-    (folder / "variables").mkdir()
-    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
-    write_bundle(folder / "variables" / "variables", {"w": W})
-    return folder
+from tests.freeze.graphs import FLOAT
+from tests.freeze.saved import MODEL, W, meta, write_meta, write_saved_model
 
 
 def frozen_value(model):

@@ -25,6 +25,10 @@ HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"
             "transforms: [quantize_weights]\ntargets:\n  a: {}\n  b: {quantize: weights}\n",
             "recipe.yaml:7:17: quantize_weights a second time: ",
         ),
+        (
+            "transforms: 'round_weights (num_steps=5)'\ntargets: {a: {}, b: {}}\n",
+            "recipe.yaml:4:14: white space before '(', which the original tool refuses",
+        ),
     ],
 )
 def test_a_known_trap_is_told_once_at_its_place(write, text, told):

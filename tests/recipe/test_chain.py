@@ -51,7 +51,7 @@ def test_read_as_the_original_reads_it(text, calls):
     ("text", "offset", "message", "hint"),
     [
         ("a, b", 1, "expected a transform's name, found ', b'", "separate transforms by spaces"),
-        ("a (x=1)", 2, "a transform's name", "write '(' directly after the transform's name"),
+        ("a, (x=1)", 1, "a transform's name", "separate transforms by spaces"),
         ("a(x=1 )", 6, "a parameter's name", "remove the white space before ')'"),
         ("a( )", 3, "a parameter's name", "remove the white space before ')'"),
         ("a(x=1,)", 6, "a parameter's name", "remove the comma before ')'"),
@@ -81,6 +81,14 @@ def test_a_fault_has_its_offset(text, offset, message, hint):
     assert fault.offset == offset
     assert message in fault.message
     assert hint in fault.hint
+
+
+@pytest.mark.parametrize("space", [" ", "\n ", "\t"])
+def test_space_before_a_parenthesis_is_marked(space):
+    first, second = parse_chain(f"a{space}(x=1) b").calls
+    assert (first.name, first.arguments[0].value, first.spaced) == ("a", "1", True)
+    assert (second.name, second.spaced) == ("b", False)
+    assert parse_chain(f"a{space}b(x=1)").calls[1].spaced is False
 
 
 def test_what_stands_before_a_fault_is_kept():

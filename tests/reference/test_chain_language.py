@@ -139,7 +139,13 @@ def _own_answer(text: str) -> Answer:
 def test_a_chain_is_read_as_the_original_reads_it(run, chain):
     text = chain.replace("D", "remove_device")
     messages, _ = run(text)
-    assert _own_answer(text) == _original_answer(messages)
+    theirs = _original_answer(messages)
+    before = text.removesuffix(theirs.stopped_at)
+    if "transform name" in messages and re.search(r"\w\s+\(\Z", f"{before}{theirs.stopped_at[:1]}"):
+        # A book prints a space here, which we read over, with a warning.
+        assert parse_chain(f"{before}(x=1)").calls[-1].spaced
+        return
+    assert _own_answer(text) == theirs
 
 
 @pytest.mark.parametrize("value", VALUES)

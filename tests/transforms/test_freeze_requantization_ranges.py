@@ -89,6 +89,31 @@ def test_lines_of_another_form_are_passed_over(tmp_path, line):
         apply(NAME, _graph(), min_max_log_file=_log(tmp_path, line))
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("2024-05-01 12:00:00.123456: I tensorflow/core/kernels/logging_ops.cc:79] ", ""),
+        ("I0000 00:00:1795301026.783612   13214 logging_ops.cc:153] ", "\r"),
+        ("05-01 12:00:00.123  4242  4242 I native  : ", ""),
+        ("\x1b[1;32m[ info ] \x1b[0m", "\x1b[0m"),
+        ('{"log":"', '\\n","stream":"stderr","time":"2024-05-01T12:00:00Z"}'),
+        (";RequantizationRange;", ""),
+    ],
+)
+def test_what_stands_around_a_line_does_not_matter(tmp_path, before, after):
+    line = f"{before};range__print__;__requant_min_max:[-20.887871][22.274715]{after}"
+    expected = [float(np.float32(v)) for v in (-20.887871, 22.274715)]
+    assert _frozen(_graph(), _log(tmp_path, "first", line, "last")) == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_log_of_another_shell_is_read(tmp_path, encoding):
+    path = tmp_path / "run.log"
+    path.write_text(f"{_line(-1, 1)}\r\n", encoding=encoding)
+    assert _frozen(_graph(), str(path)) == [-1, 1]
+
+
 def test_numbers_may_be_written_as_programs_write_them(tmp_path):
     log = _log(tmp_path, _line(" -1.5e-3 ", "inf"))
     assert _frozen(_graph(), log) == [np.float32(-1.5e-3), np.inf]

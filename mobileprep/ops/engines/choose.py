@@ -11,6 +11,7 @@ from typing import Final
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.ops.context import Printer
 from mobileprep.ops.engines.assets import folders_near, with_found_assets
 from mobileprep.ops.engines.base import Engine
 from mobileprep.ops.engines.numpy_engine import NumpyEngine
@@ -41,6 +42,7 @@ def open_engine(
     seed: int | None = None,
     among: Collection[str] | None = None,
     tell: Callable[[str], None] | None = None,
+    printer: Printer | None = None,
 ) -> Engine:
     """An engine for a graph.
 
@@ -54,6 +56,7 @@ def open_engine(
         seed: for random numbers that the graph draws, which only numpy takes.
         among: with "auto", the engines to choose from, numpy besides; None for all installed.
         tell: with "auto", told in a sentence why an engine cannot be taken.
+        printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
 
     Raises:
         UnsupportedError: the engine is not installed, or does not take the graph.
@@ -69,12 +72,15 @@ def open_engine(
     if name == AUTO:
         known = installed_engines()
         listed = [n for n in known if among is None or n == _ALWAYS or n in among]
-        return _Fastest({n: _opener(n, seed) for n in listed}, graph, where, threads, tell)
-    return _opener(name, seed)(graph, where, threads)
+        openers = {n: _opener(n, seed, printer) for n in listed}
+        return _Fastest(openers, graph, where, threads, tell)
+    return _opener(name, seed, printer)(graph, where, threads)
 
 
-def _opener(name: str, seed: int | None) -> Open:
-    return partial(NumpyEngine, seed=seed) if name == _ALWAYS else _ENGINES[name]
+def _opener(name: str, seed: int | None, printer: Printer | None) -> Open:
+    if name == _ALWAYS:
+        return partial(NumpyEngine, seed=seed, printer=printer)
+    return _ENGINES[name]
 
 
 def installed_engines() -> list[str]:

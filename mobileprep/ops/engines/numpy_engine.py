@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.context import Observer
+from mobileprep.ops.context import Observer, Printer
 from mobileprep.ops.engines.tables import TableFiller
 from mobileprep.ops.interpreter import Interpreter
 
@@ -20,7 +20,7 @@ class NumpyEngine:
         graph: the graph.
         where: what the graph is called, for messages.
         threads: how many to use at most, in this process from now on; 0 or less for all.
-        combine, observer, seed: as the interpreter's; filling tables is not observed.
+        combine, observer, seed, printer: as the interpreter's; filling tables is not observed.
     """
 
     name = "numpy"
@@ -34,13 +34,19 @@ class NumpyEngine:
         combine: bool = True,
         observer: Observer | None = None,
         seed: int | None = None,
+        printer: Printer | None = None,
     ) -> None:
         if threads > 0:
             # The interpreter's threads are as many as BLAS has when it is first used.
             importlib.import_module("threadpoolctl").threadpool_limits(threads, "blas")
         self._switch = None if observer is None else _Switch(observer)
         self._interpreter = Interpreter(
-            graph, where=where, combine=combine, observer=self._switch, seed=seed
+            graph,
+            where=where,
+            combine=combine,
+            observer=self._switch,
+            seed=seed,
+            printer=printer,
         )
         self._tables = TableFiller(graph, where)
 

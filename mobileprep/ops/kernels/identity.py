@@ -18,13 +18,12 @@ from mobileprep.ops.kernel import kernel
     "LoopCond",
     "PlaceholderWithDefault",
     "PreventGradient",
-    "Print",
     "RefIdentity",
     "Snapshot",
     "StopGradient",
 )
 def identity(node: Node, x: Array, *rest: Array) -> Array:
-    """The first input as it is; nothing is printed."""
+    """The first input as it is."""
     if node.op == "EnsureShape":
         _check_shape(node, x)
     return x
@@ -36,25 +35,10 @@ def identity_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
     return inputs
 
 
-@kernel("NoOp", "ControlTrigger", "PrintV2")
+@kernel("NoOp", "ControlTrigger")
 def no_op(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """No outputs."""
     return ()
-
-
-@kernel("Assert")
-def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]:
-    """No outputs.
-
-    Raises:
-        InvalidGraphError: the condition is false; the message shows the data.
-    """
-    if bool(np.all(condition)):
-        return ()
-    count = node.attr_int("summarize", 3)
-    shown = " ".join(_summary(x, count) for x in data)
-    message = f"the assertion {node.name!r} does not hold: {shown}"
-    raise InvalidGraphError(message, "check the shapes and values that are fed")
 
 
 @kernel("CheckNumerics", "CheckNumericsV2")
@@ -81,12 +65,3 @@ def _check_shape(node: Node, x: Array) -> None:
     if not fits:
         message = f"the shape {list(x.shape)} does not fit {list(shape)}"
         raise ValueError(message)
-
-
-def _summary(x: Array, count: int) -> str:
-    first = x.ravel()[: max(count, 0)].tolist()
-    return "[" + " ".join(_text(value) for value in first) + ("...]" if x.size > count else "]")
-
-
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -111,7 +111,7 @@ def restore_v2(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None] * args.count()
 
 
-@shape_fn("ShardedFilename", "MergeV2Checkpoints")
+@shape_fn("ShardedFilename", "MergeV2Checkpoints", "StringFormat")
 def file_name(args: ShapeArgs) -> Sequence[TensorShape]:
     """A scalar for each output."""
     return [()] * args.count()

@@ -1,0 +1,117 @@
+"""From what ``--graph`` names to a graph that runs: GraphDefs as they are, other models frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mobileprep.errors import UsageError
+from mobileprep.formats.kinds import Kind, kind_of
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.saved_model import saved_model_file
+from mobileprep.freeze.freezing import freeze
+from mobileprep.freeze.model import LoadedSource
+from mobileprep.freeze.options import FreezeOptions
+from mobileprep.freeze.outputs import chosen_signature
+from mobileprep.freeze.source import load_source
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
+
+
+@dataclass(frozen=True)
+class ModelFlags:
+    """What says how a model is frozen; all empty for what the model itself tells.
+
+    Args:
+        fetches: the tensors to compute, or outputs of the signature.
+        signature: the signature that is meant.
+        tags: those of the MetaGraph of a SavedModel.
+        checkpoint: the values of the variables.
+    """
+
+    fetches: tuple[str, ...] = ()
+    signature: str = ""
+    tags: tuple[str, ...] = ()
+    checkpoint: str = ""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that can be run.
+
+    Args:
+        graph: without variables.
+        path: the file that it was read from; what it reads itself lies near.
+        outputs: the tensors that a signature names, or those asked for; empty for a GraphDef.
+        names: tensors by the names that the signature has for them.
+    """
+
+    graph: Graph
+    path: Path
+    outputs: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def tensor(self, name: str) -> str:
+        """The tensor of a name that may be an argument of the signature."""
+        known = parse_ref(name).node in self.graph
+        return name if known else self.names.get(name, name)
+
+    def tensors(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The tensors of names; the name of a whole signature stands for all of its outputs."""
+        found = tuple(self.tensor(name) for name in names)
+        if self.outputs and any(parse_ref(name).node not in self.graph for name in found):
+            return self.outputs
+        return found
+
+
+def load_model(path: Path, flags: ModelFlags, tell: Callable[[str], None]) -> Model:
+    """Read a GraphDef, or freeze a SavedModel, a MetaGraph or a graph with its checkpoint.
+
+    Args:
+        path: a file, or the folder of a SavedModel.
+        flags: see there.
+        tell: told in a sentence what freezing changed.
+
+    Raises:
+        UsageError: no outputs are named, or a flag does not go with what the path names.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: the model is malformed, or an output is not there.
+        UnsupportedError: it holds what cannot be frozen.
+    """
+    if path.is_dir():
+        path = saved_model_file(path)
+    kind = kind_of(map_file(path))
+    _check(flags, kind, path)
+    checkpoint = Path(flags.checkpoint) if flags.checkpoint else None
+    if kind == "SavedModel":
+        source = load_source(saved_model=path.parent, checkpoint=checkpoint, tags=flags.tags)
+    elif kind == "MetaGraphDef":
+        source = load_source(meta_graph=path, checkpoint=checkpoint)
+    elif checkpoint is not None:
+        source = load_source(graph=path, checkpoint=checkpoint)
+    else:
+        return Model(read_graph(path), path)
+    return _frozen(source, path, flags, tell)
+
+
+def _check(flags: ModelFlags, kind: Kind | None, path: Path) -> None:
+    if flags.tags and kind != "SavedModel":
+        message = "--saved_model_tags chooses within a SavedModel, which this is not"
+        raise UsageError(message, "leave it out", str(path))
+    if flags.signature and kind not in ("SavedModel", "MetaGraphDef"):
+        message = "--signature names a signature, of which a GraphDef has none"
+        raise UsageError(message, "name tensors: --feed TENSOR=WHAT --fetch=TENSOR", str(path))
+
+
+def _frozen(
+    source: LoadedSource, path: Path, flags: ModelFlags, tell: Callable[[str], None]
+) -> Model:
+    signature = chosen_signature(source, flags.signature)
+    result = freeze(source, FreezeOptions(outputs=flags.fetches, signature=flags.signature))
+    for warning in result.warnings:
+        tell(warning)
+    sides = () if signature is None else (signature.inputs, signature.outputs)
+    names = {name: spec.name for side in sides for name, spec in side.items()}
+    return Model(result.graph, path, result.outputs, names)

@@ -1,0 +1,83 @@
+"""Models that ``--graph`` of run and benchmark freezes by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ir.files import write_graph
+from tests.cli.conftest import Run
+from tests.formats.checkpoint_writer import write_bundle
+from tests.freeze.saved import MODEL, W, meta, write_meta, write_saved_model
+
+FED = "--feed=x=[10, 20, 30]"
+SUM = "y: float32[3] [10.0, 21.0, 32.0]\n"
+
+
+@pytest.mark.parametrize("name", ["", "saved_model.pb"])
+def test_a_saved_model_is_run_by_its_signature(run: Run, tmp_path: Path, name: str) -> None:
+    model = write_saved_model(tmp_path) / name
+    told = run("run", "--graph", model, "--feed=in=[10, 20, 30]")
+    assert (told.code, told.out) == (0, SUM.replace("y", "y:0"))
+    told = run("run", "--graph", model, "--signature=serving_default", FED, "--fetch=out")
+    assert told.out == SUM.replace("y", "y:0")
+    assert run("run", "--graph", model, FED, "--fetch=y").out == SUM
+
+
+def test_a_meta_graph_is_run_with_the_checkpoint_beside_it_or_another(
+    run: Run, tmp_path: Path
+) -> None:
+    path = write_meta(tmp_path)
+    write_bundle(tmp_path / "other", {"w": W + 1})
+    told = run("run", "--graph", path, FED, f"--checkpoint={tmp_path / 'other'}", "--fetch=y")
+    assert told.out == "y: float32[3] [11.0, 22.0, 33.0]\n"
+    write_bundle(tmp_path / "model", {"w": W})
+    assert run("run", "--graph", path, FED, "--fetch=y").out == SUM
+
+
+def test_a_graph_with_variables_is_run_with_its_checkpoint(run: Run, tmp_path: Path) -> None:
+    write_graph(tmp_path / "g.pb", MODEL.graph)
+    write_bundle(tmp_path / "ckpt", {"w": W})
+    command = ("run", "--graph", tmp_path / "g.pb", FED, "--fetch=y")
+    assert run(*command).code == 6
+    assert run(*command, "--checkpoint", tmp_path / "ckpt").out == SUM
+
+
+def test_without_a_signature_the_outputs_are_to_be_named(run: Run, tmp_path: Path) -> None:
+    made = meta()
+    made.signature_def.clear()
+    path = write_meta(tmp_path, made)
+    write_bundle(tmp_path / "model", {"w": W})
+    told = run("run", "--graph", path, FED)
+    assert told.code == 2
+    assert "no outputs are named" in told.err
+    assert "likely outputs: y" in told.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--signature=a", "--signature names a signature, of which a GraphDef has none"),
+        ("--saved_model_tags=a", "--saved_model_tags chooses within a SavedModel"),
+    ],
+)
+def test_flags_of_other_models_are_refused(
+    run: Run, tmp_path: Path, flag: str, message: str
+) -> None:
+    write_graph(tmp_path / "g.pb", MODEL.graph)
+    told = run("run", "--graph", tmp_path / "g.pb", FED, flag)
+    assert (told.code, message in told.err) == (2, True)
+
+
+def test_a_folder_without_a_model_is_told(run: Run, tmp_path: Path) -> None:
+    told = run("run", "--graph", tmp_path, FED)
+    assert told.code == 4
+    assert "has no saved_model.pb" in told.err
+
+
+def test_a_saved_model_is_benchmarked(run: Run, tmp_path: Path) -> None:
+    told = run("benchmark", "--graph", write_saved_model(tmp_path), "--num_runs=2", "--json")
+    assert told.code == 0
+    assert [n["name"] for n in json.loads(told.out)["nodes"]] == ["y"]

@@ -1,0 +1,234 @@
+"""What graphs print beside TensorFlow 2.21 and 1.15: the same bytes on the standard error."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mobileprep.cli.main import main
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.wire import delimited, encode_varint
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import control, parse_ref
+from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.context import Printed
+from mobileprep.ops.interpreter import Interpreter
+from mobileprep.ops.text import as_texts
+from mobileprep.transforms._range_log import read_range_log
+from tests.cli.inception import EIGHT_BIT, inception
+from tests.ops.pictures import encoded
+from tests.transforms.graphs import node, placeholder
+
+pytestmark = pytest.mark.reference
+
+X = np.float32([1.0])
+SHAPES = [(), (0,), (1,), (7,), (2, 3), (3, 0), (0, 3), (1, 2, 3), (2, 1, 2, 2)]
+COUNTS = (-1, 0, 1, 2, 3, 4, 5, 100)
+KINDS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
+UNSHOWN = ["complex64", "complex128"]
+# bfloat16, of which 1.15 shows question marks, is in the tests of 2.21 alone.
+FLOATS = ["float16", "float32", "float64"]
+QUANTIZED = [DType.QINT8, DType.QUINT8, DType.QINT16, DType.QUINT16, DType.QINT32]
+ODD = [
+    0,
+    -0.0,
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e-45,
+    -1e-40,
+    1.2e-38,
+    1e5,
+    1e6,
+    1e15,
+    1e17,
+    0.1,
+    1 / 3,
+    16777217,
+    65504,
+]
+
+
+def arrays() -> Iterator[tuple[np.ndarray, DType]]:
+    """Tensors of every type and of many shapes."""
+    generator = np.random.default_rng(0)
+    for shape in SHAPES:
+        yield generator.normal(size=shape).astype(np.float32), DType.FLOAT
+    for name in FLOATS:
+        exponents = generator.integers(-30, 30, 40)
+        with np.errstate(all="ignore"):
+            values = np.array([*ODD, *(generator.normal(size=40) * 10.0**exponents)]).astype(name)
+        yield values, _type(values)
+    for name in (*KINDS, *UNSHOWN):
+        values = generator.integers(0, 100, (2, 3)).astype(name)
+        yield values, _type(values)
+    for dtype in QUANTIZED:
+        yield generator.integers(0, 100, (2, 3)).astype(dtype.numpy), dtype
+    yield as_texts([bytes(range(256)), "é'\"".encode()], (2,)), DType.STRING
+    yield as_texts([b"a", b"", b"c d", b"e"], (2, 2)), DType.STRING
+
+
+def _type(array: np.ndarray) -> DType:
+    return Tensor.of(array).dtype
+
+
+def typed(name: str, array: np.ndarray, dtype: DType) -> Node:
+    tensor = Tensor.of(array)
+    return constant(name, Tensor.packed(array, dtype) if tensor.dtype is not dtype else tensor)
+
+
+def printing_graph(
+    listed: list[tuple[np.ndarray, DType]], op: str, counts: tuple[int, ...] = COUNTS
+) -> Graph:
+    """Each tensor printed with each count, one after another, before the output."""
+    nodes = [placeholder("x").with_attrs(shape=attr.shape((1,)))]
+    last = ""
+    for i, (array, dtype) in enumerate(listed):
+        nodes.append(typed(f"c{i}", array, dtype))
+        for count in counts:
+            name = f"{dtype.short}{list(array.shape)}_{count}_{i}".translate(_PLAIN)
+            made = _print(name, i, dtype, count) if op == "Print" else _text(name, i, dtype, count)
+            first = made[0].inputs
+            made[0] = Node(
+                made[0].name,
+                made[0].op,
+                (*first, *([control(last)] if last else [])),
+                attrs=made[0].attrs,
+            )
+            nodes += made
+            last = made[-1].name
+    return Graph([*nodes, node("y", "Identity", f"x ^{last}")])
+
+
+_PLAIN = str.maketrans("[], ", "....")
+
+
+def _print(name: str, i: int, dtype: DType, count: int) -> list[Node]:
+    attrs = {
+        "T": attr.dtype(DType.FLOAT),
+        "U": AttrValue("list(type)", (dtype,)),
+        "message": attr.string(f";{name}__print__;"),
+        "first_n": attr.integer(-1),
+        "summarize": attr.integer(count),
+    }
+    return [Node(name, "Print", (parse_ref("x"), parse_ref(f"c{i}")), attrs=attrs)]
+
+
+def _text(name: str, i: int, dtype: DType, count: int) -> list[Node]:
+    attrs = {
+        "T": AttrValue("list(type)", (dtype,)),
+        "template": attr.string(f"{name}: {{}}."),
+        "placeholder": attr.string("{}"),
+        "summarize": attr.integer(count),
+    }
+    text = Node(f"{name}_text", "StringFormat", (parse_ref(f"c{i}"),), attrs=attrs)
+    shown = {"output_stream": attr.string("stderr"), "end": attr.string("!\n")}
+    return [text, Node(name, "PrintV2", (parse_ref(text.name),), attrs=shown)]
+
+
+def ours(graph: Graph) -> list[str]:
+    told: list[Printed] = []
+    Interpreter(graph, printer=told.append).run(["y"], {"x": X})
+    assert {t.stream for t in told} == {"stderr"}
+    return "".join(t.text for t in told).splitlines()
+
+
+def newest(tf: ModuleType, graph: Graph, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    definition = tf.compat.v1.GraphDef.FromString(graph_to_proto(graph).SerializeToString())
+    with tf.Graph().as_default() as imported:
+        tf.import_graph_def(definition, name="")
+    with tf.compat.v1.Session(graph=imported) as session:
+        capfd.readouterr()
+        session.run("y:0", {"x:0": X})
+    return capfd.readouterr().err.splitlines()
+
+
+def oldest(original: Path, graph: Graph, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A run in TensorFlow 1.15, whose loader takes memory-mapped models."""
+    body = graph_to_proto(graph).SerializeToString()
+    entry = b"\x08\x00" + delimited(2, b"memmapped_package://.") + b"\x18"
+    directory = delimited(1, entry + encode_varint(len(body)))
+    (folder / "model").write_bytes(body + directory + struct.pack("<Q", len(body)))
+    (folder / "in").write_bytes(X.tobytes())
+    command = [original / "run_memmapped", "model", "x", "y", "1", "in", "out"]
+    environ = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("op", ["Print", "PrintV2"])
+def test_tensors_are_printed_as_the_newest_prints_them(
+    tf: ModuleType, capfd: pytest.CaptureFixture[str], op: str
+) -> None:
+    narrow = np.random.default_rng(1).normal(size=(3, 4)).astype(DType.BFLOAT16.numpy)
+    # Of truth values of which none are wanted 2.21 does not tell that it left any out.
+    counts = tuple(c for c in COUNTS if c)
+    # It escapes nothing in texts, so that their lines look like lines of the log.
+    listed = [(a, t) for a, t in arrays() if t is not DType.STRING or a.ndim == 2]
+    graph = printing_graph([*listed, (narrow, DType.BFLOAT16)], op, counts)
+    assert ours(graph) == newest(tf, graph, capfd)
+
+
+@pytest.mark.parametrize("op", ["Print", "PrintV2"])
+def test_tensors_are_printed_as_1_15_prints_them(original: Path, tmp_path: Path, op: str) -> None:
+    graph = printing_graph(list(arrays()), op)
+    assert ours(graph) == oldest(original, graph, tmp_path).stderr.splitlines()
+
+
+def test_assertions_are_worded_as_the_original_words_them(original: Path, tmp_path: Path) -> None:
+    listed = [(a, t) for a, t in arrays() if t is not DType.STRING or a.ndim == 2]
+    nodes = [placeholder("x").with_attrs(shape=attr.shape((1,)))]
+    nodes += [typed(f"c{i}", a, t) for i, (a, t) in enumerate(listed)]
+    types = AttrValue("list(type)", tuple(t for _, t in listed))
+    check = node("check", "Assert", " ".join(["no", *(f"c{i}" for i in range(len(listed)))]))
+    check = check.with_attrs(T=types, summarize=attr.integer(4))
+    nodes += [typed("no", np.array(False), DType.BOOL), check, node("y", "Identity", "x ^check")]
+    with pytest.raises(InvalidGraphError) as caught:
+        Interpreter(Graph(nodes)).run(["y"], {"x": X})
+    told = caught.value.message.removeprefix("node 'check' (Assert): ")
+    said = oldest(original, Graph(nodes), tmp_path).stderr
+    assert said.split("\n")[0] == f"ERROR Invalid argument: {told}"
+
+
+@pytest.mark.usefixtures("tf")
+def test_ranges_observed_here_are_those_that_tensorflow_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # its own lines stand in the log too
+    write_graph(Path("g.pb"), inception())
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    Path("photo.png").write_bytes(encoded(pixels, "PNG"))
+    logging = 'insert_logging(op=RequantizationRange, show_name=true, message="__requant_min_max:")'
+    flags = ["--in_graph=g.pb", "--out_graph=logged.pb", "--inputs=Mul", "--outputs=softmax"]
+    assert main(["transform_graph", *flags, f"--transforms={EIGHT_BIT} {logging}"]) == 0
+    code = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "label_image", "--graph=logged.pb", "--image=photo.png"]
+    ranges = {}
+    for engine in ("numpy", "tensorflow"):
+        more = ["--input_layer=Mul", "--output_layer=softmax", f"--engine={engine}"]
+        with Path("log").open("wb") as log:
+            subprocess.run([*command, *more], stderr=log, check=True, timeout=300)
+        ranges[engine] = read_range_log(Path("log"))
+    assert "conv/Conv2D/eightbit/requant_range" in ranges["numpy"]
+    assert ranges["numpy"].keys() == ranges["tensorflow"].keys()
+    for name, (found,) in ranges["numpy"].items():
+        (theirs,) = ranges["tensorflow"][name]
+        # A mean that differs in its last digit is quantized to a level beside the other's.
+        close = 3 / 255 * (theirs.high - theirs.low) if name.startswith("biased") else 0
+        np.testing.assert_allclose(found, theirs, rtol=1e-6, atol=close)
