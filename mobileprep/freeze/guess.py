@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError
@@ -28,7 +28,7 @@ from mobileprep.freeze.training import (
 )
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.ops.functions.kinds import FUNCTIONAL
 from mobileprep.ops.shapes import infer_shapes
@@ -90,11 +90,10 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
     Raises:
         InvalidGraphError: a node takes what is not there, or declares what cannot be.
     """
-    if signature is not None:
-        return Interface(
-            _distinct(signature.inputs.values()), _distinct(signature.outputs.values())
-        )
     graph = source.graph
+    if signature is not None:
+        inputs, outputs = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
+        return Interface(_completed(graph, inputs), _completed(graph, outputs))
     check_inputs(graph, source.where)
     flows = Flows(graph)
     fed, labels = _fed(graph, flows)
@@ -102,6 +101,11 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
     specs = [s for s in _specs(graph, outputs) if s.dtype not in _INTERNAL]
     # Sorting keeps the deepest first among those of numbers.
     return Interface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
+
+
+def specs_of(graph: Graph, names: Iterable[str]) -> tuple[TensorSpec, ...]:
+    """Tensors by name, with type and shape as far as the graph tells them."""
+    return _completed(graph, tuple(map(TensorSpec, names)))
 
 
 def described(tensors: Sequence[TensorSpec]) -> str:
@@ -116,6 +120,13 @@ def described(tensors: Sequence[TensorSpec]) -> str:
 
 def _distinct(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
     return tuple({spec.name: spec for spec in specs}.values())
+
+
+def _completed(graph: Graph, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    """The tensors of a signature, with type and shape from the graph where it tells neither."""
+    refs = [parse_ref(s.name) for s in specs if s.dtype is DType.INVALID]
+    known = {s.name: s for s in _specs(graph, [r for r in refs if r.node in graph])}
+    return tuple(replace(known.get(str(parse_ref(s.name)), s), name=s.name) for s in specs)
 
 
 def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref]]:
@@ -219,6 +230,8 @@ def _doubts(graph: Graph, flows: Flows, node: Node) -> tuple[bool, bool]:
 
 
 def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:
+    if not refs:
+        return ()
     part = extract(graph, sorted({r.node for r in refs}))
     shapes = infer_shapes(part, recorded=True)
     specs = []
