@@ -9,16 +9,19 @@ from pathlib import Path
 
 from mobileprep.cli._progress import Progress
 from mobileprep.cli._targets import build_report, plan_state
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import InternalError, MobileprepError, UnsupportedError
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.schemas import recipe_schema
 from mobileprep.report.collect import Report
 
 # How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
 # the rounding of folded ones.
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
+_NO_RELEASE = "the recipe's schema names no TensorFlow release"
+_UNQUANTIZED = "No 'quantize: weights', as nothing would check what it does. Add it with a check."
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,46 @@ def tried(draft: Draft, path: Path) -> Tried:
     Raises:
         MobileprepError: the model cannot be built even so.
     """
-    plain = Tried(draft, _built(draft, path))
+    plain = _registered(draft, path)
+    draft = plain.draft
     why: list[str] = []
     for better in _better(draft):
         try:
             return Tried(*_explained(better, path, why))
         except MobileprepError as error:
-            why.append(error.message.partition("\n")[0])
-    unquantized = "Not quantized: only what a check runs is; then write quantize: weights."
-    told = replace(draft, unchecked=f"{why[-1]}.", unquantized=unquantized)
+            why.append(_line(error))
+    told = replace(draft, unchecked=f"{_reason(draft) or why[-1]}.", unquantized=_UNQUANTIZED)
     return Tried(told, plain.report)
+
+
+def _registered(draft: Draft, path: Path) -> Tried:
+    """The draft with the header of the oldest release that has the model's ops."""
+    first: UnsupportedError | None = None
+    for release in (*_releases(), ""):
+        told = replace(draft, release=release)
+        if not release and first is not None:
+            told = replace(told, unregistered=f"No registration: {_line(first)}.")
+        try:
+            return Tried(told, _built(told, path))
+        except UnsupportedError as error:
+            first = first or error
+    raise first or InternalError(_NO_RELEASE)
+
+
+def _releases() -> tuple[str, ...]:
+    return tuple(sorted(recipe_schema()["$defs"]["tensorflow"]["enum"]))
+
+
+def _line(error: MobileprepError) -> str:
+    return error.message.partition("\n")[0]
+
+
+def _reason(draft: Draft) -> str:
+    """What the recipe lacks for a check, where that is plain to see."""
+    unknown = [i.name for i in draft.inputs if i.shape is None]
+    if not unknown:
+        return ""
+    return f"the graph does not tell the shape of {', '.join(unknown)}"
 
 
 def _better(draft: Draft) -> Iterator[Draft]:
@@ -61,7 +94,7 @@ def _better(draft: Draft) -> Iterator[Draft]:
 def _explained(draft: Draft, path: Path, why: list[str]) -> tuple[Draft, Report]:
     report = _built(draft, path)
     if why and not draft.quantize:
-        draft = replace(draft, unquantized=f"Not quantized: {why[-1]}.")
+        draft = replace(draft, unquantized=f"No 'quantize: weights': {why[-1]}.")
     return draft, report
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import comma_list, verb
-from mobileprep.errors import UsageError
+from mobileprep.errors import (
+    ArtifactError,
+    InvalidGraphError,
+    MobileprepError,
+    UnsupportedError,
+    UsageError,
+)
 from mobileprep.fsio import write_text
 
 if TYPE_CHECKING:
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from mobileprep.freeze.proposal import Proposal, ProposedInput
     from mobileprep.recipe.first import Draft, DraftInput
 
-_STDOUT = "-"
+_STDOUT = ("-", "/dev/stdout")
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
 
 
@@ -53,20 +61,72 @@ def run(args: argparse.Namespace) -> int:
         InvalidGraphError: the model's graph is broken, or its values are not found.
         UnsupportedError: a file that is no model.
     """
-    to_stdout = args.recipe == _STDOUT
+    from mobileprep.freeze.find_models import find_model
+
+    to_stdout = args.recipe in _STDOUT
     path = Path("recipe.yaml" if to_stdout else args.recipe)
-    if not to_stdout and os.path.lexists(path):
-        message = f"{path} exists already"
-        raise UsageError(message, "name another file with --recipe")
-    draft = _draft(args, path)
-    text, summary = _final(draft, path, is_tried=not args.no_try)
+    if not to_stdout:
+        _check_absent(path)
+    checkpoint = Path(args.checkpoint) if args.checkpoint else None
+    with _folder(path.parent):
+        text, summary = _written(args, find_model(Path(args.model), checkpoint), path)
     if to_stdout:
         print(text, end="")
     else:
+        _check_absent(path)
         write_text(path, text)
         print(f"{path}: written; {summary}", file=sys.stderr)
         print(f"look it over, then 'mobileprep build {path}'", file=sys.stderr)
     return 0
+
+
+@contextlib.contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """The folder of the recipe, whose paths start there; gone again where nothing is written."""
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}"
+        raise ArtifactError(message, "name another file with --recipe", str(folder)) from error
+    try:
+        yield
+    except MobileprepError:
+        if is_new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _check_absent(path: Path) -> None:
+    if os.path.lexists(path):
+        message = f"{path} exists already"
+        raise UsageError(message, "name another file with --recipe")
+
+
+def _written(args: argparse.Namespace, found: FoundModel, path: Path) -> tuple[str, str]:
+    """The recipe's text, and what its build came to.
+
+    Where a training graph cannot be frozen, the graph for inference beside it is taken.
+    """
+    from mobileprep.freeze.find_models import inference_graph
+
+    try:
+        return _final(_draft(args, found, path), path, is_tried=not args.no_try)
+    except (UnsupportedError, InvalidGraphError) as error:
+        other = inference_graph(found)
+        if other is None:
+            raise _elsewhere(error, args.model, path) from error
+        return _final(_draft(args, other, path), path, is_tried=not args.no_try)
+    except MobileprepError as error:
+        raise _elsewhere(error, args.model, path) from error
+
+
+def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepError:
+    """An error that blames the model where it blamed a line of the recipe, which is not written."""
+    if error.where and not error.where.startswith(f"{path}:"):
+        return error
+    return type(error)(error.message, error.hint, model)
 
 
 def _final(draft: Draft, path: Path, *, is_tried: bool) -> tuple[str, str]:
@@ -83,14 +143,11 @@ def _final(draft: Draft, path: Path, *, is_tried: bool) -> tuple[str, str]:
     return recipe_text(done.draft), told(done.report)
 
 
-def _draft(args: argparse.Namespace, path: Path) -> Draft:
+def _draft(args: argparse.Namespace, found: FoundModel, path: Path) -> Draft:
     from mobileprep.cli._recipe_names import recipe_name
-    from mobileprep.freeze.find_models import find_model
     from mobileprep.freeze.proposal import propose
     from mobileprep.recipe.first import Draft, schema_reference
 
-    checkpoint = Path(args.checkpoint) if args.checkpoint else None
-    found = find_model(Path(args.model), checkpoint)
     tags = comma_list(args.tags or "")
     given = {"inputs": comma_list(args.inputs or ""), "outputs": comma_list(args.outputs or "")}
     proposal = propose(_loaded(found, tags), signature=args.signature, **given)

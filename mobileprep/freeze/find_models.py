@@ -81,6 +81,28 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
     return _of_checkpoint(path)
 
 
+def inference_graph(found: FoundModel) -> FoundModel | None:
+    """The graph for inference beside a training MetaGraph, which takes the same checkpoint.
+
+    Args:
+        found: a MetaGraph that cannot be frozen.
+    """
+    if found.kind != "meta_graph":
+        return None
+    prefix = found.checkpoint or examined(found.path, "MetaGraphDef").own_checkpoint
+    if prefix is None:
+        return None
+    fitting = [
+        c
+        for c in _candidates(found.path.parent, [prefix])
+        if c.checkpoint == prefix and not c.is_of_training and c.path != found.path
+    ]
+    if not fitting:
+        return None
+    note = f"{found.path.name} itself trains the model and cannot be frozen"
+    return _paired(_best(fitting), note)
+
+
 def _saved_model(path: Path) -> FoundModel:
     if path.name not in SAVED_MODEL_NAMES:
         message = "is the file of a SavedModel under another name"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from mobileprep.errors import InvalidGraphError, MobileprepError
+from mobileprep.errors import CorruptFileError, InvalidGraphError, MobileprepError
 from mobileprep.formats.kinds import looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.freeze.guess import find_interface
@@ -71,6 +71,9 @@ def examined(path: Path, kind: Literal["GraphDef", "MetaGraphDef"]) -> Candidate
         InvalidGraphError: it breaks a rule of graphs.
     """
     source = _load(path, kind, None)
+    if not len(source.graph):
+        message = "holds no node"
+        raise CorruptFileError(message, "is this the file that was meant?", str(path))
     own = source.checkpoint.prefix if source.checkpoint is not None else None
     return Candidate(
         path,

@@ -47,10 +47,7 @@ class Flows:
         """
         found: set[str] = set()
         waiting = [
-            node.name
-            for ref in refs
-            for node, index in self.takers(ref.node)
-            if index == ref.index
+            node.name for ref in refs for node, index in self.takers(ref.node) if index == ref.index
         ]
         while waiting:
             name = waiting.pop()

@@ -8,7 +8,7 @@ here they are told apart from what an app feeds and fetches.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -92,8 +92,8 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
     """
     graph = source.graph
     if signature is not None:
-        inputs, outputs = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
-        return Interface(_completed(graph, inputs), _completed(graph, outputs))
+        given, wanted = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
+        return Interface(_completed(graph, given), _completed(graph, wanted))
     check_inputs(graph, source.where)
     flows = Flows(graph)
     fed, labels = _fed(graph, flows)

@@ -73,9 +73,7 @@ def propose(
     chosen = chosen_signature(source, name)
     found = find_interface(source, chosen)
     fetched, about_outputs = _outputs(source, found, outputs, is_told=chosen is not None)
-    given = (
-        specs_of(source.graph, inputs) if inputs else _needed(source, found.inputs, fetched)
-    )
+    given = specs_of(source.graph, inputs) if inputs else _needed(source, found.inputs, fetched)
     if not inputs and chosen is None:
         about_inputs = ["Inputs: the placeholders that these outputs need."]
     else:
@@ -113,7 +111,10 @@ def _about_signature(source: LoadedSource, name: str) -> str:
     taken = name or ("serving_default" if "serving_default" in names else names[0])
     others = [n for n in names if n != taken]
     more = f" There are also {', '.join(others)}: 'signature:' in source chooses." if others else ""
-    return f"Inputs and outputs are those of the signature {taken}.{more}"
+    signature = source.signatures[taken]
+    arguments = {**signature.inputs, **signature.outputs}
+    told = ", ".join(f"{argument} is {spec.name}" for argument, spec in arguments.items())
+    return f"Inputs and outputs are those of the signature {taken}: {told}.{more}"
 
 
 def _outputs(

@@ -87,5 +87,6 @@ def _fields(content: Buffer) -> Iterator[tuple[int, Buffer]]:
     while cursor:
         tag = cursor.varint()
         if tag & 7 != BYTES:
-            raise cursor.corrupt("a signature has a field that is no message")
+            msg = "a signature has a field that is no message"
+            raise cursor.corrupt(msg)
         yield tag >> 3, cursor.take(cursor.varint())

@@ -37,7 +37,7 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     x, y = expected.astype(wide), found.astype(wide)
     with np.errstate(invalid="ignore"):
-        gaps = np.abs(x - y)
+        gaps = np.asarray(np.abs(x - y))  # of scalars, numpy makes no array
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest

@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mobileprep.recipe.default_chain import DEFAULT_CHAIN
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, recipe_schema
-
-# What every network can go through: its outputs stay, and what matches nothing does nothing.
-FIRST_CHAIN: Final = (
-    "strip_unused_nodes",
-    "remove_nodes: {op: [Identity, CheckNumerics]}",
-    "fold_constants: {ignore_errors: true}",
-    "fold_batch_norms: {ignore_errors: true}",
-    "fold_old_batch_norms",
-)
 
 _WIDTH: Final = 96
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
@@ -53,6 +45,8 @@ class Draft:
         quantize: whether the weights are stored in 8 bits.
         unquantized: why they are not.
         validation: the file of samples and the name of its array of labels.
+        release: the TensorFlow release that the app is built with; empty for no header.
+        unregistered: why there is none.
     """
 
     name: str
@@ -66,6 +60,8 @@ class Draft:
     quantize: bool = False
     unquantized: str = ""
     validation: tuple[str, str] | None = None
+    release: str = "1.15"
+    unregistered: str = ""
 
 
 def recipe_text(draft: Draft) -> str:
@@ -78,9 +74,9 @@ def recipe_text(draft: Draft) -> str:
     lines += [*_comments(inputs), *_inputs(draft.inputs), *_comments(outputs)]
     lines += ["outputs:" if draft.outputs else "outputs: []"]
     lines += [f"  - {quoted(name)}" for name in draft.outputs]
-    lines += ["transforms:", *(f"  - {step}" for step in FIRST_CHAIN), *_checks(draft)]
+    lines += [*DEFAULT_CHAIN.splitlines(), *_checks(draft)]
     lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
-    lines += ['    registration: {tensorflow: ["1.15"]}']
+    lines += _registration(draft)
     return "\n".join(lines) + "\n"
 
 
@@ -148,7 +144,7 @@ def check_section(limit: float) -> Iterator[str]:
     """
     schema = recipe_schema()["$defs"]["check"]
     if "max_difference" in str(schema):
-        yield "# Real samples tell more than drawn ones: add data: FILE.npz, an array for each input."
+        yield "# Real samples tell more than drawn ones: data: FILE.npz, an array for each input."
         yield f"check: {{max_difference: {limit:g}}}"
     else:
         yield "check: true"
@@ -159,6 +155,13 @@ def _quantize(draft: Draft) -> Iterator[str]:
         yield "    quantize: weights"
     elif draft.unquantized:
         yield from (f"    {line}" for line in _comments([draft.unquantized]))
+
+
+def _registration(draft: Draft) -> Iterator[str]:
+    if draft.release:
+        yield f'    registration: {{tensorflow: ["{draft.release}"]}}'
+    else:
+        yield from (f"    {line}" for line in _comments([draft.unregistered]))
 
 
 def _comments(texts: Iterable[str]) -> Iterator[str]:
