@@ -21,7 +21,7 @@ from mobileprep.report.collect import Report
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
 _NO_RELEASE = "the recipe's schema names no TensorFlow release"
-_UNQUANTIZED = "No 'quantize: weights', as nothing would check what it does. Add it with a check."
+_UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _better(draft: Draft) -> Iterator[Draft]:
 def _explained(draft: Draft, path: Path, why: list[str]) -> tuple[Draft, Report]:
     report = _built(draft, path)
     if why and not draft.quantize:
-        draft = replace(draft, unquantized=f"No 'quantize: weights': {why[-1]}.")
+        draft = replace(draft, unquantized=f"The weights stay float: {why[-1]}.")
     return draft, report
 
 

@@ -8,6 +8,7 @@ from typing import Final
 DEFAULT_CHAIN: Final = """\
 transforms:
   - strip_unused_nodes
+  - remove_dropout
   - remove_nodes: {op: [Identity, CheckNumerics]}
   - fold_constants: {ignore_errors: true}
   - fold_batch_norms: {ignore_errors: true}
