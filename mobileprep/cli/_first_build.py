@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from mobileprep.cli._progress import Progress
 from mobileprep.cli._targets import build_report, plan_state
-from mobileprep.errors import InternalError, MobileprepError, UnsupportedError
+from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
@@ -20,7 +21,6 @@ from mobileprep.report.collect import Report
 # the rounding of folded ones.
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
-_NO_RELEASE = "the recipe's schema names no TensorFlow release"
 _UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
 
 
@@ -58,16 +58,14 @@ def tried(draft: Draft, path: Path) -> Tried:
 
 def _registered(draft: Draft, path: Path) -> Tried:
     """The draft with the header of the oldest release that has the model's ops."""
-    first: UnsupportedError | None = None
-    for release in (*_releases(), ""):
-        told = replace(draft, release=release)
-        if not release and first is not None:
-            told = replace(told, unregistered=f"No registration: {_line(first)}.")
-        try:
-            return Tried(told, _built(told, path))
-        except UnsupportedError as error:
-            first = first or error
-    raise first or InternalError(_NO_RELEASE)
+    oldest, *newer = (replace(draft, release=release) for release in _releases())
+    try:
+        return Tried(oldest, _built(oldest, path))
+    except UnsupportedError:
+        for told in newer:
+            with contextlib.suppress(UnsupportedError):
+                return Tried(told, _built(told, path))
+        raise
 
 
 def _releases() -> tuple[str, ...]:

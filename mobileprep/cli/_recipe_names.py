@@ -25,7 +25,7 @@ _HEAD: Final = 1 << 16
 
 
 def recipe_name(model: Path, recipe: Path) -> str:
-    """A name that tells the model, and that no recipe near the new one has.
+    """A name that tells the model, and that no recipe here or near the new one has.
 
     Outputs go by the names of recipes: two of one name would overwrite each other's.
 
@@ -49,13 +49,15 @@ def _clean(name: str) -> str:
 
 
 def _taken(recipe: Path) -> Iterator[str]:
-    """The names of recipes beside the new one, in the folders beside its own, and here."""
+    """The names of recipes beside the new one, here, and up to two folders below."""
+    below = _folders(Path.cwd())
+    near = [*below, *(inner for folder in below for inner in _folders(folder))]
     folder = Path(os.path.abspath(recipe)).parent  # noqa: PTH100 - as above
-    folders = dict.fromkeys([folder, Path.cwd(), *_folders(folder), *_folders(folder.parent)])
+    folders = dict.fromkeys([folder, Path.cwd(), *near[:_LOOKED_AT]])
     files = (
         path
-        for near in folders
-        for path in _listed(near)
+        for place in folders
+        for path in _listed(place)
         if path.suffix in (".yaml", ".yml") and path.is_file()
     )
     for path in itertools.islice(files, _LOOKED_AT):

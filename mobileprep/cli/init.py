@@ -69,7 +69,10 @@ def run(args: argparse.Namespace) -> int:
         _check_absent(path)
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
     with _folder(path.parent):
-        text, summary = _written(args, find_model(Path(args.model), checkpoint), path)
+        try:
+            text, summary = _written(args, find_model(Path(args.model), checkpoint), path)
+        except MobileprepError as error:
+            raise _elsewhere(error, args.model, path) from error
     if to_stdout:
         print(text, end="")
     else:
@@ -113,13 +116,11 @@ def _written(args: argparse.Namespace, found: FoundModel, path: Path) -> tuple[s
 
     try:
         return _final(_draft(args, found, path), path, is_tried=not args.no_try)
-    except (UnsupportedError, InvalidGraphError) as error:
+    except (UnsupportedError, InvalidGraphError):
         other = inference_graph(found)
         if other is None:
-            raise _elsewhere(error, args.model, path) from error
+            raise
         return _final(_draft(args, other, path), path, is_tried=not args.no_try)
-    except MobileprepError as error:
-        raise _elsewhere(error, args.model, path) from error
 
 
 def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepError:

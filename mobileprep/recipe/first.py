@@ -13,7 +13,7 @@ from typing import Final
 from mobileprep.recipe.default_chain import DEFAULT_CHAIN
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, recipe_schema
 
-_WIDTH: Final = 96
+_WIDTH: Final = 92
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 # Plain words that YAML, or an older reader of it, takes for something else than text.
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -45,8 +45,7 @@ class Draft:
         quantize: whether the weights are stored in 8 bits.
         unquantized: why they are not.
         validation: the file of samples and the name of its array of labels.
-        release: the TensorFlow release that the app is built with; empty for no header.
-        unregistered: why there is none.
+        release: the TensorFlow release that the app is built with.
     """
 
     name: str
@@ -61,7 +60,6 @@ class Draft:
     unquantized: str = ""
     validation: tuple[str, str] | None = None
     release: str = "1.15"
-    unregistered: str = ""
 
 
 def recipe_text(draft: Draft) -> str:
@@ -76,7 +74,7 @@ def recipe_text(draft: Draft) -> str:
     lines += [f"  - {quoted(name)}" for name in draft.outputs]
     lines += [*DEFAULT_CHAIN.splitlines(), *_checks(draft)]
     lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
-    lines += _registration(draft)
+    lines += [f'    registration: {{tensorflow: ["{draft.release}"]}}']
     return "\n".join(lines) + "\n"
 
 
@@ -155,13 +153,6 @@ def _quantize(draft: Draft) -> Iterator[str]:
         yield "    quantize: weights"
     elif draft.unquantized:
         yield from (f"    {line}" for line in _comments([draft.unquantized]))
-
-
-def _registration(draft: Draft) -> Iterator[str]:
-    if draft.release:
-        yield f'    registration: {{tensorflow: ["{draft.release}"]}}'
-    else:
-        yield from (f"    {line}" for line in _comments([draft.unregistered]))
 
 
 def _comments(texts: Iterable[str]) -> Iterator[str]:

@@ -72,10 +72,11 @@ SOURCES = {
         )
     },
 }
-# What weights of 8 bits may move, and what rounding may, as shares of an output's largest magnitude.
+# What weights of 8 bits may move, and what rounding may, as shares of an output's peak.
 EIGHT_BIT, ROUNDING = 0.1, 1e-5
-# Its Fourier transforms are in single precision, of which each library rounds in its way.
-COARSE = {"android-wakeword-streaming-rnn": 2e-5}
+# Before any transform the interpreter is as far from TensorFlow: each rounds Fourier transforms in
+# its own way, and logarithms of what is near zero make much of that.
+COARSE = {"android-wakeword-streaming-rnn": 2e-5, "basic-pitch-savedmodel": 2e-3}
 
 
 @pytest.fixture(autouse=True)
