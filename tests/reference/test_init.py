@@ -76,7 +76,7 @@ SOURCES = {
 EIGHT_BIT, ROUNDING = 0.1, 1e-5
 # Before any transform the interpreter is as far from TensorFlow: each rounds Fourier transforms in
 # its own way, and logarithms of what is near zero make much of that.
-COARSE = {"android-wakeword-streaming-rnn": 2e-5, "basic-pitch-savedmodel": 2e-3}
+COARSE = {"android-wakeword-streaming-rnn": 2e-5, "basic-pitch-savedmodel": 3e-3}
 
 
 @pytest.fixture(autouse=True)
