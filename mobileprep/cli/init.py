@@ -1,50 +1,54 @@
-"""The verb ``init``: writes a first recipe for a model, to be edited."""
+"""The verb ``init``: writes a first recipe for a model, which builds as it stands."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import comma_list, verb
-from mobileprep.destinations import is_stdout, output_path
-from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
+from mobileprep.errors import (
+    ArtifactError,
+    InvalidGraphError,
+    MobileprepError,
+    UnsupportedError,
+    UsageError,
+)
 from mobileprep.fsio import write_text
 
 if TYPE_CHECKING:
-    from mobileprep.freeze.guess import Interface
-    from mobileprep.freeze.model import TensorSpec
+    from mobileprep.freeze.find_models import FoundModel
+    from mobileprep.freeze.model import LoadedSource
+    from mobileprep.freeze.proposal import Proposal, ProposedInput
+    from mobileprep.recipe.first import Draft, DraftInput
 
-_MENTIONED = 5
-_TEMPLATE = """\
-version: 1
-name: {name}
-source:
-  {source}
-inputs: {inputs}
-{outputs}
-transforms:
-  - strip_unused_nodes
-  - remove_nodes: {{op: [Identity, CheckNumerics]}}
-  - fold_constants: {{ignore_errors: true}}
-  - fold_batch_norms: {{ignore_errors: true}}
-  - fold_old_batch_norms
-targets:
-  phone:
-    platform: android
-    quantize: weights
-    registration: {{tensorflow: ["1.15"]}}
-"""
+_STDOUT = ("-", "/dev/stdout")
+_UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a graph, a .meta file or a SavedModel folder")
+    parser.add_argument(
+        "model",
+        help="a graph, a .meta file, a checkpoint, a SavedModel, or a folder with one of them",
+    )
     parser.add_argument("--checkpoint", help="the checkpoint of a graph that is not frozen")
+    parser.add_argument("--tags", help="the tags of a SavedModel's MetaGraph, a,b")
+    parser.add_argument("--signature", default="", help="the signature of a SavedModel")
     parser.add_argument("--inputs", help="names of the inputs, a,b, by default the likely ones")
     parser.add_argument("--outputs", help="names of the outputs, a,b, by default the likely ones")
-    parser.add_argument("--recipe", default="recipe.yaml", help="the file to write")
+    parser.add_argument("--data", help="an .npz file of labelled samples, to validate with")
+    parser.add_argument("--labels", default="label", help="the name of its array of labels")
+    parser.add_argument("--name", help="the recipe's name, by default from the model")
+    parser.add_argument(
+        "--recipe", default="recipe.yaml", help="the file to write, or - for standard output"
+    )
+    parser.add_argument(
+        "--no-try", action="store_true", help="do not build first, and so leave out check"
+    )
 
 
 @verb("init", "write a first recipe for a model", _arguments)
@@ -52,92 +56,149 @@ def run(args: argparse.Namespace) -> int:
     """Write the recipe; an existing file is never overwritten.
 
     Raises:
-        UsageError: the recipe exists.
-        CorruptFileError: the model does not.
+        UsageError: the recipe exists, or a folder holds several models.
+        CorruptFileError: the model is missing or damaged.
+        InvalidGraphError: the model's graph is broken, or its values are not found.
+        UnsupportedError: a file that is no model.
     """
-    path, model = output_path(args.recipe), Path(args.model)
-    if not is_stdout(path) and os.path.lexists(path):
-        message = f"{path} exists already"
-        raise UsageError(message, "name another file with --recipe")
-    if not model.exists():
-        message = "is not there"
-        raise CorruptFileError(message, "name the model's file or folder", str(model))
-    likely = None if args.inputs and args.outputs else _likely(model, args.checkpoint)
-    name = "".join(c if c.isalnum() or c in "._-" else "-" for c in model.stem).strip("._-")
-    text = _TEMPLATE.format(
-        name=_quoted(name or "model"),
-        source=_source(model, args.checkpoint, path.parent),
-        inputs=_inputs(args.inputs, likely),
-        outputs=_outputs(args.outputs, likely, whole=args.checkpoint is None),
-    )
-    write_text(path, text)
-    advice = f"look over inputs and outputs, then 'mobileprep build {path}'"
-    print(f"{path}: written; {advice}", file=sys.stderr)
+    from mobileprep.freeze.find_models import find_model
+
+    to_stdout = args.recipe in _STDOUT
+    path = Path("recipe.yaml" if to_stdout else args.recipe)
+    if not to_stdout:
+        _check_absent(path)
+    checkpoint = Path(args.checkpoint) if args.checkpoint else None
+    with _folder(path.parent):
+        try:
+            text, summary = _written(args, find_model(Path(args.model), checkpoint), path)
+        except MobileprepError as error:
+            raise _elsewhere(error, args.model, path) from error
+    if to_stdout:
+        print(text, end="")
+    else:
+        _check_absent(path)
+        write_text(path, text)
+        print(f"{path}: written; {summary}", file=sys.stderr)
+        print(f"look it over, then 'mobileprep build {path}'", file=sys.stderr)
     return 0
 
 
-def _likely(model: Path, checkpoint: str | None) -> Interface | None:
-    """What the model seems to take and give, or None, with the reason told, if that is not seen."""
-    from mobileprep.freeze.guess import guess
-    from mobileprep.freeze.outputs import chosen_signature
+@contextlib.contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """The folder of the recipe, whose paths start there; gone again where nothing is written."""
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}"
+        raise ArtifactError(message, "name another file with --recipe", str(folder)) from error
+    try:
+        yield
+    except MobileprepError:
+        if is_new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _check_absent(path: Path) -> None:
+    if os.path.lexists(path):
+        message = f"{path} exists already"
+        raise UsageError(message, "name another file with --recipe")
+
+
+def _written(args: argparse.Namespace, found: FoundModel, path: Path) -> tuple[str, str]:
+    """The recipe's text, and what its build came to.
+
+    Where a training graph cannot be frozen, the graph for inference beside it is taken.
+    """
+    from mobileprep.freeze.find_models import inference_graph
+
+    try:
+        return _final(_draft(args, found, path), path, is_tried=not args.no_try)
+    except (UnsupportedError, InvalidGraphError):
+        other = inference_graph(found)
+        if other is None:
+            raise
+        return _final(_draft(args, other, path), path, is_tried=not args.no_try)
+
+
+def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepError:
+    """An error that blames the model where it blamed a line of the recipe, which is not written."""
+    if error.where and not error.where.startswith(f"{path}:"):
+        return error
+    return type(error)(error.message, error.hint, model)
+
+
+def _final(draft: Draft, path: Path, *, is_tried: bool) -> tuple[str, str]:
+    """The recipe's text, and what its build came to."""
+    from dataclasses import replace
+
+    from mobileprep.recipe.first import recipe_text
+
+    if not is_tried:
+        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
+    from mobileprep.cli._first_build import told, tried
+
+    done = tried(draft, path)
+    return recipe_text(done.draft), told(done.report)
+
+
+def _draft(args: argparse.Namespace, found: FoundModel, path: Path) -> Draft:
+    from mobileprep.cli._recipe_names import recipe_name
+    from mobileprep.freeze.proposal import propose
+    from mobileprep.recipe.first import Draft
+    from mobileprep.recipe.schemas import modeline
+
+    tags = comma_list(args.tags or "")
+    given = {"inputs": comma_list(args.inputs or ""), "outputs": comma_list(args.outputs or "")}
+    proposal = propose(_loaded(found, tags), signature=args.signature, **given)
+    return Draft(
+        args.name or recipe_name(found.path, path),
+        modeline(path),
+        tuple(_source(found, proposal, tags, path.parent)),
+        tuple(map(_input, proposal.inputs)),
+        proposal.outputs,
+        (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
+        validation=(_relative(Path(args.data), path.parent), args.labels) if args.data else None,
+    )
+
+
+def _loaded(found: FoundModel, tags: tuple[str, ...]) -> LoadedSource:
     from mobileprep.freeze.source import load_source
 
-    kind = _kind(model, checkpoint)
-    checkpoint_path = None if checkpoint is None else Path(checkpoint)
-    try:
-        if kind == "meta_graph":
-            source = load_source(meta_graph=model, checkpoint=checkpoint_path)
-        elif kind == "saved_model":
-            source = load_source(saved_model=model, checkpoint=checkpoint_path)
-        else:
-            source = load_source(graph=model, checkpoint=checkpoint_path)
-        found = guess(source, chosen_signature(source, ""))
-    except MobileprepError as error:
-        print(f"mobileprep: inputs and outputs are not known: {error}", file=sys.stderr)
-        return None
-    return found
+    if found.kind == "saved_model":
+        return load_source(saved_model=found.path, tags=tags)
+    if found.kind == "meta_graph":
+        return load_source(meta_graph=found.path, checkpoint=found.checkpoint)
+    return load_source(graph=found.path, checkpoint=found.checkpoint)
 
 
-def _inputs(given: str | None, likely: Interface | None) -> str:
-    if given is not None:
-        entries = [f"{_quoted(name)}: {{}}" for name in comma_list(given)]
-    elif likely is not None:
-        entries = [f"{_quoted(spec.name)}: {_declared(spec)}" for spec in likely.inputs]
-    else:
-        entries = ['"input": {}']
-    return f"{{{', '.join(entries)}}}"
+def _source(
+    found: FoundModel, proposal: Proposal, tags: tuple[str, ...], folder: Path
+) -> list[tuple[str, str | tuple[str, ...]]]:
+    keys: list[tuple[str, str | tuple[str, ...]]] = [(found.kind, _relative(found.path, folder))]
+    if found.checkpoint is not None:
+        keys.append(("checkpoint", _relative(found.checkpoint, folder)))
+    if tags:
+        keys.append(("tags", tags))
+    if proposal.signature:
+        keys.append(("signature", proposal.signature))
+    return keys
 
 
-def _declared(spec: TensorSpec) -> str:
-    shape = "" if spec.shape is None else f", shape: {list(spec.shape)}"
-    return f"{{dtype: {spec.dtype.short}{shape}}}"
+def _input(proposed: ProposedInput) -> DraftInput:
+    from mobileprep.recipe.first import DraftInput
+    from mobileprep.recipe.schemas import recipe_schema
+
+    known = recipe_schema()["$defs"]["input"]["properties"]["dtype"]["enum"]
+    spec = proposed.spec
+    dtype = spec.dtype.short if spec.dtype.short in known else ""
+    return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
 
 
-def _outputs(given: str | None, likely: Interface | None, *, whole: bool) -> str:
-    """The outputs; of a model from training the likeliest only, some others in a comment."""
-    if given is not None:
-        names = comma_list(given)
-    else:
-        names = tuple(spec.name for spec in likely.outputs) if likely else ()
-    shown = names if whole or given is not None else names[:1]
-    line = f"outputs: [{', '.join(map(_quoted, shown or ('output',)))}]"
-    others = names[len(shown) :][:_MENTIONED]
-    return f"{line}  # likely too: {', '.join(others)}" if others else line
-
-
-def _kind(model: Path, checkpoint: str | None) -> str:
-    if model.is_dir():
-        return "saved_model"
-    if model.suffix == ".meta":
-        return "meta_graph"
-    return "graph" if checkpoint else "frozen"
-
-
-def _source(model: Path, checkpoint: str | None, folder: Path) -> str:
-    lines = [f"{_kind(model, checkpoint)}: {_quoted(_relative(model, folder))}"]
-    if checkpoint:
-        lines.append(f"checkpoint: {_quoted(_relative(Path(checkpoint), folder))}")
-    return "\n  ".join(lines)
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -146,7 +207,3 @@ def _relative(path: Path, folder: Path) -> str:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
         return path.resolve().as_posix()
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -25,7 +25,7 @@ from mobileprep.formats.wire import (
 SERVE: Final = "serve"
 VARIABLES_PREFIX: Final = Path("variables") / "variables"
 ASSETS_FOLDER: Final = "assets"
-_NAMES: Final = ("saved_model.pb", "saved_model.pbtxt")
+SAVED_MODEL_NAMES: Final = ("saved_model.pb", "saved_model.pbtxt")
 
 M = TypeVar("M", bound=Message)
 
@@ -99,12 +99,12 @@ def saved_model_file(folder: Path) -> Path:
     Raises:
         CorruptFileError: the folder has none.
     """
-    if folder.name in _NAMES and folder.is_file():
+    if folder.name in SAVED_MODEL_NAMES and folder.is_file():
         return folder
-    for name in _NAMES:
+    for name in SAVED_MODEL_NAMES:
         if (folder / name).is_file():
             return folder / name
-    message = f"has no {' or '.join(_NAMES)}"
+    message = f"has no {' or '.join(SAVED_MODEL_NAMES)}"
     raise CorruptFileError(message, "name the folder of a SavedModel", str(folder))
 
 

@@ -13,6 +13,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freeze.model import Asset, Signature, TensorSpec
 from mobileprep.freeze.restore import Source
+from mobileprep.freeze.session_bundle import BUNDLE_COLLECTION, bundle_signatures
 from mobileprep.fsio import inside
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.serde_attrs import shape_from_proto
@@ -32,7 +33,13 @@ M = TypeVar("M", bound=Message)
 
 
 def signatures_of(proto: pb.MetaGraphDef) -> dict[str, Signature]:
-    """The signatures by name, sorted; arguments that are no single tensor are left out."""
+    """The signatures by name, sorted; arguments that are no single tensor are left out.
+
+    Those of a session bundle, the export format before SavedModel, come before none.
+    """
+    if not proto.signature_def and BUNDLE_COLLECTION in proto.collection_def:
+        listed = proto.collection_def[BUNDLE_COLLECTION].any_list.value
+        return bundle_signatures([any_proto.value for any_proto in listed])
     return {
         name: Signature(
             _specs(proto.signature_def[name].inputs), _specs(proto.signature_def[name].outputs)

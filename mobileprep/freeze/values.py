@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,6 +77,19 @@ def read_values(
     keys = {n: "" if n in computed else found[n].key for n in names}
     assets = (*given.assets, *own.assets)
     return Values(tensors, keys, assets, _about_averages(keys, options))
+
+
+def without_value(variables: Iterable[Node], source: LoadedSource) -> list[str]:
+    """The names of variables that the checkpoint of a model does not hold.
+
+    Raises:
+        InvalidGraphError: it holds one of another shape or type.
+    """
+    saved = _Saved(source, FreezeOptions())
+    listed = list(variables)
+    found = {v.name: place for v in listed if (place := saved.place(v)) is not None}
+    _check_all(listed, found, source)
+    return [v.name for v in listed if v.name not in found]
 
 
 class _Saved:

@@ -130,7 +130,7 @@ def largest_difference(expected: Array, found: Array, name: str, where: str = ""
         return float(np.mean(expected != found)) if expected.size else 0.0
     x, y = expected.astype(wide_type(expected)), found.astype(wide_type(expected))
     with np.errstate(invalid="ignore"):
-        gaps = np.abs(x - y)
+        gaps = np.asarray(np.abs(x - y))  # of scalars, numpy makes no array
     gaps[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
     largest = float(gaps.max(initial=0.0))
     return math.inf if math.isnan(largest) or np.isnan(gaps).any() else largest

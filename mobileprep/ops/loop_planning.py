@@ -52,6 +52,10 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
         inner.survey.where,
     )
     named = next((n for n in frame.nodes if n.op == "LoopCond"), frame.nodes[0])
+    empty = next((n.name for n in entering if not n.data_inputs), None)
+    if empty is not None:
+        message = f"the node {empty!r} (Enter) takes no tensor into its loop"
+        raise InvalidGraphError(message, "export the graph again", inner.survey.where)
     inputs = (*(outside(n.data_inputs[0]) for n in entering), *free)
     outputs = tuple((i, (n.name, 0)) for i, n in enumerate(exits))
     return Action(named, loop, inputs, outputs, (), pure=False)

@@ -19,7 +19,7 @@ from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.oldest_values import OldestValues
 from mobileprep.ops.opdefs import NEWEST, OLDEST
 from mobileprep.ops.shape_fn import find_shape_fn
-from mobileprep.ops.signature import output_count
+from mobileprep.ops.signature import MOST_TENSORS, output_count
 from mobileprep.ops.static_values import StaticValues
 
 Shapes = tuple[TensorShape, ...]
@@ -91,6 +91,8 @@ class _Inference:
         return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
 
     def _infer(self, node: Node) -> Shapes:
+        if _declares_many(node):
+            return self._unknown(node)
         function = find_shape_fn(node.op)
         if function is not None and node.op not in self.graph.library.functions:
             args = _Args(node, tuple(map(self.shape_of, node.data_inputs)), self)
@@ -109,6 +111,11 @@ class _Inference:
             return (None,) * (output_count(node, self.graph.library) or 0)
         except InvalidGraphError:
             return ()
+
+
+def _declares_many(node: Node) -> bool:
+    """Whether an attribute may count more outputs than a node can have: a list would not fit."""
+    return any(v.kind == "int" and v.value > MOST_TENSORS for v in node.attrs.values())
 
 
 def _with_recorded(node: Node, outputs: Shapes) -> Shapes:

@@ -13,6 +13,8 @@ from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ops.opdefs import any_op_def
 
 _TYPES: Final = "list(type)"
+# More tensors than any op takes or gives; a faulty graph may declare what no memory holds.
+MOST_TENSORS: Final = 1 << 20
 
 
 def signature_of(node: Node, library: Library | None = None) -> OpDef | None:
@@ -68,7 +70,7 @@ def _arg_types(node: Node, definition: OpDef, arg: ArgDef) -> list[DType]:
     if not arg.number_attr:
         return [dtype]
     count = _attr(node, definition, arg.number_attr, "int")
-    if not 0 <= count <= 1 << 20:
+    if not 0 <= count <= MOST_TENSORS:
         message = f"node {node.name!r} ({node.op}) declares {count} tensors for {arg.name!r}"
         raise InvalidGraphError(message, "the graph was written by a faulty tool")
     return [dtype] * count

@@ -17,8 +17,13 @@ MAX_BYTES = 1 << 20
 MAX_EXTENDS = 20
 
 
-def load_tree(path: Path, variables: Variables) -> MappingNode:
+def load_tree(path: Path, variables: Variables, text: str | None = None) -> MappingNode:
     """The tree of a recipe laid over the recipes that it extends, variables replaced.
+
+    Args:
+        path: the recipe's file.
+        variables: what stands for ``${NAME}``.
+        text: what the file will hold, where it is not written yet.
 
     Raises:
         CorruptFileError: a file is missing or unreadable.
@@ -29,7 +34,8 @@ def load_tree(path: Path, variables: Variables) -> MappingNode:
     extends: Node | None = None
     while True:
         seen.add(os.path.realpath(path))
-        tree = parse_yaml(_read_named_by(path, extends))
+        given = _source(path, text) if text is not None and extends is None else None
+        tree = parse_yaml(given or _read_named_by(path, extends))
         trees.append(tree.without(["extends"]))
         extends = tree.get("extends")
         if extends is None:

@@ -24,6 +24,7 @@ def load_recipe(
     settings: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     schemas: TransformSchemas | None = None,
+    text: str | None = None,
 ) -> Recipe:
     """Read, check and resolve a recipe.
 
@@ -32,13 +33,14 @@ def load_recipe(
         settings: values of ``${NAME}`` references, looked at before the environment.
         environ: the environment; by default that of the process.
         schemas: the transforms that there are; by default those of this package.
+        text: what the file will hold, where it is not written yet.
 
     Raises:
         CorruptFileError: the recipe, or one that it extends, is missing or unreadable.
         RecipeError: anything else that is wrong with it, all problems at once.
     """
     variables = Variables(settings or {}, os.environ if environ is None else environ)
-    root = load_tree(Path(path), variables)
+    root = load_tree(Path(path), variables, text)
     models = model_sections(root)
     chains = Chains(schemas or TransformSchemas(plugins=plugins_of(root)))
     problems = [

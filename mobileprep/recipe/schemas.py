@@ -47,7 +47,7 @@ def modeline(recipe: Path) -> str:
     relative = (
         Path(os.path.relpath(schema, folder)).as_posix() if above[top] in schema.parents else ""
     )
-    if not relative or any(c.isspace() for c in relative):
+    if not relative or not relative.isprintable() or " " in relative:
         relative = schema.as_uri()
     return f"# yaml-language-server: $schema={relative}"
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Graph
 from mobileprep.recipe import load_recipe
 from tests.cli.conftest import Run
+from tests.formats.checkpoint_writer import write_bundle
+from tests.freeze.graphs import FLOAT, const, node, placeholder, ref_variable
 from tests.stages.jobs import classifier
 
 
@@ -19,6 +24,18 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_graph(tmp_path / "models" / "net.pb", classifier())
     return Path("models/net.pb")
+
+
+@pytest.fixture
+def training(model: Path) -> Path:
+    """A folder with a graph of variables, and two checkpoints that fit it."""
+    folder = Path("train")
+    variable = ref_variable("w", 3)
+    nodes = [placeholder("x", -1, 3), *variable, node("y", "Mul", "x", "w/read", T=FLOAT)]
+    write_graph(folder / "net.pb", Graph(nodes))
+    for name in ("first", "second"):
+        write_bundle(folder / name, {"w": np.arange(3, dtype=np.float32)})
+    return folder
 
 
 def test_the_recipe_builds_as_it_stands(model: Path, run: Run) -> None:
@@ -50,31 +67,32 @@ def test_any_file_name_gives_a_name(model: Path, run: Run, name: str) -> None:
 
 
 def test_names_are_taken_apart_and_quoted(model: Path, run: Run) -> None:
-    run("init", model, "--inputs", "a, b:0", "--outputs", "y,z:1")
+    run("init", model, "--no-try", "--inputs", "a, b:0", "--outputs", "y,z:1")
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert [i.name for i in target.inputs] == ["a", "b:0"]
     assert target.outputs == ("y", "z:1")
 
 
-def test_a_checkpoint_makes_it_a_training_graph(model: Path, run: Run) -> None:
-    run("init", model, "--checkpoint", "models/model.ckpt-10")
+def test_a_named_checkpoint_goes_with_the_graph(training: Path, run: Run) -> None:
+    told = run("init", training / "net.pb", "--checkpoint", training / "second")
+    assert told.code == 0, told.err
     source = load_recipe(Path("recipe.yaml"), environ={}).targets[0].source
-    assert (source.kind, source.file.name) == ("graph", "models/net.pb")
+    assert (source.kind, source.file.name) == ("graph", "train/net.pb")
     assert source.checkpoint is not None
-    assert source.checkpoint.name == "models/model.ckpt-10"
+    assert source.checkpoint.name == "train/second"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("net.meta", "meta_graph"), ("saved", "saved_model"), ("g.pbtxt", "frozen")]
-)
-def test_the_kind_follows_from_the_name(model: Path, run: Run, name: str, kind: str) -> None:
-    path = model.with_name(name)
-    if kind == "saved_model":
-        path.mkdir()
-    else:
-        model.rename(path)
-    run("init", path)
-    assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].source.kind == kind
+@pytest.mark.parametrize("name", ["train", "train/net.pb", "train/first", "train/first.index"])
+def test_graph_and_checkpoint_are_found_from_each_other(
+    training: Path, run: Run, name: str
+) -> None:
+    (training / "second.index").unlink()
+    assert run("init", name).code == 0
+    source = load_recipe(Path("recipe.yaml"), environ={}).targets[0].source
+    assert source.checkpoint is not None
+    assert (source.file.name, source.checkpoint.name) == ("train/net.pb", "train/first")
+    built = run("build", "recipe.yaml")
+    assert built.code == 0, built.err
 
 
 def test_inputs_and_outputs_are_the_likely_ones(model: Path, run: Run) -> None:
@@ -85,11 +103,104 @@ def test_inputs_and_outputs_are_the_likely_ones(model: Path, run: Run) -> None:
     assert run("build", "recipe.yaml").code == 0
 
 
-def test_a_model_that_cannot_be_read_leaves_names_to_be_filled_in(model: Path, run: Run) -> None:
-    model.write_bytes(b"\xff" * 100)
-    told = run("init", model)
-    assert (told.code, "inputs and outputs are not known" in told.err) == (0, True)
-    assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].outputs == ("output",)
+def test_what_is_no_model_leaves_no_recipe(model: Path, run: Run) -> None:
+    for content, code in ((b"\xff" * 100, 4), (b"\xff\xd8\xff\xe0", 6)):
+        model.write_bytes(content)
+        told = run("init", model, "--recipe", "new/recipe.yaml")
+        assert (told.code, str(model) in told.err) == (code, True)
+        assert "hint" in told.err
+        assert not Path("new").exists()
+
+
+def test_quantized_is_what_the_check_runs(model: Path, run: Run) -> None:
+    assert run("init", model).code == 0
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert target.check
+    assert target.quantize.mode == "weights"
+    assert Path("recipe.yaml").read_text().startswith("# yaml-language-server: $schema=")
+
+
+def test_what_cannot_be_checked_stays_float(model: Path, run: Run) -> None:
+    nodes = [
+        placeholder("text", -1, dtype=DType.STRING),
+        node("y", "StringLower", "text", encoding=""),
+    ]
+    write_graph(model, Graph(nodes))
+    assert run("init", model).code == 0
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert (bool(target.check), target.quantize.mode) == (False, "none")
+    text = Path("recipe.yaml").read_text()
+    assert "# Not checked: " in text
+    assert "# The weights stay float" in text
+    assert run("build", "recipe.yaml").code == 0
+
+
+def test_labelled_samples_become_a_validation(model: Path, run: Run) -> None:
+    x = np.eye(3, dtype=np.float32)
+    np.savez("data.npz", x=x, digit=np.arange(3))
+    told = run("init", model, "--data", "data.npz", "--labels", "digit")
+    assert told.code == 0, told.err
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert target.validation is not None
+    assert target.validation.labels == "digit"
+    assert run("build", "recipe.yaml").code == 0
+    wrong = run("init", model, "--data", "data.npz", "--labels", "none", "--recipe", "b.yaml")
+    assert wrong.code == 8
+    assert not Path("b.yaml").exists()
+
+
+def test_a_dash_is_the_standard_output(model: Path, run: Run) -> None:
+    told = run("init", model, "--recipe", "-")
+    assert told.code == 0
+    assert not Path("-").exists()
+    assert not Path("recipe.yaml").exists()
+    Path("recipe.yaml").write_text(told.out)
+    assert run("build", "recipe.yaml").code == 0
+
+
+def test_without_a_try_nothing_is_built_and_nothing_checked(model: Path, run: Run) -> None:
+    told = run("init", model, "--no-try")
+    assert (told.code, "not built yet" in told.err) == (0, True)
+    target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
+    assert (bool(target.check), target.quantize.mode) == (False, "none")
+    assert not Path("store").exists()
+
+
+def test_recipes_of_several_models_have_several_names(model: Path, run: Run) -> None:
+    for folder in ("a", "b", "c/model"):
+        write_graph(Path(folder) / "frozen.pb", classifier())
+        recipe = Path("recipes") / folder.replace("/", "-") / "recipe.yaml"
+        assert run("init", Path(folder) / "frozen.pb", "--recipe", recipe).code == 0
+    for number in range(3):
+        assert run("init", model, "--recipe", f"recipes/a/{number}.yaml").code == 0
+    names = [load_recipe(p, environ={}).name for p in sorted(Path("recipes").rglob("*.yaml"))]
+    assert sorted(names) == ["a", "b", "c", "net", "net-2", "net-3"]
+    assert run("init", model, "--name", "mine", "--recipe", "m.yaml").code == 0
+    assert load_recipe("m.yaml", environ={}).name == "mine"
+
+
+def test_an_op_of_a_newer_release_is_registered_with_it(model: Path, run: Run) -> None:
+    nodes = [
+        placeholder("x", -1, 2, 2),
+        node("y", "BatchMatMulV3", "x", "x", Ta=FLOAT, Tb=FLOAT, Tout=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    assert run("init", model).code == 0
+    assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
+    assert run("build", "recipe.yaml").code == 0
+
+
+def test_a_broken_graph_is_told_and_is_no_bug(model: Path, run: Run) -> None:
+    taken = node("z", "AddV2", "x", "gone", T=FLOAT)
+    split = node("z", "Split", "axis", "x", T=FLOAT, num_split=1 << 62)
+    for nodes, told in (
+        ([placeholder("x", 2), taken], "takes 'gone', which is not there"),
+        ([placeholder("x", 2), const("axis", np.int32(0)), split], "declares 4611686018427387904"),
+    ):
+        write_graph(model, Graph(nodes))
+        found = run("init", model)
+        assert (found.code, told in found.err, str(model) in found.err) == (5, True, True)
+        assert not Path("recipe.yaml").exists()
 
 
 def test_of_a_training_graph_the_likeliest_output_is_taken(
@@ -100,7 +211,7 @@ def test_of_a_training_graph_the_likeliest_output_is_taken(
     told = run("init", model / "graph.pbtxt", "--checkpoint", model / "model.ckpt-1000")
     assert told.code == 0
     assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].outputs == ("probabilities",)
-    assert "# likely too: accuracy/ArgMax" in Path("recipe.yaml").read_text()
+    assert "# Likely too: accuracy/ArgMax" in Path("recipe.yaml").read_text()
 
 
 def test_an_existing_recipe_is_never_overwritten(model: Path, run: Run) -> None:

@@ -222,8 +222,20 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
             "y",
             "does not join what enters a loop with what returns",
         ),
+        (
+            [
+                p("x"),
+                n("a", "Enter", frame_name="a"),
+                n("head", "Merge", "a", "next"),
+                n("sum", "Add", "head", "head"),
+                n("next", "NextIteration", "sum"),
+                n("y", "Exit", "sum"),
+            ],
+            "y",
+            "takes no tensor into its loop",
+        ),
     ],
-    ids=["exit", "two loops", "head"],
+    ids=["exit", "two loops", "head", "enter"],
 )
 def test_malformed_loops_are_refused(nodes: list[Node], fetch: str, message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):

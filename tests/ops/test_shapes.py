@@ -315,3 +315,9 @@ def test_a_value_behind_a_long_chain_is_found():
         *(node(f"n{i}", "Identity", f"n{i - 1}", T=INT) for i in range(1, 5000)),
     ]
     assert shape(*chain, fed("x", None), node("r", "Reshape", "x n4999")) == (2, 3)
+
+
+def test_more_outputs_than_there_can_be_are_not_listed():
+    split = node("s", "Split", "axis x", num_split=1 << 62)
+    nodes = [fed("x", (4,)), constant("axis", Tensor.of(np.int32(0))), split]
+    assert infer_shapes(Graph(nodes))["s"] == ()

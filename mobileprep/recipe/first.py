@@ -1,0 +1,144 @@
+"""The text of a first recipe: what is known of a model, and in comments what is not."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.recipe.default_chain import DEFAULT_CHAIN
+
+_WIDTH: Final = 92
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
+# Plain words that YAML, or an older reader of it, takes for something else than text.
+_WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+@dataclass(frozen=True)
+class DraftInput:
+    """An input: its type and shape as far as they are known, and what is said of it."""
+
+    name: str
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a first recipe says.
+
+    Args:
+        name: the recipe's.
+        modeline: the comment that tells editors where the schema is.
+        source: the keys of ``source`` with their values.
+        inputs: the inputs.
+        outputs: the names of the outputs.
+        about: comments at the top, above ``inputs`` and above ``outputs``.
+        check: how far an output may be from the source's, as a share; None for no check.
+        unchecked: why there is no check.
+        quantize: whether the weights are stored in 8 bits.
+        unquantized: why they are not.
+        validation: the file of samples and the name of its array of labels.
+        release: the TensorFlow release that the app is built with.
+    """
+
+    name: str
+    modeline: str
+    source: tuple[tuple[str, str | tuple[str, ...]], ...]
+    inputs: tuple[DraftInput, ...] = ()
+    outputs: tuple[str, ...] = ()
+    about: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
+    check: float | None = None
+    unchecked: str = ""
+    quantize: bool = False
+    unquantized: str = ""
+    validation: tuple[str, str] | None = None
+    release: str = "1.15"
+
+
+def recipe_text(draft: Draft) -> str:
+    """The recipe as YAML."""
+    top, inputs, outputs = draft.about
+    lines = [draft.modeline]
+    lines += _comments(top)
+    lines += ["version: 1", f"name: {quoted(draft.name)}", "source:"]
+    lines += [f"  {key}: {_value(value)}" for key, value in draft.source]
+    lines += [*_comments(inputs), *_inputs(draft.inputs), *_comments(outputs)]
+    lines += ["outputs:" if draft.outputs else "outputs: []"]
+    lines += [f"  - {quoted(name)}" for name in draft.outputs]
+    lines += [*DEFAULT_CHAIN.splitlines(), *_checks(draft)]
+    lines += ["targets:", "  phone:", "    platform: android", *_quantize(draft)]
+    lines += [f'    registration: {{tensorflow: ["{draft.release}"]}}']
+    return "\n".join(lines) + "\n"
+
+
+def quoted(text: str) -> str:
+    """A text as a YAML value: as it is, or in double quotes where YAML could misread it."""
+    if _PLAIN.match(text) and text.lower() not in _WORDS:
+        return text
+    return '"' + "".join(map(_escaped, text.replace("$", "$$"))) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _value(value: str | tuple[str, ...]) -> str:
+    return quoted(value) if isinstance(value, str) else f"[{', '.join(map(quoted, value))}]"
+
+
+def _inputs(inputs: Sequence[DraftInput]) -> Iterator[str]:
+    yield "inputs:" if inputs else "inputs: {}"
+    for given in inputs:
+        yield from (f"  {line}" for line in _comments([given.remark] if given.remark else []))
+        known = [f"dtype: {given.dtype}"] if given.dtype else []
+        known += [] if given.shape is None else [f"shape: {list(given.shape)}"]
+        yield f"  {quoted(given.name)}: {{{', '.join(known)}}}"
+
+
+def _checks(draft: Draft) -> Iterator[str]:
+    if draft.unchecked:
+        yield from _comments([f"Not checked: {draft.unchecked}"])
+    if draft.check is not None:
+        yield from check_section(draft.check)
+    if draft.validation is not None:
+        data, labels = draft.validation
+        yield "validation:"
+        yield f"  data: {quoted(data)}"
+        yield f"  labels: {quoted(labels)}"
+        yield "  max_drop: 0.01"
+
+
+def check_section(limit: float) -> Iterator[str]:
+    """The lines that have each step compared with the source.
+
+    Args:
+        limit: how far an output may be, as a share of its largest magnitude.
+    """
+    yield "# Real samples tell more than drawn ones: data: FILE.npz, an array for each input."
+    yield f"check: {{max_difference: {limit:g}}}"
+
+
+def _quantize(draft: Draft) -> Iterator[str]:
+    if draft.quantize:
+        yield "    quantize: weights"
+    elif draft.unquantized:
+        yield from (f"    {line}" for line in _comments([draft.unquantized]))
+
+
+def _comments(texts: Iterable[str]) -> Iterator[str]:
+    """Texts as comment lines; what could end a comment is replaced."""
+    for text in texts:
+        safe = "".join(c if c.isprintable() else "?" for c in text)
+        for line in textwrap.wrap(safe, _WIDTH, break_on_hyphens=False):
+            yield f"# {line}"

@@ -1,0 +1,71 @@
+"""The text of a first recipe: what it says is read back, whatever names a model has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mobileprep.recipe.first import Draft, DraftInput, quoted, recipe_text
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.schemas import modeline
+from mobileprep.recipe.tree import SourceText, plain
+from mobileprep.recipe.yaml_tree import parse_yaml
+
+DRAFT = Draft(
+    "net",
+    "# yaml-language-server: $schema=recipe.schema.json",
+    (("frozen", "net.pb"),),
+    (DraftInput("x", "float32", (-1, 3)),),
+    ("y",),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain", "true", "NO", "null", "1e5", "2020-01-01", "a: b", "# no", "- a", "'", '"', "\\",
+        "{a}", "[a]", "*a", "&a", "!!str", "a\nb: c", "tab\t", "\x00\x1b[31m", "\x85\u2028", "ü",
+        "\U0001f600", " spaced ", "~", "=", "<<", "%TAG",
+    ],
+)  # fmt: skip
+def test_every_text_is_read_back_as_it_was(tmp_path, text):
+    made = f"key: {quoted(text)}\n"
+    tree = parse_yaml(SourceText("r", tmp_path, made))
+    assert plain(tree) == {"key": text.replace("$", "$$")}
+    assert made.count("\n") == 1
+
+
+def test_a_dollar_is_no_variable(tmp_path):
+    draft = replace(DRAFT, source=(("frozen", "${HOME}.pb"),))
+    recipe = load_recipe(tmp_path / "r.yaml", environ={"HOME": "x"}, text=recipe_text(draft))
+    assert recipe.targets[0].source.file.name == "${HOME}.pb"
+
+
+def test_no_comment_ends_early(tmp_path):
+    evil = "x\ntargets: {evil: {}}\r\n\x85\u2028name: evil " + "word " * 50
+    draft = replace(
+        DRAFT,
+        about=((evil,), (evil,), (evil,)),
+        inputs=(DraftInput("x", remark=evil),),
+        unchecked=evil,
+        unquantized=evil,
+    )
+    text = recipe_text(draft)
+    recipe = load_recipe(tmp_path / "r.yaml", environ={}, text=text)
+    assert (recipe.name, [t.name for t in recipe.targets]) == ("net", ["phone"])
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_quantizing_comes_with_a_check_and_validation_as_named(tmp_path):
+    draft = replace(DRAFT, check=0.05, quantize=True, validation=("d.npz", "class"))
+    target = load_recipe(tmp_path / "r.yaml", environ={}, text=recipe_text(draft)).targets[0]
+    assert target.check
+    assert [s.name for s in target.transforms][-1] == "quantize_weights"
+    assert target.validation is not None
+    assert (target.validation.data.name, target.validation.labels) == ("d.npz", "class")
+
+
+def test_the_first_line_leads_an_editor_to_the_schema(tmp_path):
+    line = modeline(tmp_path / "r.yaml")
+    assert recipe_text(replace(DRAFT, modeline=line)).startswith(f"{line}\n")

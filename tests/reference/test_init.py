@@ -1,0 +1,163 @@
+"""``init``, then ``build``, for every real model and each kind of source that it comes as."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.cli.main import main
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.interpreter import Interpreter
+from mobileprep.recipe import load_recipe
+
+pytestmark = pytest.mark.reference
+
+QAT, BUNDLES = "made-qat-mnist-tf115", "tf-serving-testdata"
+V2, V1 = (f"{BUNDLES}/session_bundle_half_plus_two_{k}/00000123" for k in ("ckpt_v2", "v1ckpt"))
+# Each source, and the file of what TensorFlow gives for some inputs.
+SOURCES = {
+    "android-wakeword-streaming-rnn": "golden_graph",
+    "android-wakeword-streaming-rnn/graph.pb": "golden_graph",
+    "arm-kws/Basic_LSTM_S.pb": "golden_Basic_LSTM_S",
+    "arm-kws/CNN_S.pb": "golden_CNN_S",
+    "arm-kws/DS_CNN_S.pb": "golden_DS_CNN_S",
+    "basic-pitch-savedmodel": "golden_savedmodel_",
+    "basic-pitch-savedmodel/saved_model.pb": "golden_savedmodel_",
+    "basic-pitch-savedmodel/variables/variables.index": "golden_savedmodel_",
+    QAT: "golden_frozen_eval_graph",
+    f"{QAT}/checkpoint": "golden_frozen_eval_graph",
+    f"{QAT}/eval_graph.pb": "golden_frozen_eval_graph",
+    f"{QAT}/eval_graph.pbtxt": "golden_frozen_eval_graph",
+    f"{QAT}/frozen_eval_graph.pb": "golden_frozen_eval_graph",
+    f"{QAT}/frozen_float_fusedbn.pb": "golden_frozen_float_fusedbn",
+    f"{QAT}/train.ckpt-1260": "golden_frozen_eval_graph",
+    f"{QAT}/train.ckpt-1260.data-00000-of-00001": "golden_frozen_eval_graph",
+    f"{QAT}/train.ckpt-1260.index": "golden_frozen_eval_graph",
+    f"{QAT}/train.ckpt-1260.meta": "golden_frozen_eval_graph",
+    "mtcnn/mtcnn.pb": "golden_mtcnn",
+    "musicnn/MTT_musicnn": "golden_MTT_musicnn_model",
+    "musicnn/MTT_musicnn/model.index": "golden_MTT_musicnn_model",
+    "musicnn/MTT_musicnn/model.meta": "golden_MTT_musicnn_model",
+    "sugyan-mnist-v1ckpt/graph.pb": "golden_softmax-1000",
+    "sugyan-mnist-v1ckpt/graph.pbtxt": "golden_softmax-1000",
+    "sugyan-mnist-v1ckpt/graph_regression.pb": "golden_regression",
+    "sugyan-mnist-v1ckpt/regression.ckpt": "golden_regression",
+    "sugyan-mnist-v1ckpt/softmax-1000.ckpt": "golden_softmax-1000",
+    "sugyan-mnist-v1ckpt/v2": "golden_v2_regression",
+    "sugyan-mnist-v1ckpt/v2/regression.ckpt.index": "golden_v2_regression",
+    f"{BUNDLES}/matrix_half_plus_two": "golden_savedmodel_matrix_half_plus_two_1",
+    V2: "golden_session_bundle_half_plus_two_ckpt_v2_00000123_export",
+    f"{V2}/export.meta": "golden_session_bundle_half_plus_two_ckpt_v2_00000123_export",
+    V1: "golden_session_bundle_half_plus_two_v1ckpt_00000123_export",
+    f"{V1}/export-00000-of-00001": "golden_session_bundle_half_plus_two_v1ckpt_00000123_export",
+    "tf2onnx-models/fc-layers": "golden_fc-layers_frozen",
+    "tf2onnx-models/gru/frozen.pb": "golden_gru_frozen",
+    "tf2onnx-models/lstm/frozen.pb": "golden_lstm_frozen",
+    "tfjs-facemesh/facemesh.pb": "golden_facemesh",
+    "tfjs-nsfwjs-mobilenet-v2": "golden_nsfwjs-mobilenet-v2",
+    "tfjs-posenet/posenet.pb": "golden_posenet",
+    **{
+        f"{BUNDLES}/{name}/00000123": f"golden_savedmodel_{name}_00000123"
+        for name in (
+            "saved_model_half_plus_two_cpu",
+            "saved_model_half_plus_two_tf2_cpu",
+            "tf_cc_half_plus_two_main_op",
+            "tf_cc_half_plus_two_pbtxt",
+        )
+    },
+}
+# What weights of 8 bits may move, and what rounding may, as shares of an output's peak.
+EIGHT_BIT, ROUNDING = 0.1, 1e-5
+# Before any transform the interpreter is as far from TensorFlow: each rounds Fourier transforms in
+# its own way, and logarithms of what is near zero make much of that.
+COARSE = {"android-wakeword-streaming-rnn": 2e-5, "basic-pitch-savedmodel": 3e-3}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_first_recipe_builds_and_gives_what_tensorflow_gives(models: Path, source: str) -> None:
+    golden = np.load(models / source.split("/")[0] / f"{SOURCES[source]}.npz", allow_pickle=True)
+    fed, expected = _of(golden, "in:"), _of(golden, "out:")
+    recipe = Path("recipe.yaml")
+    assert main(["init", str(models / source)]) == 0
+    assert main(["build", "recipe.yaml"]) == 0
+    target = load_recipe(recipe).targets[0]
+    # Recipes name tensors, the files nodes.
+    assert {parse_ref(i.name).node for i in target.inputs} == {parse_ref(n).node for n in fed}
+    if source.split("/")[0] != "sugyan-mnist-v1ckpt":  # whose files renamed the graph's nodes
+        assert set(map(_place, expected)) <= set(map(_place, target.outputs))
+    rounding = COARSE.get(source.split("/")[0], ROUNDING)
+    is_small = "\n    quantize: weights\n" in recipe.read_text()
+    _compare(recipe, fed, expected, EIGHT_BIT if is_small else rounding)
+    if is_small:
+        text = recipe.read_text()
+        assert re.search(r"^check:", text, re.MULTILINE)
+        recipe.write_text(text.replace("    quantize: weights\n", ""))
+        assert main(["build", "recipe.yaml"]) == 0
+        _compare(recipe, fed, expected, rounding)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("arm-kws", "holds 3 models: Basic_LSTM_S.pb, CNN_S.pb, DS_CNN_S.pb"),
+        ("sugyan-mnist-v1ckpt", "graph_regression.pb with regression.ckpt"),
+        ("tf2onnx-models", "fc-layers/frozen.pb, gru/frozen.pb, lstm/frozen.pb"),
+        ("data/grace_hopper.jpg", "is a picture (JPEG)"),
+        (f"{QAT}/eval_split.npz", "a NumPy archive"),
+        ("data", "holds no model"),
+        ("mtcnn/INFO.json", "is neither a graph"),
+    ],
+)
+def test_what_cannot_be_known_is_told(
+    models: Path, capsys: pytest.CaptureFixture[str], source: str, told: str
+) -> None:
+    assert main(["init", str(models / source)]) in (2, 4, 6)
+    assert told in capsys.readouterr().err
+    assert not Path("recipe.yaml").exists()
+
+
+def test_every_model_has_a_name_of_its_own(models: Path) -> None:
+    graphs = sorted(models.rglob("frozen*.pb"))
+    for number, path in enumerate(graphs):
+        assert main(["init", str(path), "--no-try", "--recipe", f"{number}.yaml"]) == 0
+    names = {load_recipe(f"{number}.yaml").name for number in range(len(graphs))}
+    assert len(names) == len(graphs)
+
+
+def _place(name: str) -> tuple[str, int]:
+    return parse_ref(name).node, parse_ref(name).index
+
+
+def _of(golden: Mapping[str, Array], kind: str) -> dict[str, Array]:
+    return {
+        key.removeprefix(kind).replace("|", "/"): golden[key]
+        for key in golden
+        if key.startswith(kind)
+    }
+
+
+def _compare(
+    recipe: Path, fed: Mapping[str, Array], expected: Mapping[str, Array], share: float
+) -> None:
+    loaded = load_recipe(recipe)
+    folder = Path("out") / loaded.name / "phone"
+    graph = read_graph(folder / f"{loaded.name}.pb")
+    wanted = list(expected)
+    names = {_place(n): n for n in loaded.targets[0].outputs}
+    fetches = [names.get(_place(n), loaded.targets[0].outputs[0]) for n in wanted]
+    found = Interpreter(graph).run(fetches, dict(fed))
+    for name, array in zip(wanted, found, strict=True):
+        peak = float(np.abs(expected[name]).max(initial=0.0))
+        np.testing.assert_allclose(array, expected[name], rtol=0, atol=share * max(peak, 1e-3))
