@@ -11,7 +11,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._constant_expressions import ConstantExpressions
-from mobileprep.transforms._layers import channel_axis, layout, per_channel
+from mobileprep.transforms._layers import (
+    along_axis,
+    channel_axis,
+    layer_kind,
+    layout,
+    output_axis,
+)
 from mobileprep.transforms._statistics import (
     FUSED,
     GLOBAL,
@@ -52,14 +58,23 @@ class Channels:
     """The channels of the tensor that is scaled and shifted.
 
     Args:
-        layer: the node that computes it.
-        count: how many channels it has.
+        layer: the layer that puts them out.
+        count: how many there are.
         constants: the graph's constants.
+        axis: the dimension that runs over them, counted from the last: -1.
+        rank: how many dimensions the tensor has; None where that is not known.
     """
 
     layer: Node
     count: int
     constants: ConstantExpressions
+    axis: int
+    rank: int | None
+
+    @classmethod
+    def of(cls, layer: Node, count: int, constants: ConstantExpressions) -> Channels:
+        """The channels of what a layer itself puts out."""
+        return cls(layer, count, constants, output_axis(layer), layer_kind(layer).rank)
 
     def read(self, node: Node, source: Ref) -> Affine | str:
         """What a node does to each channel, or why it does not; empty where it never would.
@@ -125,15 +140,13 @@ class Channels:
     def _vector(self, value: Tensor) -> Array | None:
         if not value.dtype.is_floating:
             return None
-        values = per_channel(self.layer, self.count, value.array())
+        values = along_axis(value.array(), self.count, self.axis, self.rank)
         return None if values is None else values.astype(np.float64)
 
     def _runs_along(self, node: Node) -> bool:
-        """Whether a node takes the same dimension for the channels as the layer."""
+        """Whether a node takes the same dimension for the channels as the tensor has them in."""
         last = channel_axis(node) == len(layout(node)) - 1
-        if self.layer.op == "MatMul":
-            return last
-        return last == (channel_axis(self.layer) == len(layout(self.layer)) - 1)
+        return last == (self.axis == -1)
 
 
 def _sum(first: Array | None, second: Array | None) -> Array | None:

@@ -14,6 +14,7 @@ from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._constants import Replacements
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._layers import output_channels, per_channel, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
@@ -51,7 +52,8 @@ class FoldBatchNorms(Transform):
             done = rewrite(graph, Rule(_PATTERN, folding.like_original), protected)
         else:
             # The original looks once, and misses layers that share an input with one it folds.
-            done = rewrite_all(graph, Rule(_PATTERN, folding.fold, _reason), protected)
+            ready = without_idle_controls(graph, protected)
+            done = rewrite_all(ready, Rule(_PATTERN, folding.fold, _reason), protected)
         return as_result(done, graph, context)
 
 

@@ -16,6 +16,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all, unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._constants import Replacements
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._layers import channel_axis, layout, output_channels, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
 from mobileprep.transforms._statistics import (
@@ -76,7 +77,8 @@ class FoldOldBatchNorms(Transform):
         """
         protected = fed_and_fetched(context)
         folding = _Folding(Replacements(graph, context), context.faithful)
-        now, matched, skipped = graph, 0, Counter[str]()
+        now = graph if context.faithful else without_idle_controls(graph, protected)
+        matched, skipped = 0, Counter[str]()
         for pattern in _PATTERNS:
             done = rewrite_all(now, Rule(pattern, folding.rewrite, folding.check), protected)
             now = done.graph

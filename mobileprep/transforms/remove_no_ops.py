@@ -18,6 +18,7 @@ from mobileprep.ir.order import tool_order
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._bypass import Bypass
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -42,6 +43,7 @@ class RemoveNoOps(Transform):
         Raises:
             InvalidGraphError: nodes feed each other in a circle that is no loop.
         """
+        graph = without_idle_controls(graph, fed_and_fetched(context))
         work = _NoOps(graph, context)
         for node in tool_order(graph):
             sources = work.sources(node)

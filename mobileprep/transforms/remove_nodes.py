@@ -15,6 +15,7 @@ from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import Leave, Renames, Rule, rename_inputs, rewrite
 from mobileprep.transforms._bypass import FED_OR_FETCHED, Bypass, Guards
 from mobileprep.transforms._colocation import without_dangling
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
@@ -55,7 +56,9 @@ class RemoveNodes(Transform):
         return self._at_once(graph, context)
 
     def _at_once(self, graph: Graph, context: Context) -> Result:
-        bypass = Bypass(graph, fed_and_fetched(context))
+        protected = fed_and_fetched(context)
+        graph = without_idle_controls(graph, protected)
+        bypass = Bypass(graph, protected)
         for node in tool_order(graph):
             tensors = node.data_inputs
             if node.op in self.op and 1 <= len(tensors) <= self.max_inputs:
