@@ -30,6 +30,7 @@ from mobileprep.transforms._statistics import (
 NORMS: Final = FUSED | {GLOBAL}
 SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
 PRODUCTS: Final = frozenset({"Mul", "RealDiv", "Div"})
+MISFIT: Final = "its statistics have not as many channels as the weights"
 
 
 @dataclass(frozen=True)
@@ -116,26 +117,9 @@ class Channels:
     def _norm(self, node: Node, source: Ref) -> Affine | str:
         if node.data_inputs[0] != source:
             return "what the layer puts out is a statistic"
-        if not is_inference(node):
-            return "the batch normalization uses the batch's statistics (is_training)"
-        if not self._runs_along(node):
+        if is_inference(node) and not self._runs_along(node):
             return "convolution and batch normalization differ in data_format"
-        values = [self.constants.value(r) for r in node.data_inputs[1:]]
-        found = [v for v in values if v is not None]
-        if len(found) != 4:
-            return "its statistics are not constant"
-        stats = statistics(node, found)
-        if stats.misshapen() or stats.mean.size != self.count or not stats.all_float:
-            return "its statistics have not as many channels as the weights"
-        mean, variance, beta, gamma = (
-            t.array().astype(np.float64)
-            for t in (stats.mean, stats.variance, stats.beta, stats.gamma)
-        )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scale = 1 / np.sqrt(variance + epsilon(node))
-        if uses_gamma(node):
-            scale = scale * gamma
-        return Affine(scale, beta - mean * scale)
+        return norm_affine(node, self.constants, self.count)
 
     def _vector(self, value: Tensor) -> Array | None:
         if not value.dtype.is_floating:
@@ -147,6 +131,34 @@ class Channels:
         """Whether a node takes the same dimension for the channels as the tensor has them in."""
         last = channel_axis(node) == len(layout(node)) - 1
         return last == (self.axis == -1)
+
+
+def norm_affine(norm: Node, constants: ConstantExpressions, count: int | None) -> Affine | str:
+    """What a batch normalization does to each channel, or why that is not constant.
+
+    Args:
+        norm: one of ``NORMS``.
+        constants: the graph's constants.
+        count: the channels of the layer before it; None where there is none.
+    """
+    if not is_inference(norm):
+        return "the batch normalization uses the batch's statistics (is_training)"
+    values = [constants.value(r) for r in norm.data_inputs[1:]]
+    found = [v for v in values if v is not None]
+    if len(found) != 4:
+        return "its statistics are not constant"
+    stats = statistics(norm, found)
+    fits = count is None or stats.mean.size == count
+    if stats.misshapen() or not fits or not stats.all_float:
+        return MISFIT
+    mean, variance, beta, gamma = (
+        t.array().astype(np.float64) for t in (stats.mean, stats.variance, stats.beta, stats.gamma)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1 / np.sqrt(variance + epsilon(norm))
+    if uses_gamma(norm):
+        scale = scale * gamma
+    return Affine(scale, beta - mean * scale)
 
 
 def _sum(first: Array | None, second: Array | None) -> Array | None:

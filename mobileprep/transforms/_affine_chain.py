@@ -18,6 +18,7 @@ from mobileprep.transforms._affine import Affine, Channels
 from mobileprep.transforms._affine_moves import PADS, moved
 from mobileprep.transforms._constant_expressions import ConstantExpressions
 
+
 @dataclass(frozen=True)
 class Step:
     """A node after a layer, and what it does to each channel; None for one that moves them."""
@@ -61,9 +62,19 @@ class Chains:
 
     def after(self, channels: Channels) -> list[Step]:
         """The steps after a layer, as far as nothing else sees what lies between them."""
-        steps: list[Step] = []
         current = Ref(channels.layer.name)
-        while (node := self._only_user(current, channels)) is not None:
+        return self.along(channels, current, self._only_user(current, channels))
+
+    def along(self, channels: Channels, current: Ref, node: Node | None) -> list[Step]:
+        """The steps from a node on, as far as nothing else sees what lies between them.
+
+        Args:
+            channels: the channels of a tensor.
+            current: the tensor.
+            node: the consumer of it that is the first step, if there is one.
+        """
+        steps: list[Step] = []
+        while node is not None:
             read = self._read(node, current, channels, steps)
             if isinstance(read, str):
                 self.note(node, read)
@@ -71,6 +82,7 @@ class Chains:
             step, channels = read
             steps.append(step)
             current = Ref(node.name)
+            node = self._only_user(current, channels)
         return steps
 
     def note(self, node: Node, reason: str) -> None:
@@ -121,7 +133,7 @@ class Chains:
             return read
         if node.op in PADS and any(s.node.op in PADS for s in steps):
             return "there is a second padding"
-        where = moved(node, source, channels, self._shape_of)
+        where = moved(node, source, channels, self.shape_of)
         return where if isinstance(where, str) else (Step(node, None), where)
 
     def _gives_statistics(self, node: Node) -> bool:
@@ -129,7 +141,8 @@ class Chains:
         consumers = self._graph.consumers.get(node.name, ())
         return any(r.node == node.name and r.index > 0 for c in consumers for r in c.inputs)
 
-    def _shape_of(self, ref: Ref) -> TensorShape:
+    def shape_of(self, ref: Ref) -> TensorShape:
+        """The statically known shape of a tensor."""
         outputs = self._shapes.get(ref.node, ())
         return outputs[ref.index] if ref.index < len(outputs) else None
 

@@ -31,11 +31,19 @@ Cut = Callable[[Sequence[Step]], int]
 
 @dataclass(frozen=True)
 class Merged:
-    """A graph after merging, for how many layers, and why nodes were left, by their names."""
+    """A graph after merging.
+
+    Args:
+        graph: the graph.
+        layers: how many layers took something in.
+        reasons: why nodes were left, by their names.
+        behind: the names of nodes that their layer took in, or could.
+    """
 
     graph: Graph
     layers: int
     reasons: dict[str, str]
+    behind: frozenset[str]
 
 
 def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
@@ -74,16 +82,17 @@ class _Merging:
         self._taken = set(graph.by_name)
         self._new: dict[str, list[Node]] = {}
         self._lost: list[str] = []
+        self._behind: set[str] = set()
         self._layers = 0
 
     def result(self) -> Merged:
         if not self._layers:
-            return Merged(self._graph, 0, self._chains.reasons)
+            return Merged(self._graph, 0, self._chains.reasons, frozenset(self._behind))
         nodes = [n for old in self._graph for n in self._new.get(old.name, (old,))]
         now = self._graph.with_nodes(nodes)
         gone = self._constants.unused(now, self._lost, self._protected)
         now = now.with_nodes(n for n in nodes if n.name not in gone)
-        return Merged(now, self._layers, self._chains.reasons)
+        return Merged(now, self._layers, self._chains.reasons, frozenset(self._behind))
 
     def merge(self, layer: Node, cut: Cut) -> None:
         """Merge what follows a layer, or note why not."""
@@ -93,13 +102,16 @@ class _Merging:
         if values is None or count is None or not values.dtype.is_floating:
             return
         steps = self._chains.after(Channels.of(layer, count, self._constants))
+        followed = {s.node.name for s in steps}
         steps = steps[: cut(steps)]
         if not steps:
+            self._behind |= followed
             return
         whole = self._chains.whole(steps)
         if isinstance(whole, str):
             self._chains.note(steps[-1].node, whole)
         else:
+            self._behind |= followed
             self._replace(layer, _Weights(values, self._graph[refs[1].node]), steps, whole)
 
     def _is_own(self, weights: str, layer: Node) -> bool:
@@ -144,7 +156,9 @@ class _Merging:
         own = constant(name, product, old.device, old.control_inputs)
         return replace(layer, inputs=inputs), [own]
 
-    def _bias_and_moves(self, layer: Node, weights: _Weights, name: str, whole: Whole) -> list[Node]:
+    def _bias_and_moves(
+        self, layer: Node, weights: _Weights, name: str, whole: Whole
+    ) -> list[Node]:
         """A bias and what moves it, or one of the two, after a layer; the last has the name."""
         nodes: list[Node] = []
         moves = whole.moves
