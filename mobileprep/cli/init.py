@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli.verb import comma_list, verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 from mobileprep.fsio import write_text
+from mobileprep.recipe.default_chain import DEFAULT_CHAIN
 
 if TYPE_CHECKING:
     from mobileprep.freeze.guess import Interface
@@ -24,12 +25,7 @@ source:
   {source}
 inputs: {inputs}
 {outputs}
-transforms:
-  - strip_unused_nodes
-  - remove_nodes: {{op: [Identity, CheckNumerics]}}
-  - fold_constants: {{ignore_errors: true}}
-  - fold_batch_norms: {{ignore_errors: true}}
-  - fold_old_batch_norms
+{chain}\
 targets:
   phone:
     platform: android
@@ -68,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
         source=_source(model, args.checkpoint, path.parent),
         inputs=_inputs(args.inputs, likely),
         outputs=_outputs(args.outputs, likely, whole=args.checkpoint is None),
+        chain=DEFAULT_CHAIN,
     )
     write_text(path, text)
     advice = f"look over inputs and outputs, then 'mobileprep build {path}'"

@@ -79,6 +79,7 @@ class Report:
         files: the bytes of each file of the folder, by name.
         accuracy: before and after, where the recipe validates.
         engines: what ran each graph; nothing where none was run.
+        warnings: what the user should know of the model that ships.
     """
 
     recipe: str
@@ -90,6 +91,7 @@ class Report:
     files: Mapping[str, int]
     accuracy: Accuracy | None
     engines: tuple[EngineLine, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def collect_report(
@@ -122,6 +124,7 @@ def collect_report(
         dict(sorted(files.items())),
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
+        tuple(package["warnings"]),
     )
 
 

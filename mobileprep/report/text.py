@@ -29,6 +29,7 @@ def report_text(report: Report, *, color: bool = False) -> str:
     lines += [f"  warning: {warning}" for warning in report.source["warnings"]]
     for step in report.steps:
         lines += _remarks(step)
+    lines += [f"  warning: {warning}" for warning in report.warnings]
     lines.append(_model_line(report))
     if report.accuracy is not None:
         lines.append(_accuracy_line(report.accuracy))
@@ -62,6 +63,8 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _remarks(step: StepLine) -> Iterator[str]:
+    if not (step.matched or step.skipped or step.warnings or step.added or step.changed):
+        yield f"  {step.name}: found nothing to do"
     for reason, count in step.skipped.items():
         yield f"  {step.name}: {count} left as they were: {reason}"
     for warning in step.warnings:

@@ -85,8 +85,7 @@ class _Runs:
             return
         source, channels = started
         steps = self._chains.along(channels, source, node)
-        moved = next((i for i, s in enumerate(steps) if s.affine is None), len(steps))
-        steps = steps[:moved]
+        steps = _up_to_last_number(steps)
         self._seen.update(s.node.name for s in steps)
         whole = self._chains.whole(steps) if _is_long(steps) else ""
         if not isinstance(whole, str):
@@ -163,6 +162,14 @@ class _Runs:
         found = unique_name(name, self._taken)
         self._taken.add(found)
         return found
+
+
+def _up_to_last_number(steps: Sequence[Step]) -> Sequence[Step]:
+    """The steps before the first that moves channels, and before what only passes them on."""
+    end = next((i for i, s in enumerate(steps) if s.affine is None), len(steps))
+    while end and steps[end - 1].node.op == "Identity":
+        end -= 1
+    return steps[:end]
 
 
 def _is_long(steps: Sequence[Step]) -> bool:

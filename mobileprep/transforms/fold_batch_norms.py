@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
@@ -13,23 +14,29 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.transforms._constant_expressions import ConstantExpressions
 from mobileprep.transforms._constants import Replacements
 from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._layers import output_channels, per_channel, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
+_LAYERS: Final = ("Conv2D", "MatMul", "DepthwiseConv2dNative")
 _PATTERN = op(
     "Mul",
     op(
-        "Conv2D|MatMul|DepthwiseConv2dNative",
+        "|".join(_LAYERS),
         op("*", label="input"),
         op("Const", label="weights"),
         label="layer",
     ),
     op("Const", label="factors"),
 )
-_NOT_PER_CHANNEL = "the factors are not one for each output channel"
+_COMPUTED: Final = (
+    "weights or factors are still computed, or the factors come first; fold_constants before it "
+    "helps, or fuse_batch_norms in its place"
+)
+_NOT_PER_CHANNEL: Final = "the factors are not one for each output channel"
 
 
 @transform("fold_batch_norms")
@@ -54,7 +61,28 @@ class FoldBatchNorms(Transform):
             # The original looks once, and misses layers that share an input with one it folds.
             ready = without_idle_controls(graph, protected)
             done = rewrite_all(ready, Rule(_PATTERN, folding.fold, _reason), protected)
-        return as_result(done, graph, context)
+        more = _unlike(done.graph, sum(done.skipped.values()))
+        skipped = {**done.skipped, **more}
+        return as_result(replace(done, skipped=skipped), graph, context)
+
+
+def _unlike(graph: Graph, counted: int) -> dict[str, int]:
+    """The multiplications by constants right after a layer that the pattern does not fit.
+
+    Args:
+        graph: the graph afterwards.
+        counted: how many of those that it fits were left.
+    """
+    constants = ConstantExpressions(graph)
+    found = 0
+    for node in graph:
+        refs = node.data_inputs
+        if node.op != "Mul" or len(refs) != 2:
+            continue
+        sources = [graph.get(r.node) for r in refs]
+        layers = [i for i, n in enumerate(sources) if n is not None and n.op in _LAYERS]
+        found += len(layers) == 1 and constants.value(refs[1 - layers[0]]) is not None
+    return {_COMPUTED: found - counted} if found > counted else {}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -34,7 +34,8 @@ class RemoveNoOps(Transform):
     These are Identity and its like; Cast to the type that a tensor has, or back from one that
     held every value; Transpose that leaves each dimension where it is, alone or after another
     one; Reshape, Squeeze and ExpandDims that come back to the shape before the first of them.
-    Nodes that branches or loops hang on stay, and those that wait for others by control inputs.
+    Control inputs from constants go too, for there is nothing to wait for, but not in branches
+    and loops. Nodes that those hang on stay, and nodes that wait for others by control inputs.
     """
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -43,13 +44,15 @@ class RemoveNoOps(Transform):
         Raises:
             InvalidGraphError: nodes feed each other in a circle that is no loop.
         """
-        graph = without_idle_controls(graph, fed_and_fetched(context))
-        work = _NoOps(graph, context)
-        for node in tool_order(graph):
+        ready = without_idle_controls(graph, fed_and_fetched(context))
+        work = _NoOps(ready, context)
+        for node in tool_order(ready):
             sources = work.sources(node)
             if sources:
                 work.bypass.take_out(node, *sources)
-        return work.bypass.result(with_unused=False)
+        done = work.bypass.result(with_unused=False)
+        freed = sum(graph[n.name] is not n for n in ready) if ready is not graph else 0
+        return replace(done, matched=done.matched + freed)
 
 
 class _NoOps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.ir.graph import Graph
@@ -57,13 +57,14 @@ class RemoveNodes(Transform):
 
     def _at_once(self, graph: Graph, context: Context) -> Result:
         protected = fed_and_fetched(context)
-        graph = without_idle_controls(graph, protected)
-        bypass = Bypass(graph, protected)
-        for node in tool_order(graph):
+        ready = without_idle_controls(graph, protected)
+        bypass = Bypass(ready, protected)
+        for node in tool_order(ready):
             tensors = node.data_inputs
             if node.op in self.op and 1 <= len(tensors) <= self.max_inputs:
                 bypass.take_out(node, tensors[0])
-        return bypass.result()
+        done = bypass.result()
+        return done if done.matched else replace(done, graph=graph)
 
     def _in_rounds(self, graph: Graph, context: Context) -> Result:
         """As the original goes about it, so that nodes come to stand in the same order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mobileprep.report.collect import Report, collect_report
@@ -96,9 +97,11 @@ def made(
     checks: list[dict[str, Any]] = (),  # type: ignore[assignment]
     freeze: dict[str, Any] = FREEZE,
     validation: dict[str, Any] | None = VALIDATION,
+    warnings: Sequence[str] = (),
 ) -> Report:
     """A report of the digits recipe's target phone."""
-    facts = {"freeze": freeze, "package": {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}}}
+    package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
+    facts = {"freeze": freeze, "package": package}
     if validation is not None:
         facts["validation"] = validation
     files = {"ops_to_register.h": 900, "digits.pb": 15723}
