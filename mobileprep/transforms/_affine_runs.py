@@ -84,8 +84,8 @@ class _Runs:
         if started is None:
             return
         source, channels = started
-        steps = self._chains.along(channels, source, node)
-        steps = _up_to_last_number(steps)
+        followed = self._chains.along(channels, source, node)
+        steps = _up_to_last_number(followed)
         self._seen.update(s.node.name for s in steps)
         whole = self._chains.whole(steps) if _is_long(steps) else ""
         if not isinstance(whole, str):

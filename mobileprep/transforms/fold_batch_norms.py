@@ -61,28 +61,29 @@ class FoldBatchNorms(Transform):
             # The original looks once, and misses layers that share an input with one it folds.
             ready = without_idle_controls(graph, protected)
             done = rewrite_all(ready, Rule(_PATTERN, folding.fold, _reason), protected)
-        more = _unlike(done.graph, sum(done.skipped.values()))
-        skipped = {**done.skipped, **more}
+        skipped = {**done.skipped, **_unlike(done.graph)}
         return as_result(replace(done, skipped=skipped), graph, context)
 
 
-def _unlike(graph: Graph, counted: int) -> dict[str, int]:
-    """The multiplications by constants right after a layer that the pattern does not fit.
-
-    Args:
-        graph: the graph afterwards.
-        counted: how many of those that it fits were left.
-    """
+def _unlike(graph: Graph) -> dict[str, int]:
+    """The multiplications by constants right after a layer that the pattern does not fit."""
     constants = ConstantExpressions(graph)
-    found = 0
-    for node in graph:
-        refs = node.data_inputs
-        if node.op != "Mul" or len(refs) != 2:
-            continue
-        sources = [graph.get(r.node) for r in refs]
-        layers = [i for i, n in enumerate(sources) if n is not None and n.op in _LAYERS]
-        found += len(layers) == 1 and constants.value(refs[1 - layers[0]]) is not None
-    return {_COMPUTED: found - counted} if found > counted else {}
+    found = sum(node.op == "Mul" and _is_unlike(node, graph, constants) for node in graph)
+    return {_COMPUTED: found} if found else {}
+
+
+def _is_unlike(mul: Node, graph: Graph, constants: ConstantExpressions) -> bool:
+    refs = mul.data_inputs
+    sources = [graph.get(r.node) for r in refs]
+    layers = [i for i, n in enumerate(sources) if n is not None and n.op in _LAYERS]
+    if len(refs) != 2 or len(layers) != 1:
+        return False
+    factors, layer = refs[1 - layers[0]], sources[layers[0]]
+    weights = () if layer is None else layer.data_inputs[1:2]
+    if any(constants.value(r) is None for r in (factors, *weights)):
+        return False
+    given = [graph[r.node].op for r in (factors, *weights)]
+    return layers[0] == 1 or given != ["Const", "Const"]
 
 
 @dataclass(frozen=True)
