@@ -32,7 +32,7 @@ class RemoveNoOps(Transform):
     """What changes nothing goes, with what only served it.
 
     These are Identity and its like; Cast to the type that a tensor has, or back from one that
-    held every value; Transpose that leaves each dimension where it is, alone or after another
+    held every value; Mul and RealDiv with a single one; Transpose that leaves each dimension where it is, alone or after another
     one; Reshape, Squeeze and ExpandDims that come back to the shape before the first of them.
     Control inputs from constants go too, for there is nothing to wait for, but not in branches
     and loops. Nodes that those hang on stay, and nodes that wait for others by control inputs.
@@ -63,6 +63,7 @@ class _NoOps:
         self._before_reshaping: dict[str, Ref] = {}
         self._finders: Mapping[str, Callable[[Node], Ref | None]] = {
             "Cast": self._cast,
+            **dict.fromkeys(("Mul", "RealDiv"), self._times_one),
             "Transpose": self._transpose,
             **dict.fromkeys(_RESHAPING, self._reshaping),
         }
@@ -85,6 +86,17 @@ class _NoOps:
         if inner.op != "Cast" or inner.attr_dtype("SrcT") != wanted:
             return None
         return inner.data_inputs[0] if _holds_all(given, wanted) else None
+
+    def _times_one(self, node: Node) -> Ref | None:
+        """What is multiplied with a single one, or divided by it; that leaves every bit."""
+        for ref, other in zip(node.data_inputs, node.data_inputs[::-1], strict=True):
+            value = constant_behind(self._graph, other)
+            first = ref == node.data_inputs[0]
+            if value is None or value.shape or (node.op == "RealDiv" and not first):
+                continue
+            if value.dtype.is_floating and float(value.array()) == 1:
+                return self.bypass.source(ref)
+        return None
 
     def _transpose(self, node: Node) -> Ref | None:
         source = self.bypass.source(node.data_inputs[0])
