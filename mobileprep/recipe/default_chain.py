@@ -6,6 +6,7 @@ from typing import Final
 
 DEFAULT_CHAIN: Final = """\
 transforms:
+  - choose_inference
   - remove_nodes: {op: [CheckNumerics]}
   - optimize  # unused nodes, constants and batch norms folded, duplicates merged
 """

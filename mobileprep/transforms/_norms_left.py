@@ -12,10 +12,11 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.transforms._affine import NORMS
+from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms._statistics import is_inference
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.fold_old_batch_norms import FOLDED
-from mobileprep.transforms.fuse_batch_norms import FuseBatchNorms
+from mobileprep.transforms.fuse_batch_norms import norms_merged
 
 _FUSES: Final = frozenset({"fuse_batch_norms", "optimize"})
 _MEND: Final = "fuse_batch_norms, or optimize, which contains it,"
@@ -31,10 +32,10 @@ def norms_left(graph: Graph, context: Context) -> str:
         graph: the graph after the chain.
         context: its inputs and outputs.
     """
-    own = Context(context.inputs, context.outputs)
-    foldable = FuseBatchNorms().apply(graph, own).matched
+    protected = fed_and_fetched(context)
+    foldable = norms_merged(graph, protected).layers
     plain = _as_floats(graph)
-    stored = 0 if plain is graph else FuseBatchNorms().apply(plain, own).matched
+    stored = 0 if plain is graph else norms_merged(plain, protected).layers
     count = max(foldable, stored)
     if not count:
         return ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.transforms._affine import NORMS, PRODUCTS, SUMS
 from mobileprep.transforms._affine_chain import Step
-from mobileprep.transforms._affine_merge import merge_chains
+from mobileprep.transforms._affine_merge import Merged, merge_chains
 from mobileprep.transforms._affine_runs import pairs, shorten_runs
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -40,7 +40,7 @@ class FuseBatchNorms(Transform):
         Scales and offsets are found in double precision and rounded once.
         """
         protected = fed_and_fetched(context)
-        done = merge_chains(graph, _up_to_last_norm, protected)
+        done = norms_merged(graph, protected)
         short = shorten_runs(done, protected)
         left = (n.name for n in short.graph if n.op in NORMS)
         skipped = Counter(done.reasons.get(name, _NO_LAYER) for name in left)
@@ -48,6 +48,11 @@ class FuseBatchNorms(Transform):
             reasons = (done.reasons[n.name] for n in pair if n.name in done.reasons)
             skipped[f"{_STAYS}: {next(reasons, _NO_LAYER)}"] += 1
         return Result(short.graph, done.layers + short.runs, skipped)
+
+
+def norms_merged(graph: Graph, protected: Collection[str]) -> Merged:
+    """The graph with each batch normalization in the layer before it, where one takes it in."""
+    return merge_chains(graph, _up_to_last_norm, protected)
 
 
 def _up_to_last_norm(steps: Sequence[Step]) -> int:

@@ -32,8 +32,9 @@ class RemoveNoOps(Transform):
     """What changes nothing goes, with what only served it.
 
     These are Identity and its like; Cast to the type that a tensor has, or back from one that
-    held every value; Mul and RealDiv with a single one; Transpose that leaves each dimension where it is, alone or after another
-    one; Reshape, Squeeze and ExpandDims that come back to the shape before the first of them.
+    held every value; Mul and RealDiv with a single one; Transpose that leaves each dimension where
+    it is, alone or after another one; Reshape, Squeeze and ExpandDims that come back to the shape
+    before the first of them.
     Control inputs from constants go too, for there is nothing to wait for, but not in branches
     and loops. Nodes that those hang on stay, and nodes that wait for others by control inputs.
     """
