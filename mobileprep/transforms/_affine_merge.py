@@ -15,6 +15,7 @@ from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._affine import Channels
 from mobileprep.transforms._affine_chain import Chains, Step, Whole
+from mobileprep.transforms._affine_moves import PADS
 from mobileprep.transforms._constant_expressions import ConstantExpressions
 from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._layers import (
@@ -101,18 +102,23 @@ class _Merging:
         count = None if values is None else output_channels(layer, values)
         if values is None or count is None or not values.dtype.is_floating:
             return
+        given = _Weights(values, self._graph[refs[1].node])
         steps = self._chains.after(Channels.of(layer, count, self._constants))
-        followed = {s.node.name for s in steps}
-        steps = steps[: cut(steps)]
-        if not steps:
-            self._behind |= followed
-            return
-        whole = self._chains.whole(steps)
+        if not self._merged(layer, given, steps, cut):
+            # What stands behind a padding is in the way of what stands before it.
+            self._merged(layer, given, _before_padding(steps), cut)
+
+    def _merged(self, layer: Node, weights: _Weights, steps: Sequence[Step], cut: Cut) -> bool:
+        """Whether the steps are dealt with: merged, or nothing to merge among them."""
+        part = steps[: cut(steps)]
+        whole = self._chains.whole(part)
         if isinstance(whole, str):
-            self._chains.note(steps[-1].node, whole)
-        else:
-            self._behind |= followed
-            self._replace(layer, _Weights(values, self._graph[refs[1].node]), steps, whole)
+            self._chains.note(part[-1].node, whole)
+            return False
+        self._behind.update(s.node.name for s in steps)
+        if part:
+            self._replace(layer, weights, part, whole)
+        return True
 
     def _is_own(self, weights: str, layer: Node) -> bool:
         """Whether weights may be changed for a layer's sake; who only runs after them may stay."""
@@ -193,6 +199,11 @@ class _Merging:
         found = unique_name(name, self._taken)
         self._taken.add(found)
         return found
+
+
+def _before_padding(steps: Sequence[Step]) -> Sequence[Step]:
+    first = next((i for i, s in enumerate(steps) if s.node.op in PADS), 0)
+    return steps[:first]
 
 
 def _bias_add(name: str, layer: Node, bias: Node) -> Node:
