@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.recipe.plugins import named_plugin
     from mobileprep.recipe.schemas import TransformSchemas
     from mobileprep.transforms._cautions import cautions
+    from mobileprep.transforms._copies import copies_warning
     from mobileprep.transforms.base import Context
     from mobileprep.transforms.chain import Step, run_chain
 
@@ -63,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(msg, "give --transforms='strip_unused_nodes ...'")
 
     target = output_path(args.out_graph)
+    # The one file may be the other, so this is measured first.
+    size = _size(Path(args.in_graph))
     graph = read_graph(Path(args.in_graph))
     context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)
     _warn(_unknown_names(graph, context))
@@ -70,17 +73,30 @@ def run(args: argparse.Namespace) -> int:
         _warn(cautions(graph, [s.name for s in steps[:i]], step.name, step.options))
     difference = _differences(graph, Path(args.in_graph), context) if args.check else None
 
+    before = graph
+
     def tell(record: StepRecord, after: Graph) -> None:
+        nonlocal before
         gap = difference(after, record.name) if difference else None
         checked = f", largest difference {_share(gap)}" if gap else ""
         print(f"{_told(record)}{checked}", file=sys.stderr)
         for reason, count in record.skipped.items():
             print(f"  {count} left as they were: {reason}", file=sys.stderr)
-        _warn(record.warnings)
+        copies = copies_warning(record.name, before, after)
+        _warn((*record.warnings, copies) if copies else record.warnings)
+        before = after
 
     graph, _ = run_chain(graph, steps, context, watch=tell)
     write_graph(target, graph, as_text=args.output_as_text)
+    written = _size(target)
+    if size is not None and written is not None:
+        print(f"{args.out_graph}: {written:,} bytes, {size:,} before", file=sys.stderr)
     return 0
+
+
+def _size(path: Path) -> int | None:
+    """The bytes of a file; None for a device or a pipe."""
+    return path.stat().st_size if path.is_file() else None
 
 
 def _warn(sentences: Iterable[str]) -> None:

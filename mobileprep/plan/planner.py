@@ -51,7 +51,7 @@ class _Builder:
         """Plan one target, from its source to its folder."""
         freeze = self._freeze(recipe, target)
         samples, steps, checks = self._chain(recipe, target, freeze)
-        package = self._package(recipe, target, Upstream([freeze, *steps][-1], GRAPH))
+        package = self._package(recipe, target, freeze, [freeze, *steps][-1])
         facts = {
             "freeze": Upstream(freeze, "freeze.json"),
             "package": Upstream(package, "package.json"),
@@ -169,7 +169,7 @@ class _Builder:
         )
         return self._add(recipe, target, spec)
 
-    def _package(self, recipe: Recipe, target: Target, graph: Upstream) -> str:
+    def _package(self, recipe: Recipe, target: Target, freeze: str, last: str) -> str:
         parameters = {
             "file": model_file(recipe, target),
             "artifact": target.artifact,
@@ -182,9 +182,9 @@ class _Builder:
             f"{target.folder}/package",
             "package",
             parameters,
-            upstream={"graph": graph},
+            upstream={"graph": Upstream(last, GRAPH), "interface": Upstream(freeze, INTERFACE)},
             outputs=(f"files/{model_file(recipe, target)}", "package.json"),
-            places=_places(target, "budget", "registration", "artifact"),
+            places=_places(target, "budget", "registration", "artifact", "transforms"),
         )
         return self._add(recipe, target, spec)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "freeze": 2,
     "transform": 3,
-    "package": 1,
+    "package": 2,
     "evaluate": 4,
     "validate": 3,
     "samples": 1,

@@ -10,7 +10,10 @@ from typing import Final
 
 from mobileprep.recipe.model import Recipe, Step
 
-_FOLDS: Final = frozenset({"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms"})
+_FOLDS: Final = frozenset(
+    {"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms", "optimize"}
+)
+_QUANTIZES: Final = ("quantize_nodes", "quantize_weights")
 
 
 def recipe_cautions(recipe: Recipe) -> tuple[str, ...]:
@@ -24,10 +27,11 @@ def _of_chain(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
         if step.note:
             yield f"{step.place}: {step.note}"
-        if step.name in _FOLDS and "quantize_nodes" in earlier:
+        before = next((name for name in _QUANTIZES if name in earlier), None)
+        if step.name in _FOLDS and before is not None:
             yield (
-                f"{step.place}: {step.name} after quantize_nodes: quantized layers take no batch "
-                "norm in; put it before quantize_nodes"
+                f"{step.place}: {step.name} after {before}: quantized layers take no batch "
+                f"norm in; put it before {before}"
             )
         if step.name == "quantize_weights" and step.name in earlier:
             yield (

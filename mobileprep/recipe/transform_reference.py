@@ -10,6 +10,7 @@ from mobileprep.recipe.schemas import Schema, TransformSchemas
 
 _OWN = frozenset(
     {
+        "choose_inference",
         "fuse_batch_norms",
         "inline_partitionedcall",
         "merge_scale_and_bias",
@@ -58,6 +59,21 @@ What the chain alone shows of this, `mobileprep validate` and `plan` tell too. W
 the recipe, or `--check` on the command line, the graph is run on sample inputs after each step and
 the largest output difference told; a step after which the graph does not run, or gives no numbers,
 is named and ends the run.
+
+Not knowing better, write `optimize`: `mobileprep init` does, in the chain
+
+```yaml
+transforms:
+  - choose_inference
+  - remove_nodes: {op: [CheckNumerics]}
+  - optimize
+```
+
+after which no batch norm is left behind a convolution or a matrix product that nothing else uses,
+only a bias. The report tells for each transform how many places it left as they were, and why, and
+warns of batch norms that the whole chain left although another transform, or another order, would
+fold them. `mobileprep transform` tells the bytes of both files, and warns of constants that a step
+copied, as the original's `fold_constants` does with each that is read through an Identity.
 
 Every transform takes `ignore_errors`: when it fails, the graph stays as it was, with a warning.
 Where a recipe does the right thing and `mobileprep transform` does what the original does, the

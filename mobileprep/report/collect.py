@@ -111,6 +111,7 @@ class Report:
         check: how far the transforms' graphs are from the source, where the recipe checks.
         accuracy: before and after, where the recipe validates.
         engines: what ran each graph; nothing where none was run.
+        warnings: what the user should know of the model that ships.
     """
 
     recipe: str
@@ -123,6 +124,7 @@ class Report:
     check: Checked | None
     accuracy: Accuracy | None
     engines: tuple[EngineLine, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def collect_report(
@@ -156,6 +158,7 @@ def collect_report(
         _checked(facts["samples"], checks) if "samples" in facts else None,
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
+        tuple(package["warnings"]),
     )
 
 

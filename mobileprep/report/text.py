@@ -27,6 +27,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest = [f"  warning: {warning}" for warning in report.source["warnings"]]
     for step in report.steps:
         rest += _remarks(step)
+    rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(_model_line(report))
     if report.check is not None:
         rest += _check_lines(report.check)
@@ -56,6 +57,8 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _remarks(step: StepLine) -> Iterator[str]:
+    if not (step.matched or step.skipped or step.warnings or step.added or step.changed):
+        yield f"  {step.name}: found nothing to do"
     for reason, count in step.skipped.items():
         yield f"  {step.name}: {count} left as they were: {reason}"
     for warning in step.warnings:

@@ -16,6 +16,9 @@ from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.interface import read_interface
+from mobileprep.transforms._norms_left import norms_left
+from mobileprep.transforms.base import Context
 
 HEADER = "ops_to_register.h"
 _BLOCK = 1 << 20
@@ -31,6 +34,7 @@ def run(job: Job) -> None:
     """
     told = job.parameters
     graph = read_graph(job.inputs["graph"])
+    warnings = _warnings(job, graph)
     model = job.output(f"files/{told['file']}")
     write_graph(model, graph, as_text=told["artifact"] == "text")
     size, compressed = model.stat().st_size, compressed_size(model)
@@ -40,7 +44,17 @@ def run(job: Job) -> None:
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     facts = {"file": told["file"], "compressed_bytes": compressed, **statistics}
-    job.write_json("package.json", {"model": facts, "ops": ops})
+    job.write_json("package.json", {"model": facts, "ops": ops, "warnings": warnings})
+
+
+def _warnings(job: Job, graph: Graph) -> list[str]:
+    """What the user should know of the graph that ships; told at once too."""
+    interface = read_interface(job)
+    left = norms_left(graph, Context(interface.inputs, interface.kept))
+    warnings = [left] if left else []
+    for text in warnings:
+        job.warn(f"{job.place('transforms')}: {text}")
+    return warnings
 
 
 def compressed_size(path: Path) -> int:

@@ -11,7 +11,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._constant_expressions import ConstantExpressions
-from mobileprep.transforms._layers import channel_axis, layout, per_channel
+from mobileprep.transforms._layers import (
+    along_axis,
+    channel_axis,
+    layer_kind,
+    layout,
+    output_axis,
+)
 from mobileprep.transforms._statistics import (
     FUSED,
     GLOBAL,
@@ -24,6 +30,7 @@ from mobileprep.transforms._statistics import (
 NORMS: Final = FUSED | {GLOBAL}
 SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
 PRODUCTS: Final = frozenset({"Mul", "RealDiv", "Div"})
+MISFIT: Final = "its statistics have not as many channels as the weights"
 
 
 @dataclass(frozen=True)
@@ -52,14 +59,23 @@ class Channels:
     """The channels of the tensor that is scaled and shifted.
 
     Args:
-        layer: the node that computes it.
-        count: how many channels it has.
+        layer: the layer that puts them out.
+        count: how many there are.
         constants: the graph's constants.
+        axis: the dimension that runs over them, counted from the last: -1.
+        rank: how many dimensions the tensor has; None where that is not known.
     """
 
     layer: Node
     count: int
     constants: ConstantExpressions
+    axis: int
+    rank: int | None
+
+    @classmethod
+    def of(cls, layer: Node, count: int, constants: ConstantExpressions) -> Channels:
+        """The channels of what a layer itself puts out."""
+        return cls(layer, count, constants, output_axis(layer), layer_kind(layer).rank)
 
     def read(self, node: Node, source: Ref) -> Affine | str:
         """What a node does to each channel, or why it does not; empty where it never would.
@@ -101,39 +117,48 @@ class Channels:
     def _norm(self, node: Node, source: Ref) -> Affine | str:
         if node.data_inputs[0] != source:
             return "what the layer puts out is a statistic"
-        if not is_inference(node):
-            return "the batch normalization uses the batch's statistics (is_training)"
-        if not self._runs_along(node):
+        if is_inference(node) and not self._runs_along(node):
             return "convolution and batch normalization differ in data_format"
-        values = [self.constants.value(r) for r in node.data_inputs[1:]]
-        found = [v for v in values if v is not None]
-        if len(found) != 4:
-            return "its statistics are not constant"
-        stats = statistics(node, found)
-        if stats.misshapen() or stats.mean.size != self.count or not stats.all_float:
-            return "its statistics have not as many channels as the weights"
-        mean, variance, beta, gamma = (
-            t.array().astype(np.float64)
-            for t in (stats.mean, stats.variance, stats.beta, stats.gamma)
-        )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scale = 1 / np.sqrt(variance + epsilon(node))
-        if uses_gamma(node):
-            scale = scale * gamma
-        return Affine(scale, beta - mean * scale)
+        return norm_affine(node, self.constants, self.count)
 
     def _vector(self, value: Tensor) -> Array | None:
         if not value.dtype.is_floating:
             return None
-        values = per_channel(self.layer, self.count, value.array())
+        values = along_axis(value.array(), self.count, self.axis, self.rank)
         return None if values is None else values.astype(np.float64)
 
     def _runs_along(self, node: Node) -> bool:
-        """Whether a node takes the same dimension for the channels as the layer."""
+        """Whether a node takes the same dimension for the channels as the tensor has them in."""
         last = channel_axis(node) == len(layout(node)) - 1
-        if self.layer.op == "MatMul":
-            return last
-        return last == (channel_axis(self.layer) == len(layout(self.layer)) - 1)
+        return last == (self.axis == -1)
+
+
+def norm_affine(norm: Node, constants: ConstantExpressions, count: int | None) -> Affine | str:
+    """What a batch normalization does to each channel, or why that is not constant.
+
+    Args:
+        norm: one of ``NORMS``.
+        constants: the graph's constants.
+        count: the channels of the layer before it; None where there is none.
+    """
+    if not is_inference(norm):
+        return "the batch normalization uses the batch's statistics (is_training)"
+    values = [constants.value(r) for r in norm.data_inputs[1:]]
+    found = [v for v in values if v is not None]
+    if len(found) != 4:
+        return "its statistics are not constant"
+    stats = statistics(norm, found)
+    fits = count is None or stats.mean.size == count
+    if stats.misshapen() or not fits or not stats.all_float:
+        return MISFIT
+    mean, variance, beta, gamma = (
+        t.array().astype(np.float64) for t in (stats.mean, stats.variance, stats.beta, stats.gamma)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1 / np.sqrt(variance + epsilon(norm))
+    if uses_gamma(norm):
+        scale = scale * gamma
+    return Affine(scale, beta - mean * scale)
 
 
 def _sum(first: Array | None, second: Array | None) -> Array | None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
 
 import numpy as np
 
+from mobileprep.errors import InvalidGraphError
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._affine import Affine, Channels
+from mobileprep.transforms._affine_moves import PADS, moved
 from mobileprep.transforms._constant_expressions import ConstantExpressions
-from mobileprep.transforms._layers import channel_axis, layer_kind
-
-_PADS: Final = frozenset({"Pad", "PadV2", "MirrorPad"})
 
 
 @dataclass(frozen=True)
 class Step:
-    """A node after a layer, and what it does to each channel; None for a padding."""
+    """A node after a layer, and what it does to each channel; None for one that moves them."""
 
     node: Node
     affine: Affine | None
@@ -32,12 +33,13 @@ class Whole:
 
     Args:
         affine: the map, to be applied to what the layer puts out.
-        pad: the padding among the steps, to be applied after the map.
-        border: the number that it pads with then; None where it mirrors.
+        moves: the steps that move the channels or pad, to be applied after the map, in order.
+        border: the number that the padding among them pads with then; None where it mirrors, and
+            where there is none.
     """
 
     affine: Affine
-    pad: Node | None = None
+    moves: tuple[Node, ...] = ()
     border: float | None = None
 
 
@@ -60,15 +62,27 @@ class Chains:
 
     def after(self, channels: Channels) -> list[Step]:
         """The steps after a layer, as far as nothing else sees what lies between them."""
-        steps: list[Step] = []
         current = Ref(channels.layer.name)
-        while (node := self._only_user(current)) is not None:
+        return self.along(channels, current, self._only_user(current, channels))
+
+    def along(self, channels: Channels, current: Ref, node: Node | None) -> list[Step]:
+        """The steps from a node on, as far as nothing else sees what lies between them.
+
+        Args:
+            channels: the channels of a tensor.
+            current: the tensor.
+            node: the consumer of it that is the first step, if there is one.
+        """
+        steps: list[Step] = []
+        while node is not None:
             read = self._read(node, current, channels, steps)
             if isinstance(read, str):
                 self.note(node, read)
                 break
-            steps.append(read)
+            step, channels = read
+            steps.append(step)
             current = Ref(node.name)
+            node = self._only_user(current, channels)
         return steps
 
     def note(self, node: Node, reason: str) -> None:
@@ -77,11 +91,11 @@ class Chains:
             self.reasons[node.name] = reason
 
     def whole(self, steps: Sequence[Step]) -> Whole | str:
-        """The steps as one map with at most one padding after it, or why there is none."""
+        """The steps as one map with what only moves after it, or why there is none."""
         before, after, pad = Affine(), Affine(), None
         for step in steps:
             if step.affine is None:
-                pad = step.node
+                pad = step.node if step.node.op in PADS else pad
             elif pad is None:
                 before = before.then(step.affine)
             else:
@@ -89,46 +103,55 @@ class Chains:
         total = before.then(after)
         if not total.is_finite:
             return "its statistics do not come to numbers"
+        moves = tuple(s.node for s in steps if s.affine is None)
         if pad is None or pad.op == "MirrorPad":
-            return Whole(total, pad)
+            return Whole(total, moves)
         border = self._border(pad, after)
         if border is None:
             return "the border that is padded before it would differ between channels"
-        return Whole(total, pad, border)
+        return Whole(total, moves, border)
 
-    def _only_user(self, current: Ref) -> Node | None:
+    def _only_user(self, current: Ref, channels: Channels) -> Node | None:
         consumers = self._graph.consumers.get(current.node, ())
         users = [n for n in consumers if current in n.inputs]
         if len(consumers) == 1 and users and current.node not in self._protected:
             return users[0]
         for user in users:
-            self.note(user, "what comes before it is used elsewhere")
+            if isinstance(channels.read(user, current), Affine):
+                self.note(user, "what comes before it is used elsewhere")
         return None
 
     def _read(
         self, node: Node, source: Ref, channels: Channels, steps: Sequence[Step]
-    ) -> Step | str:
-        consumers = self._graph.consumers.get(node.name, ())
-        if any(r.node == node.name and r.index > 0 for c in consumers for r in c.inputs):
+    ) -> tuple[Step, Channels] | str:
+        if self._gives_statistics(node):
             return "the statistics that it puts out are used"
-        if node.op not in _PADS:
-            read = channels.read(node, source)
-            return read if isinstance(read, str) else Step(node, read)
-        if node.data_inputs.count(source) > 1 or node.data_inputs[0] != source:
-            return ""
-        if len(node.data_inputs) != (3 if node.op == "PadV2" else 2):
-            return "it has not the inputs that a padding has"
-        reason = self._reason_not_to_pass(node, channels, steps)
-        return reason or Step(node, None)
-
-    def _reason_not_to_pass(self, pad: Node, channels: Channels, steps: Sequence[Step]) -> str:
-        layer = channels.layer
-        if any(s.affine is None for s in steps) or layer.op == "MatMul":
+        read = channels.read(node, source)
+        if isinstance(read, Affine):
+            return Step(node, read), channels
+        if read:
+            return read
+        if node.op in PADS and any(s.node.op in PADS for s in steps):
             return "there is a second padding"
-        paddings = self._constants.value(pad.data_inputs[1])
-        if paddings is None or paddings.shape != (layer_kind(layer).rank, 2):
-            return "the paddings are not constant"
-        return "the channels are padded" if paddings.array()[channel_axis(layer)].any() else ""
+        where = moved(node, source, channels, self.shape_of)
+        return where if isinstance(where, str) else (Step(node, None), where)
+
+    def _gives_statistics(self, node: Node) -> bool:
+        """Whether an output of a node but the first is used."""
+        consumers = self._graph.consumers.get(node.name, ())
+        return any(r.node == node.name and r.index > 0 for c in consumers for r in c.inputs)
+
+    def shape_of(self, ref: Ref) -> TensorShape:
+        """The statically known shape of a tensor."""
+        outputs = self._shapes.get(ref.node, ())
+        return outputs[ref.index] if ref.index < len(outputs) else None
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, Sequence[TensorShape]]:
+        try:
+            return infer_shapes(self._graph)
+        except InvalidGraphError:
+            return {}  # whoever runs the graph will say what is wrong with it
 
     def _border(self, pad: Node, after: Affine) -> float | None:
         """What a padding has to put around an image that is already scaled and shifted."""

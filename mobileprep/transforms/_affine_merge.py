@@ -16,8 +16,16 @@ from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._affine import Channels
 from mobileprep.transforms._affine_chain import Chains, Step, Whole
+from mobileprep.transforms._affine_moves import PADS
 from mobileprep.transforms._constant_expressions import ConstantExpressions
-from mobileprep.transforms._layers import LAYERS, channel_axis, layout, output_channels, scaled
+from mobileprep.transforms._idle_controls import without_idle_controls
+from mobileprep.transforms._layers import (
+    LAYERS,
+    PRODUCTS_OF_MATRICES,
+    output_axis,
+    output_channels,
+    scaled,
+)
 
 Cut = Callable[[Sequence[Step]], int]
 """``steps after a layer -> how many of them to merge``."""
@@ -25,11 +33,19 @@ Cut = Callable[[Sequence[Step]], int]
 
 @dataclass(frozen=True)
 class Merged:
-    """A graph after merging, for how many layers, and why nodes were left, by their names."""
+    """A graph after merging.
+
+    Args:
+        graph: the graph.
+        layers: how many layers took something in.
+        reasons: why nodes were left, by their names.
+        behind: the names of nodes that their layer took in, or could.
+    """
 
     graph: Graph
     layers: int
     reasons: dict[str, str]
+    behind: frozenset[str]
 
 
 def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
@@ -37,14 +53,24 @@ def merge_chains(graph: Graph, cut: Cut, protected: Collection[str]) -> Merged:
 
     Args:
         graph: the graph.
-        cut: which steps to merge; the last of them must not be a padding.
+        cut: which steps to merge; the last of them must scale or shift.
         protected: names of nodes that must survive.
     """
-    merging = _Merging(graph, protected)
-    for layer in graph:
+    ready = without_idle_controls(graph, protected)
+    merging = _Merging(ready, protected)
+    for layer in ready:
         if layer.op in LAYERS:
             merging.merge(layer, cut)
-    return merging.result()
+    done = merging.result()
+    return done if done.layers else replace(done, graph=graph)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """A layer's weights, and the node that gives them."""
+
+    values: Tensor
+    node: Node
 
 
 class _Merging:
@@ -58,35 +84,42 @@ class _Merging:
         self._taken = set(graph.by_name)
         self._new: dict[str, list[Node]] = {}
         self._lost: list[str] = []
+        self._behind: set[str] = set()
         self._layers = 0
 
     def result(self) -> Merged:
         if not self._layers:
-            return Merged(self._graph, 0, self._chains.reasons)
+            return Merged(self._graph, 0, self._chains.reasons, frozenset(self._behind))
         nodes = [n for old in self._graph for n in self._new.get(old.name, (old,))]
         now = self._graph.with_nodes(nodes)
         gone = self._constants.unused(now, self._lost, self._protected)
         now = now.with_nodes(n for n in nodes if n.name not in gone)
-        return Merged(now, self._layers, self._chains.reasons)
+        return Merged(now, self._layers, self._chains.reasons, frozenset(self._behind))
 
     def merge(self, layer: Node, cut: Cut) -> None:
         """Merge what follows a layer, or note why not."""
         refs = layer.data_inputs
-        weights = self._constants.value(refs[1]) if len(refs) > 1 else None
-        count = None if weights is None else output_channels(layer, weights)
-        if weights is None or count is None or not weights.dtype.is_floating:
+        values = self._constants.value(refs[1]) if len(refs) > 1 else None
+        count = None if values is None else output_channels(layer, values)
+        if values is None or count is None or not values.dtype.is_floating:
             return
-        steps = self._chains.after(Channels(layer, count, self._constants))
-        steps = steps[: cut(steps)]
-        if not steps:
-            return
-        whole = self._chains.whole(steps)
+        given = _Weights(values, self._graph[refs[1].node])
+        steps = self._chains.after(Channels.of(layer, count, self._constants))
+        if not self._merged(layer, given, steps, cut):
+            # What stands behind a padding is in the way of what stands before it.
+            self._merged(layer, given, _before_padding(steps), cut)
+
+    def _merged(self, layer: Node, weights: _Weights, steps: Sequence[Step], cut: Cut) -> bool:
+        """Whether the steps are dealt with: merged, or nothing to merge among them."""
+        part = steps[: cut(steps)]
+        whole = self._chains.whole(part)
         if isinstance(whole, str):
-            self._chains.note(steps[-1].node, whole)
-        elif whole.affine.scale is not None and not self._is_own(refs[1].node, layer):
-            self._chains.note(steps[-1].node, "the weights are used elsewhere")
-        else:
-            self._replace(layer, weights, steps, whole)
+            self._chains.note(part[-1].node, whole)
+            return False
+        self._behind.update(s.node.name for s in steps)
+        if part:
+            self._replace(layer, weights, part, whole)
+        return True
 
     def _is_own(self, weights: str, layer: Node) -> bool:
         """Whether weights may be changed for a layer's sake; who only runs after them may stay."""
@@ -95,57 +128,73 @@ class _Merging:
         uses = sum(r.node == weights for r in layer.data_inputs)
         return uses == 1 and not shared and weights not in self._protected
 
-    def _replace(self, layer: Node, weights: Tensor, steps: Sequence[Step], whole: Whole) -> None:
+    def _replace(self, layer: Node, weights: _Weights, steps: Sequence[Step], whole: Whole) -> None:
         self._layers += 1
         for step in steps:
             self._new[step.node.name] = []
             self._lost += [r.node for r in step.node.inputs]
+        before: list[Node] = []
         if whole.affine.scale is not None:
-            self._scale_weights(layer, weights, whole.affine.scale)
+            layer, before = self._scaled(layer, weights, whole.affine.scale)
         final = steps[-1].node
-        if whole.affine.offset is None and whole.pad is None:
+        if whole.affine.offset is None and not whole.moves:
             self._new[layer.name] = []
-            nodes = [replace(layer, name=final.name)]
+            nodes = [*before, replace(layer, name=final.name)]
         else:
-            nodes = self._bias_and_pad(layer, weights, final.name, whole)
+            self._new[layer.name] = [*before, layer]
+            nodes = self._bias_and_moves(layer, weights, final.name, whole)
         controls = dict.fromkeys(r for s in steps for r in s.node.control_inputs)
         last = nodes.pop()
         more = tuple(r for r in controls if r not in last.inputs)
         self._new[final.name] = [*nodes, replace(last, inputs=last.inputs + more)]
 
-    def _scale_weights(self, layer: Node, weights: Tensor, scale: Array) -> None:
-        old = self._graph[layer.data_inputs[1].node]
-        product = scaled(layer, weights, scale.astype(weights.dtype.numpy))
-        new = constant(old.name, product, old.device, old.control_inputs)
-        self._new[old.name] = [new]
-        self._lost += [r.node for r in old.data_inputs]
+    def _scaled(self, layer: Node, weights: _Weights, scale: Array) -> tuple[Node, list[Node]]:
+        """The layer with scaled weights, and the constant to put before it where others use the
+        weights too."""
+        old = weights.node
+        product = scaled(layer, weights.values, scale.astype(weights.values.dtype.numpy))
+        if self._is_own(old.name, layer):
+            self._new[old.name] = [constant(old.name, product, old.device, old.control_inputs)]
+            self._lost += [r.node for r in old.data_inputs]
+            return layer, []
+        name = self._unique(f"{layer.name}/weights")
+        inputs = (layer.inputs[0], Ref(name), *layer.inputs[2:])
+        self._lost.append(old.name)
+        own = constant(name, product, old.device, old.control_inputs)
+        return replace(layer, inputs=inputs), [own]
 
-    def _bias_and_pad(self, layer: Node, weights: Tensor, name: str, whole: Whole) -> list[Node]:
-        """A bias, a padding or both after a layer; the last node has the given name."""
+    def _bias_and_moves(
+        self, layer: Node, weights: _Weights, name: str, whole: Whole
+    ) -> list[Node]:
+        """A bias and what moves it, or one of the two, after a layer; the last has the name."""
         nodes: list[Node] = []
-        source, pad = layer.name, whole.pad
+        moves = whole.moves
+        source = layer.name
         if whole.affine.offset is not None:
-            source = name if pad is None else self._unique(f"{layer.name}/bias_add")
-            bias = self._constant(layer, f"{layer.name}/bias", weights, whole.affine.offset)
-            nodes += [bias, _bias_add(source, layer, bias, weights.dtype)]
-        if pad is not None:
-            inputs = (Ref(source), pad.data_inputs[1])
-            if whole.border:
-                border = self._constant(layer, f"{pad.name}/border", weights, whole.border)
-                nodes.append(border)
-                pad = replace(pad, op="PadV2", inputs=(*inputs, Ref(border.name)))
-            else:
-                op = "Pad" if pad.op == "PadV2" else pad.op
-                pad = replace(pad, op=op, inputs=inputs)
-            nodes.append(replace(pad, name=name))
+            source = self._unique(f"{layer.name}/bias_add") if moves else name
+            bias = self._constant(f"{layer.name}/bias", weights, whole.affine.offset)
+            nodes += [bias, _bias_add(source, layer, bias, weights.values.dtype)]
+        for i, move in enumerate(moves, start=1):
+            again = replace(move, inputs=(Ref(source), *move.data_inputs[1:]))
+            if move.op in ("Pad", "PadV2"):
+                again = self._padded(again, weights, whole.border or 0.0, nodes)
+            source = move.name if i < len(moves) else name
+            nodes.append(replace(again, name=source))
         return nodes
 
-    def _constant(self, layer: Node, name: str, weights: Tensor, values: Array | float) -> Node:
+    def _padded(self, pad: Node, weights: _Weights, border: float, nodes: list[Node]) -> Node:
+        """The padding with another border; the constant that it then takes goes to ``nodes``."""
+        if not border:
+            return replace(pad, op="Pad", inputs=pad.inputs[:2])
+        value = self._constant(f"{pad.name}/border", weights, border)
+        nodes.append(value)
+        return replace(pad, op="PadV2", inputs=(*pad.inputs[:2], Ref(value.name)))
+
+    def _constant(self, name: str, weights: _Weights, values: Array | float) -> Node:
         """A constant of the weights' type, in the weights' loop."""
-        kind = weights.dtype.numpy
-        source = self._graph[layer.data_inputs[1].node]
-        tensor = Tensor.packed(np.asarray(values).astype(kind), weights.dtype)
-        return constant(self._unique(name), tensor, inputs=source.control_inputs)
+        dtype = weights.values.dtype
+        tensor = Tensor.packed(np.asarray(values).astype(dtype.numpy), dtype)
+        return constant(self._unique(name), tensor, inputs=weights.node.control_inputs)
 
     def _unique(self, name: str) -> str:
         found = unique_name(name, self._taken)
@@ -153,9 +202,13 @@ class _Merging:
         return found
 
 
+def _before_padding(steps: Sequence[Step]) -> Sequence[Step]:
+    first = next((i for i, s in enumerate(steps) if s.node.op in PADS), 0)
+    return steps[:first]
+
+
 def _bias_add(name: str, layer: Node, bias: Node, dtype: DType) -> Node:
     attrs = {"T": attr.dtype(dtype)}
-    if layer.op != "MatMul":
-        first = channel_axis(layer) < len(layout(layer)) - 1
-        attrs["data_format"] = attr.string("NCHW" if first else "NHWC")
+    if layer.op not in PRODUCTS_OF_MATRICES:
+        attrs["data_format"] = attr.string("NHWC" if output_axis(layer) == -1 else "NCHW")
     return Node(name, "BiasAdd", (Ref(layer.name), Ref(bias.name)), layer.device, attrs)

@@ -19,7 +19,9 @@ _BATCH_NORMS: Final = frozenset(
         "FusedBatchNormV3",
     }
 )
-_FOLDS: Final = frozenset({"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms"})
+_FOLDS: Final = frozenset(
+    {"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms", "optimize"}
+)
 
 
 def cautions(

@@ -18,36 +18,43 @@ class LayerKind:
     """What the weights of an op look like; they are its second input.
 
     Args:
-        rank: the number of dimensions of its weights and of its output.
-        channels: the dimensions of the weights that make up the output channels.
+        rank: the number of dimensions of its weights and of its output; None where the weights
+            may have any, and the output has as many or more.
+        channels: the dimensions of the weights that make up the output channels, counted from
+            the last one: -1.
     """
 
-    rank: int
+    rank: int | None
     channels: tuple[int, ...]
 
 
 _KINDS: Final[Mapping[str, LayerKind]] = {
-    "Conv2D": LayerKind(4, (3,)),
-    "DepthwiseConv2dNative": LayerKind(4, (2, 3)),
-    "MatMul": LayerKind(2, (1,)),
-    "Conv2DBackpropInput": LayerKind(4, (2,)),
-    "Conv3D": LayerKind(5, (4,)),
+    "Conv2D": LayerKind(4, (-1,)),
+    "DepthwiseConv2dNative": LayerKind(4, (-2, -1)),
+    "MatMul": LayerKind(2, (-1,)),
+    "BatchMatMul": LayerKind(None, (-1,)),
+    "BatchMatMulV2": LayerKind(None, (-1,)),
+    "Conv2DBackpropInput": LayerKind(4, (-2,)),
+    "Conv3D": LayerKind(5, (-1,)),
 }
+_TRANSPOSED: Final = {"MatMul": "transpose_b", "BatchMatMul": "adj_y", "BatchMatMulV2": "adj_y"}
 
 LAYERS: Final = frozenset(_KINDS)
+PRODUCTS_OF_MATRICES: Final = frozenset(_TRANSPOSED)
 
 
 def layer_kind(layer: Node) -> LayerKind:
     """What a layer's weights look like; its op must be one of ``LAYERS``."""
-    if layer.op == "MatMul" and layer.attr_bool("transpose_b", False):
-        return LayerKind(2, (0,))
-    return _KINDS[layer.op]
+    kind = _KINDS[layer.op]
+    if layer.op in _TRANSPOSED and layer.attr_bool(_TRANSPOSED[layer.op], False):
+        return LayerKind(kind.rank, (-2,))
+    return kind
 
 
 def output_channels(layer: Node, weights: Tensor) -> int | None:
     """How many channels a layer puts out, or None where its weights have the wrong rank."""
     kind = layer_kind(layer)
-    if len(weights.shape) != kind.rank:
+    if len(weights.shape) != kind.rank and (kind.rank or len(weights.shape) < 2):
         return None
     return math.prod(weights.shape[axis] for axis in kind.channels)
 
@@ -63,6 +70,13 @@ def channel_axis(node: Node) -> int:
     return order.index("C") if "C" in order else len(order) - 1
 
 
+def output_axis(layer: Node) -> int:
+    """The dimension of a layer's output that runs over the channels, counted from the last: -1."""
+    if layer.op in PRODUCTS_OF_MATRICES:
+        return -1
+    return channel_axis(layer) - len(layout(layer))
+
+
 def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
     """A constant that is combined with a layer's output as one value a channel.
 
@@ -75,15 +89,30 @@ def per_channel(layer: Node, channels: int, values: Array) -> Array | None:
         Shape [channels], or None where the constant does not run along the channels alone, or
         makes the output larger.
     """
-    rank = layer_kind(layer).rank
-    if values.ndim > rank:
+    return along_axis(values, channels, output_axis(layer), layer_kind(layer).rank)
+
+
+def along_axis(values: Array, channels: int, axis: int, rank: int | None) -> Array | None:
+    """A constant that is combined with a tensor as one value a channel.
+
+    Args:
+        values: the constant, of any shape.
+        channels: the tensor's channels.
+        axis: its dimension that runs over them, counted from the last: -1.
+        rank: how many dimensions it has; None where that is not known.
+
+    Returns:
+        Shape [channels], or None where the constant does not run along the channels alone, or
+        makes the tensor larger.
+    """
+    if values.ndim > (-axis if rank is None else rank):
         return None
-    axis = 1 if layer.op == "MatMul" else channel_axis(layer)
-    wanted = [1] * rank
-    shape = [1] * (rank - values.ndim) + list(values.shape)
+    wanted = [1] * values.ndim
     if values.size > 1:
+        if values.ndim < -axis:
+            return None
         wanted[axis] = channels
-    if shape != wanted:
+    if list(values.shape) != wanted:
         return None
     return np.broadcast_to(values.reshape(-1), (channels,))
 
@@ -96,8 +125,9 @@ def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
         weights: its weights, of a floating type and the right rank.
         factors: shape [output channels], of the weights' type.
     """
-    kind = layer_kind(layer)
-    shape = [weights.shape[i] if i in kind.channels else 1 for i in range(kind.rank)]
+    shape = [1] * len(weights.shape)
+    for axis in layer_kind(layer).channels:
+        shape[axis] = weights.shape[axis]
     # Weights of a broken training run may overflow; the user sees it in the validation.
     with np.errstate(over="ignore", invalid="ignore"):
         return Tensor.packed(weights.array() * factors.reshape(shape), weights.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
@@ -13,22 +14,29 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.transforms._constant_expressions import ConstantExpressions
 from mobileprep.transforms._constants import Replacements
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._layers import output_channels, per_channel, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
+_LAYERS: Final = ("Conv2D", "MatMul", "DepthwiseConv2dNative")
 _PATTERN = op(
     "Mul",
     op(
-        "Conv2D|MatMul|DepthwiseConv2dNative",
+        "|".join(_LAYERS),
         op("*", label="input"),
         op("Const", label="weights"),
         label="layer",
     ),
     op("Const", label="factors"),
 )
-_NOT_PER_CHANNEL = "the factors are not one for each output channel"
+_COMPUTED: Final = (
+    "weights or factors are still computed, or the factors come first; fold_constants before it "
+    "helps, or fuse_batch_norms in its place"
+)
+_NOT_PER_CHANNEL: Final = "the factors are not one for each output channel"
 
 
 @transform("fold_batch_norms")
@@ -51,8 +59,31 @@ class FoldBatchNorms(Transform):
             done = rewrite(graph, Rule(_PATTERN, folding.like_original), protected)
         else:
             # The original looks once, and misses layers that share an input with one it folds.
-            done = rewrite_all(graph, Rule(_PATTERN, folding.fold, _reason), protected)
-        return as_result(done, graph, context)
+            ready = without_idle_controls(graph, protected)
+            done = rewrite_all(ready, Rule(_PATTERN, folding.fold, _reason), protected)
+        skipped = {**done.skipped, **_unlike(done.graph)}
+        return as_result(replace(done, skipped=skipped), graph, context)
+
+
+def _unlike(graph: Graph) -> dict[str, int]:
+    """The multiplications by constants right after a layer that the pattern does not fit."""
+    constants = ConstantExpressions(graph)
+    found = sum(node.op == "Mul" and _is_unlike(node, graph, constants) for node in graph)
+    return {_COMPUTED: found} if found else {}
+
+
+def _is_unlike(mul: Node, graph: Graph, constants: ConstantExpressions) -> bool:
+    refs = mul.data_inputs
+    sources = [graph.get(r.node) for r in refs]
+    layers = [i for i, n in enumerate(sources) if n is not None and n.op in _LAYERS]
+    if len(refs) != 2 or len(layers) != 1:
+        return False
+    factors, layer = refs[1 - layers[0]], sources[layers[0]]
+    weights = () if layer is None else layer.data_inputs[1:2]
+    if any(constants.value(r) is None for r in (factors, *weights)):
+        return False
+    given = [graph[r.node].op for r in (factors, *weights)]
+    return layers[0] == 1 or given != ["Const", "Const"]
 
 
 @dataclass(frozen=True)

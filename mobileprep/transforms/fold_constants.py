@@ -22,7 +22,9 @@ from mobileprep.transforms._fold_faithfully import check_feeds, fetch_order, fol
 from mobileprep.transforms._fold_in_place import folded_in_place
 from mobileprep.transforms._folding import find_folding
 from mobileprep.transforms._folding_rules import FoldingRules
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._importing import imported_nodes
+from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
@@ -70,6 +72,7 @@ class FoldConstants(Transform):
         return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
 
     def _in_place(self, graph: Graph, context: Context) -> Result:
+        graph = without_idle_controls(graph, fed_and_fetched(context))
         run = execution(graph, context.inputs, context.outputs)
         sinks = [ref.node for ref in run.fetched]
         shape_of = _but_of_branches(graph, self._shapes(graph, NEWEST))

@@ -16,15 +16,20 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all, unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.transforms._constants import Replacements
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._layers import channel_axis, layout, output_channels, scaled
 from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
 from mobileprep.transforms._statistics import (
+    FUSED,
+    GLOBAL,
     Statistics,
     is_inference,
     scale_and_offset,
     statistics,
 )
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+
+FOLDED: Final = (GLOBAL, "FusedBatchNorm")
 
 
 def _convolution(number: int) -> OpTypePattern:
@@ -38,7 +43,7 @@ def _convolution(number: int) -> OpTypePattern:
 
 def _norm(source: OpTypePattern) -> OpTypePattern:
     constants = (op("Const", label=f"statistic{i}", borrowed=True) for i in range(4))
-    return op("BatchNormWithGlobalNormalization|FusedBatchNorm", source, *constants)
+    return op("|".join(FOLDED), source, *constants)
 
 
 _CONSTANT_INPUTS: Final = ("block_shape", "crops", "axis")
@@ -76,7 +81,8 @@ class FoldOldBatchNorms(Transform):
         """
         protected = fed_and_fetched(context)
         folding = _Folding(Replacements(graph, context), context.faithful)
-        now, matched, skipped = graph, 0, Counter[str]()
+        now = graph if context.faithful else without_idle_controls(graph, protected)
+        matched, skipped = 0, Counter[str]()
         for pattern in _PATTERNS:
             done = rewrite_all(now, Rule(pattern, folding.rewrite, folding.check), protected)
             now = done.graph
@@ -84,7 +90,23 @@ class FoldOldBatchNorms(Transform):
             skipped.update(done.skipped)
         if matched:
             now = without_orphans(now, graph, protected)
+        skipped.update(_unlike(now, skipped.total()))
         return as_result(Rewritten(now, matched, skipped), graph, context)
+
+
+def _unlike(graph: Graph, counted: int) -> dict[str, int]:
+    """The batch normalizations that no pattern fits, by reason.
+
+    Args:
+        graph: the graph afterwards.
+        counted: how many of those in it have a reason already.
+    """
+    later = Counter(n.op for n in graph if n.op in FUSED and n.op not in FOLDED)
+    reasons = {f"{op}, which fuse_batch_norms folds": count for op, count in later.items()}
+    others = sum(n.op in FOLDED for n in graph) - counted
+    if others > 0:
+        reasons["no convolution with constant weights comes right before it"] = others
+    return reasons
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.transforms._affine import NORMS, PRODUCTS, SUMS
 from mobileprep.transforms._affine_chain import Step
-from mobileprep.transforms._affine_merge import merge_chains
+from mobileprep.transforms._affine_merge import Merged, merge_chains
+from mobileprep.transforms._affine_runs import pairs, shorten_runs
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
+_STAYS: Final = "one Mul and one Add"
 _NO_LAYER: Final = "no layer with constant weights comes before it"
 
 
@@ -22,10 +24,14 @@ _NO_LAYER: Final = "no layer with constant weights comes before it"
 class FuseBatchNorms(Transform):
     """A layer and its batch normalization become the layer with other weights and a BiasAdd.
 
-    Layers are Conv2D, DepthwiseConv2dNative, MatMul, Conv2DBackpropInput and Conv3D, the channels
-    first or last. Normalizations are FusedBatchNorm, V2 and V3, BatchNormWithGlobalNormalization,
-    and the multiplication and addition that ``tf.nn.batch_normalization`` and Keras leave, their
-    factors still computed or folded already. A bias or a padding may lie between.
+    Layers are Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul, Conv2DBackpropInput and Conv3D,
+    the channels first or last. Normalizations are FusedBatchNorm, V2 and V3,
+    BatchNormWithGlobalNormalization, and the multiplications and additions that
+    ``tf.nn.batch_normalization`` and Keras leave, their factors still computed or folded already.
+    A bias, a padding, Squeeze, Reshape or BatchToSpaceND may lie between. Weights that other
+    layers use too are copied for those that are normalized.
+
+    A normalization that no layer takes in, as before an activation, becomes one Mul and one Add.
     """
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -33,10 +39,20 @@ class FuseBatchNorms(Transform):
 
         Scales and offsets are found in double precision and rounded once.
         """
-        done = merge_chains(graph, _up_to_last_norm, fed_and_fetched(context))
-        left = (n.name for n in done.graph if n.op in NORMS)
+        protected = fed_and_fetched(context)
+        done = norms_merged(graph, protected)
+        short = shorten_runs(done, protected)
+        left = (n.name for n in short.graph if n.op in NORMS)
         skipped = Counter(done.reasons.get(name, _NO_LAYER) for name in left)
-        return Result(done.graph, done.layers, skipped)
+        for pair in pairs(short.graph):
+            reasons = (done.reasons[n.name] for n in pair if n.name in done.reasons)
+            skipped[f"{_STAYS}: {next(reasons, _NO_LAYER)}"] += 1
+        return Result(short.graph, done.layers + short.runs, skipped)
+
+
+def norms_merged(graph: Graph, protected: Collection[str]) -> Merged:
+    """The graph with each batch normalization in the layer before it, where one takes it in."""
+    return merge_chains(graph, _up_to_last_norm, protected)
 
 
 def _up_to_last_norm(steps: Sequence[Step]) -> int:

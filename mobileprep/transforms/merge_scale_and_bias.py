@@ -20,8 +20,9 @@ class MergeScaleAndBias(Transform):
     """A layer and the constants that scale and shift its output become a layer and a BiasAdd.
 
     What is merged: Mul, RealDiv, Add, AddV2, Sub and BiasAdd with one constant a channel, in any
-    number and order, after Conv2D, DepthwiseConv2dNative, MatMul, Conv2DBackpropInput or Conv3D.
-    A single addition stays as it is.
+    number and order, after Conv2D, DepthwiseConv2dNative, MatMul, BatchMatMul,
+    Conv2DBackpropInput or Conv3D. A single addition becomes a BiasAdd, which programs that fuse
+    it with the layer look for.
     """
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -36,6 +37,6 @@ def _up_to_last_number(steps: Sequence[Step]) -> int:
     """How many steps make up the chain, or none where there is nothing to gain."""
     end = next((i for i, s in enumerate(steps) if s.node.op in NORMS), len(steps))
     counts = [i for i, s in enumerate(steps[:end], start=1) if s.node.op in PRODUCTS | SUMS]
-    if not any(steps[i - 1].node.op in PRODUCTS for i in counts) and len(counts) < 2:
+    if not counts or (len(counts) == 1 and steps[counts[0] - 1].node.op == "BiasAdd"):
         return 0
     return counts[-1]

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.errors import TransformError
 from mobileprep.ir.graph import Graph
 from mobileprep.transforms.base import Context, Result, Transform, make_transform, transform
 
@@ -34,19 +35,34 @@ class Optimize(Transform):
     def apply(self, graph: Graph, context: Context) -> Result:
         """Optimize.
 
+        A transform that cannot do its work on this graph is left out, with a warning.
+
         Raises:
-            TransformError: a step cannot do its work on this graph.
+            TransformError: an output is not in the graph.
         """
         # The steps are ours, not the original's, also where the whole is asked for by its flags.
         own = Context(context.inputs, context.outputs)
-        matched, skipped = 0, Counter[str]()
+        matched, left = 0, Counter[str]()
+        warnings: dict[str, None] = {}
         for _ in range(_MOST_ROUNDS):
-            before, skipped = graph, Counter()
+            before, left = graph, Counter()
             for name in ORDER:
-                done = make_transform(name, {}).apply(graph, own)
+                done = _tried(name, graph, own)
+                matched += done.matched if done.graph is not graph else 0
                 graph = done.graph
-                matched += done.matched if done.graph is not before else 0
-                skipped.update({f"{name}: {reason}": n for reason, n in done.skipped.items()})
+                left.update({f"{name}: {reason}": n for reason, n in done.skipped.items()})
+                warnings.update(dict.fromkeys(done.warnings))
             if graph.by_name == before.by_name:
-                return Result(before, matched, skipped)
-        return Result(graph, matched, skipped)
+                graph = before
+                break
+        return Result(graph, matched, left, tuple(warnings))
+
+
+def _tried(name: str, graph: Graph, context: Context) -> Result:
+    """What a transform makes of a graph; where it fails, the graph as it was."""
+    try:
+        return make_transform(name, {}).apply(graph, context)
+    except TransformError as error:
+        if name == ORDER[0]:
+            raise
+        return Result(graph, warnings=(f"left out {error}",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -18,6 +18,7 @@ from mobileprep.ir.order import tool_order
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ops.shapes import infer_shapes
 from mobileprep.transforms._bypass import Bypass
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -31,9 +32,11 @@ class RemoveNoOps(Transform):
     """What changes nothing goes, with what only served it.
 
     These are Identity and its like; Cast to the type that a tensor has, or back from one that
-    held every value; Transpose that leaves each dimension where it is, alone or after another
-    one; Reshape, Squeeze and ExpandDims that come back to the shape before the first of them.
-    Nodes that branches or loops hang on stay, and those that wait for others by control inputs.
+    held every value; Mul and RealDiv with a single one; Transpose that leaves each dimension where
+    it is, alone or after another one; Reshape, Squeeze and ExpandDims that come back to the shape
+    before the first of them.
+    Control inputs from constants go too, for there is nothing to wait for, but not in branches
+    and loops. Nodes that those hang on stay, and nodes that wait for others by control inputs.
     """
 
     def apply(self, graph: Graph, context: Context) -> Result:
@@ -42,12 +45,15 @@ class RemoveNoOps(Transform):
         Raises:
             InvalidGraphError: nodes feed each other in a circle that is no loop.
         """
-        work = _NoOps(graph, context)
-        for node in tool_order(graph):
+        ready = without_idle_controls(graph, fed_and_fetched(context))
+        work = _NoOps(ready, context)
+        for node in tool_order(ready):
             sources = work.sources(node)
             if sources:
                 work.bypass.take_out(node, *sources)
-        return work.bypass.result(with_unused=False)
+        done = work.bypass.result(with_unused=False)
+        freed = sum(graph[n.name] is not n for n in ready) if ready is not graph else 0
+        return replace(done, matched=done.matched + freed)
 
 
 class _NoOps:
@@ -58,6 +64,7 @@ class _NoOps:
         self._before_reshaping: dict[str, Ref] = {}
         self._finders: Mapping[str, Callable[[Node], Ref | None]] = {
             "Cast": self._cast,
+            **dict.fromkeys(("Mul", "RealDiv"), self._times_one),
             "Transpose": self._transpose,
             **dict.fromkeys(_RESHAPING, self._reshaping),
         }
@@ -80,6 +87,17 @@ class _NoOps:
         if inner.op != "Cast" or inner.attr_dtype("SrcT") != wanted:
             return None
         return inner.data_inputs[0] if _holds_all(given, wanted) else None
+
+    def _times_one(self, node: Node) -> Ref | None:
+        """What is multiplied with a single one, or divided by it; that leaves every bit."""
+        for ref, other in zip(node.data_inputs, node.data_inputs[::-1], strict=True):
+            value = constant_behind(self._graph, other)
+            first = ref == node.data_inputs[0]
+            if value is None or value.shape or (node.op == "RealDiv" and not first):
+                continue
+            if value.dtype.is_floating and float(value.array()) == 1:
+                return self.bypass.source(ref)
+        return None
 
     def _transpose(self, node: Node) -> Ref | None:
         source = self.bypass.source(node.data_inputs[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.ir.graph import Graph
@@ -15,6 +15,7 @@ from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import Leave, Renames, Rule, rename_inputs, rewrite
 from mobileprep.transforms._bypass import FED_OR_FETCHED, Bypass, Guards
 from mobileprep.transforms._colocation import without_dangling
+from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
@@ -55,12 +56,15 @@ class RemoveNodes(Transform):
         return self._at_once(graph, context)
 
     def _at_once(self, graph: Graph, context: Context) -> Result:
-        bypass = Bypass(graph, fed_and_fetched(context))
-        for node in tool_order(graph):
+        protected = fed_and_fetched(context)
+        ready = without_idle_controls(graph, protected)
+        bypass = Bypass(ready, protected)
+        for node in tool_order(ready):
             tensors = node.data_inputs
             if node.op in self.op and 1 <= len(tensors) <= self.max_inputs:
                 bypass.take_out(node, tensors[0])
-        return bypass.result()
+        done = bypass.result()
+        return done if done.matched else replace(done, graph=graph)
 
     def _in_rounds(self, graph: Graph, context: Context) -> Result:
         """As the original goes about it, so that nodes come to stand in the same order."""

@@ -101,3 +101,32 @@ def test_what_the_chain_alone_shows_is_told_without_a_build(
     assert found.err.startswith("mobileprep: warning: ")
     assert "recipe.yaml:6:" in found.err
     assert told in found.err
+
+
+LEFT = "1 batch norm is left that can be folded: put fuse_batch_norms, or optimize"
+
+
+@pytest.mark.parametrize(
+    ("chain", "mend"),
+    [
+        ("fold_constants fold_old_batch_norms(ignore_errors=true) remove_device", ""),
+        ("optimize", ""),
+        ("remove_device", "at the end of the chain"),
+        ("quantize_weights(minimum_size=4)", "before weights are quantized"),
+    ],
+)
+def test_a_build_tells_of_batch_norms_that_could_be_folded(
+    run: Run, model: Path, chain: str, mend: str
+) -> None:
+    path = recipe(model.parent, chain)
+    told = run("build", str(path))
+    assert told.code == 0, told.err
+    assert (LEFT in told.err) == bool(mend)
+    report = run("report", str(path))
+    assert (f"warning: {LEFT}" in report.out) == bool(mend)
+    assert mend in report.out
+
+
+def test_a_fold_behind_a_quantization_is_told_from_the_recipe_alone(run: Run, model: Path) -> None:
+    told = run("validate", str(recipe(model.parent, "quantize_weights optimize")))
+    assert "optimize after quantize_weights: quantized layers take no batch norm in" in told.err

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Graph
 from mobileprep.transforms.base import transform_names
 from tests.cli.conftest import Run
 from tests.stages.hostile import HOSTILE
 from tests.stages.jobs import classifier, op
+from tests.transforms.graphs import const, node, normal, placeholder
 
 FLAGS = {"in_graph": "in.pb", "out_graph": "out.pb", "inputs": "x", "outputs": "y"}
 
@@ -169,3 +171,54 @@ def test_a_wrong_name_is_told_with_the_likely_ones(
     assert f"; {hint}\n" in told.err
     if told.code:
         assert (told.code, f"hint: {hint}" in told.err) == (7, True)
+
+
+def test_the_bytes_of_both_files_are_told(run: Run) -> None:
+    before = Path("in.pb").stat().st_size
+    told = run("transform", *flags(transforms="strip_unused_nodes"))
+    after = Path("out.pb").stat().st_size
+    assert after < before
+    assert told.err.endswith(f"out.pb: {after:,} bytes, {before:,} before\n")
+    assert "twice" not in told.err
+
+
+def test_the_bytes_before_are_told_where_the_file_is_the_same(run: Run) -> None:
+    before = Path("in.pb").stat().st_size
+    told = run("transform", *flags(transforms="strip_unused_nodes", out_graph="in.pb"))
+    assert f"bytes, {before:,} before\n" in told.err
+
+
+def _read_as_tensorflow_2_does() -> None:
+    """A weight that is read through an Identity, and a NoOp that waits for it and for the read."""
+    graph = Graph(
+        [
+            placeholder(),
+            const("w", normal(50, 50)),
+            node("read", "Identity", "w"),
+            node("all", "NoOp", "^w", T=None),
+            node("layer", "MatMul", "x read"),
+            node("y", "Identity", "layer ^all"),
+        ]
+    )
+    write_graph(Path("in.pb"), graph)
+
+
+def test_constants_that_a_step_copied_are_told_with_the_mend(run: Run) -> None:
+    _read_as_tensorflow_2_does()
+    told = run("transform", *flags(transforms="fold_constants"))
+    warned = (
+        "mobileprep: warning: fold_constants: 1 constants are there twice now, 10,000 bytes more, "
+        "for it makes a copy of each that is read through an Identity; put "
+        "remove_nodes(op=Identity) before fold_constants, or merge_duplicate_nodes behind it\n"
+    )
+    assert warned in told.err
+    assert Path("out.pb").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(
+    "mend", ["remove_nodes(op=Identity) fold_constants", "fold_constants merge_duplicate_nodes"]
+)
+def test_the_mend_keeps_the_file_small(run: Run, mend: str) -> None:
+    _read_as_tensorflow_2_does()
+    assert run("transform", *flags(transforms=mend)).code == 0
+    assert Path("out.pb").stat().st_size < 11_000

@@ -72,7 +72,7 @@ def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
 
     tf.keras.backend.clear_session()
     model = getattr(tf.keras.applications, keras_name)(weights=None)
-    _randomize(model, np.random.default_rng(7))
+    randomize(model, np.random.default_rng(7))
     shape = [1, *model.inputs[0].shape[1:]]
     signature = tf.TensorSpec([None, *shape[1:]], tf.float32, name="input")
     called = tf.function(lambda x: model(x, training=False))
@@ -85,7 +85,7 @@ def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
     return frozen.graph.as_graph_def(), record
 
 
-def _randomize(model: Any, rng: np.random.Generator) -> None:
+def randomize(model: Any, rng: np.random.Generator) -> None:
     """Weights that keep activations in range, and batch statistics unlike their defaults."""
     for layer in model.layers:
         weights = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mobileprep.report.collect import Report, collect_report
@@ -114,9 +115,11 @@ def made(
     freeze: dict[str, Any] = FREEZE,
     validation: dict[str, Any] | None = VALIDATION,
     samples: dict[str, Any] | None = None,
+    warnings: Sequence[str] = (),
 ) -> Report:
     """A report of the digits recipe's target phone."""
-    facts = {"freeze": freeze, "package": {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}}}
+    package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
+    facts = {"freeze": freeze, "package": package}
     if validation is not None:
         facts["validation"] = validation
     if samples is not None:

@@ -35,6 +35,7 @@ def test_it_tells_all_there_is() -> None:
         "source",
         "steps",
         "target",
+        "warnings",
     ]
     assert data["accuracy"]["top1_before"] == 447 / 450
     assert data["steps"][1]["skipped"] == {"fewer elements than minimum_size": 8}

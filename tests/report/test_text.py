@@ -20,6 +20,7 @@ step                nodes  parameters   bytes  matched  added  removed  changed
 frozen                 72      10,349  49,261
 strip_unused_nodes     72      10,349  49,261        0      0        0        0
 quantize_weights    1,234      10,349  15,723        2      6        0        2
+  strip_unused_nodes: found nothing to do
   quantize_weights: 8 left as they were: fewer elements than minimum_size
   warning: quantize_weights: see [/docs] for [1, 2]
 model    digits.pb: 15,723 bytes, 12,831 compressed, 35 nodes
@@ -51,6 +52,11 @@ def test_a_check_adds_a_column() -> None:
 def test_a_step_that_was_not_checked_is_told_apart() -> None:
     lines = report_text(made(checks=[check(0.5)]), width=100).splitlines()
     assert lines[4].endswith("  -")
+
+
+def test_warnings_of_what_ships_are_told() -> None:
+    report = made(warnings=["2 batch norms are left"])
+    assert "  warning: 2 batch norms are left\nmodel" in report_text(report)
 
 
 def test_warnings_of_freezing_are_told() -> None:

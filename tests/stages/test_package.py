@@ -14,7 +14,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import compressed_size, run
-from tests.stages.jobs import classifier, job, left, op
+from tests.stages.jobs import classifier, interface, job, left, op
 
 NO_BUDGET = {"model_bytes": None, "compressed_bytes": None}
 
@@ -29,7 +29,8 @@ def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job:
         "budget": NO_BUDGET,
         **changes,
     }
-    return job(folder, parameters, inputs={"graph": graph or classifier()})
+    inputs = {"graph": graph or classifier(), "interface": interface("y")}
+    return job(folder, parameters, inputs=inputs)
 
 
 def files(done: Job) -> set[str]:

@@ -48,11 +48,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def busy_graph() -> Graph:
     """A graph with nodes in no particular order, devices and control inputs."""
     parts = ["scaled", "padded", "grown", "both", "sparse", "called", "clipped", "same", "twin"]
+    parts.append("chosen")
     nodes = [
         placeholder(),
         *_layers(),
         *_rewritable(),
         *_ranges(),
+        *_phases(),
         node("sum", "AddN", " ".join([*parts, "^idle"]), N=len(parts)),
         node("out", "Identity", "sum"),
         node("never", "Neg", "x"),
@@ -60,6 +62,24 @@ def busy_graph() -> Graph:
     ]
     nodes = [replace(n, device="/gpu:0") if n.op == "Relu" else n for n in nodes]
     return Graph(sorted(nodes, key=lambda n: n.name), _library(), VERSIONS)
+
+
+def _phases() -> list[Node]:
+    """A conditional that goes by a placeholder with a default."""
+    return [
+        const("training", False, bool),
+        node(
+            "phase",
+            "PlaceholderWithDefault",
+            "training",
+            T=None,
+            dtype=DType.BOOL,
+            shape=attr.shape(()),
+        ),
+        node("branches", "Switch", "x phase"),
+        node("trained", "Neg", "branches:1"),
+        node("chosen", "Merge", "branches trained", N=2),
+    ]
 
 
 def _layers() -> list[Node]:

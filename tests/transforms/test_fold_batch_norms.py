@@ -149,7 +149,43 @@ def test_factors_before_the_layer_are_no_match():
     )
     result = apply("fold_batch_norms", graph)
     assert result.graph is graph
-    assert not result.skipped
+    assert ["the factors come first" in reason for reason in result.skipped] == [True]
+
+
+def test_weights_behind_an_identity_are_told_of():
+    graph = Graph(
+        [
+            placeholder(),
+            const("w", normal(4, 4)),
+            node("read", "Identity", "w"),
+            const("factors", normal(4)),
+            node("layer", "MatMul", "x read"),
+            node("out", "Mul", "layer factors"),
+        ]
+    )
+    result = apply("fold_batch_norms", graph)
+    assert result.graph is graph
+    assert ["weights or factors are still computed" in r for r in result.skipped] == [True]
+
+
+def test_weights_that_only_a_no_op_waits_for_are_no_others():
+    """As TensorFlow 2 exports networks: each weight read, and one NoOp after all of that."""
+    graph = Graph(
+        [
+            placeholder(),
+            const("w", normal(4, 4)),
+            const("factors", normal(4)),
+            node("wait", "NoOp", "^w ^factors", T=None),
+            node("layer", "MatMul", "x w"),
+            node("scaled", "Mul", "layer factors"),
+            node("out", "Identity", "scaled ^wait"),
+        ]
+    )
+    result = apply("fold_batch_norms", graph)
+    assert result.matched == 1
+    assert sorted(result.graph.by_name) == ["out", "scaled", "w", "x"]
+    faithful = apply("fold_batch_norms", graph, faithful=True)
+    assert faithful.skipped == {"the layer, its weights or the factors are used elsewhere": 1}
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16])
@@ -184,7 +220,7 @@ def _with_controls(gate):
     return Graph(
         [
             placeholder(),
-            node("gate", gate, "" if gate == "NoOp" else "x"),
+            node("gate", gate, "x"),
             const("w", normal(4, 4), inputs="^gate"),
             node("layer", "MatMul", "x w"),
             const("factors", normal(4)),
@@ -194,7 +230,7 @@ def _with_controls(gate):
 
 
 def test_a_recipe_keeps_control_inputs():
-    folded = apply("fold_batch_norms", _with_controls("NoOp")).graph
+    folded = apply("fold_batch_norms", _with_controls("Relu")).graph
     assert [str(r) for r in folded["w"].inputs] == ["^gate"]
     assert [str(r) for r in folded["out"].inputs] == ["x", "w", "^gate"]
 
@@ -203,7 +239,7 @@ def test_a_constant_of_a_loop_stays_in_its_frame():
     """The original drops its control input, and with it the loop's frame."""
     tied = apply("fold_batch_norms", _with_controls("Enter"), faithful=True).graph
     assert [str(r) for r in tied["w"].inputs] == ["^gate"]
-    free = apply("fold_batch_norms", _with_controls("NoOp"), faithful=True).graph
+    free = apply("fold_batch_norms", _with_controls("Relu"), faithful=True).graph
     assert not free["w"].inputs
 
 

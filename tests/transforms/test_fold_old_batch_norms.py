@@ -228,7 +228,7 @@ def test_control_inputs_survive():
     norm = node(
         "norm", "FusedBatchNorm", "layer gamma beta mean variance ^frame", is_training=False
     )
-    graph = Graph([node("frame", "NoOp", T=None), *_direct(weights=weights, norm=norm)])
+    graph = Graph([node("frame", "Relu", "x"), *_direct(weights=weights, norm=norm)])
     folded = apply("fold_old_batch_norms", graph).graph
     assert [str(r) for r in folded["w"].inputs] == ["^frame"]
     assert [str(r) for r in folded["layer_bn_offset"].inputs] == ["^frame"]

@@ -212,17 +212,15 @@ def _use(name):
 
 NEAR_MISSES = {
     "is_training": _graph(*_fused(is_training=True)),
-    "data_format": _graph(*_fused(data_format="NCHW")),
-    "used elsewhere": _graph(more=_use("layer")),
-    "weights are used elsewhere": _graph(more=[conv("y", "x w"), node("out", "Add", "norm y")]),
     "statistics that it puts out": _graph(more=[node("out", "Add", "norm norm:1")]),
     "not constant": _graph(stats=[*_stats()[1:], placeholder("gamma")]),
     "channels": _graph(stats=_stats(4)),
     "do not come to numbers": _graph(stats=_stats(variance=[-1.0] * 5)),
-    "differ between channels": _graph(*_fused("pad"), between=[PADDINGS, ZEROS]),
-    "no layer": _graph(*_fused("relu"), between=[node("relu", "Relu", "layer")]),
     "a statistic": _graph(
         node("norm", "FusedBatchNorm", "gamma layer beta mean variance", is_training=False)
+    ),
+    "as it stands, in half precision": _graph(
+        *_fused("relu", T=DType.HALF), between=[node("relu", "Relu", "layer")]
     ),
 }
 
@@ -232,11 +230,153 @@ def test_a_normalization_that_cannot_be_fused_is_left_with_a_reason(reason):
     graph = NEAR_MISSES[reason]
     result = apply("fuse_batch_norms", graph)
     assert result.graph is graph
-    assert [reason in r for r in result.skipped] == [True]
+    if "precision" not in reason:
+        assert [reason in r for r in result.skipped] == [True]
 
 
-def test_a_layer_that_the_user_fetches_is_left():
-    assert apply("fuse_batch_norms", _graph(), outputs=("layer", "out")).matched == 0
+RELU = node("relu", "Relu", "layer")
+ALONE = {
+    "used elsewhere": _graph(more=_use("layer")),
+    "differ between channels": _graph(*_fused("pad"), between=[PADDINGS, ZEROS]),
+    "no layer": _graph(*_fused("relu"), between=[RELU]),
+    "no layer, FusedBatchNorm": _graph(*_fused("relu", op="FusedBatchNorm"), between=[RELU]),
+    "no layer, subtracted first": _graph(
+        node("centered", "Sub", "relu mean"),
+        const("factors", normal(5, seed=6)),
+        node("scaled", "Mul", "centered factors"),
+        node("norm", "AddV2", "scaled beta"),
+        between=[RELU],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_a_normalization_that_no_layer_takes_in_becomes_a_product_and_a_sum(case):
+    graph = ALONE[case]
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    assert [case.split(",")[0] in reason for reason in result.skipped] == [True]
+    assert all(reason.startswith("one Mul and one Add: ") for reason in result.skipped)
+    product, total = result.graph["norm/mul"], result.graph["norm"]
+    assert (product.op, total.op) == ("Mul", "Add")
+    assert "mean" not in result.graph
+    x = normal(*IMAGE, seed=5)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
+    again = apply("fuse_batch_norms", result.graph)
+    assert again.graph is result.graph
+    assert again.skipped == result.skipped
+
+
+def test_channels_that_come_first_are_scaled_along_their_dimension():
+    relu = [node("relu", "Relu", "layer")]
+    graph = _graph(*_fused("relu", data_format="NCHW"), layer=_nchw(), between=relu)
+    result = apply("fuse_batch_norms", graph).graph
+    assert result["norm/scale"].attr_tensor("value").shape == (5, 1, 1)
+    assert result["norm/offset"].attr_tensor("value").shape == (5, 1, 1)
+
+
+def test_weights_that_another_layer_uses_too_are_copied():
+    graph = _graph(more=[conv("y", "x w"), node("out", "Add", "norm y")])
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    assert [str(r) for r in result.graph["y"].inputs] == ["x", "w"]
+    assert [str(r) for r in result.graph["layer"].inputs] == ["x", "layer/weights"]
+    x = normal(*IMAGE, seed=5)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
+
+
+def test_two_layers_of_the_same_weights_leave_none_of_the_old_ones():
+    norms = [
+        *_stats(),
+        conv("layer2", "x w"),
+        node("norm", "FusedBatchNormV3", "layer gamma beta mean variance", is_training=False),
+        node("norm2", "FusedBatchNormV3", "layer2 gamma beta mean variance", is_training=False),
+        node("out", "Add", "norm norm2"),
+    ]
+    graph = Graph([placeholder(), const("w", normal(3, 3, 4, 5)), conv("layer", "x w"), *norms])
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 2
+    assert "w" not in result.graph
+
+
+def test_a_layer_that_the_user_fetches_is_kept():
+    fused = apply("fuse_batch_norms", _graph(), outputs=("layer", "out")).graph
+    assert fused["layer"].inputs == _graph()["layer"].inputs
+    assert fused["w"] == _graph()["w"]
+    assert fused["norm"].op == "Add"
+
+
+MOVES = {
+    "Squeeze": (
+        [node("moved", "Squeeze", "layer", squeeze_dims=(1,))],
+        (2, 1, 6, 4),
+    ),
+    "Squeeze from the end": (
+        [node("moved", "Squeeze", "layer", squeeze_dims=(-3,))],
+        (2, 1, 6, 4),
+    ),
+    "Reshape": (
+        [
+            const("shape", [-1, 5], np.int32),
+            node("moved", "Reshape", "layer shape", Tshape=DType.INT32),
+        ],
+        IMAGE,
+    ),
+    "BatchToSpaceND": (
+        [
+            const("block", [2, 2], np.int32),
+            const("crops", [[0, 1], [0, 0]], np.int32),
+            node("moved", "BatchToSpaceND", "layer block crops", Tblock_shape=DType.INT32,
+                 Tcrops=DType.INT32),
+        ],
+        (4, 6, 6, 4),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_what_only_moves_channels_may_lie_between(case):
+    between, shape = MOVES[case]
+    graph = _graph(*_arithmetic("moved"), between=between)
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    assert result.graph["layer/bias_add"].op == "BiasAdd"
+    assert result.graph["norm"].op == case.split()[0]
+    assert not {n.op for n in result.graph} & {"Mul", "Rsqrt", "Sub", "AddV2"}
+    x = normal(*shape, seed=5)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
+
+
+BARRIERS = {
+    "Reshape divides": [
+        const("shape", [-1, 10], np.int32),
+        node("moved", "Reshape", "layer shape", Tshape=DType.INT32),
+        *_stats(10),
+    ],
+    "Squeeze does not tell": [node("moved", "Squeeze", "layer"), *_stats()],
+}
+
+
+@pytest.mark.parametrize("reason", BARRIERS)
+def test_what_moves_channels_in_another_way_is_a_barrier(reason):
+    *between, _, _, _, _ = BARRIERS[reason]
+    graph = _graph(*_fused("moved"), between=between, stats=BARRIERS[reason][-4:])
+    result = apply("fuse_batch_norms", graph)
+    assert result.graph["layer"] == graph["layer"]
+    assert result.graph["norm"].op == "Add"
+
+
+def test_a_product_of_many_matrices_is_a_layer():
+    graph = _graph(
+        *_arithmetic(),
+        layer=node("layer", "BatchMatMulV2", "x w"),
+        weights=const("w", normal(4, 5)),
+    )
+    result = apply("fuse_batch_norms", graph)
+    assert result.matched == 1
+    assert result.graph["norm"].op == "BiasAdd"
+    x = normal(2, 3, 4, seed=5)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
 
 
 def test_a_bias_alone_is_no_normalization():

@@ -28,6 +28,8 @@ MATCHES = {
     "Mul": [node("out", "Mul", "layer a")],
     "factor first": [node("out", "Mul", "a layer")],
     "RealDiv": [node("out", "RealDiv", "layer a")],
+    "a single Add": [node("out", "Add", "layer a")],
+    "a single Sub": [node("out", "Sub", "layer a")],
     "Mul, Add": [node("m", "Mul", "layer a"), node("out", "Add", "m b")],
     "Add, Mul": [node("m", "AddV2", "layer a"), node("out", "Mul", "m b")],
     "Sub, Mul, Sub": [
@@ -57,7 +59,6 @@ def test_the_layer_gives_the_same_numbers(case):
 
 
 LEFT = {
-    "a single addition": ([node("out", "Add", "layer a")], {}),
     "a single bias": ([node("out", "BiasAdd", "layer a", data_format="NHWC")], {}),
     "two tensors": ([node("out", "Mul", "layer layer")], {}),
     "another layer's output": ([conv("y", "x w"), node("out", "Mul", "layer y")], {}),
@@ -69,10 +70,6 @@ LEFT = {
     "used elsewhere": (
         [node("r", "Relu", "layer"), node("m", "Mul", "layer a"), node("out", "AddV2", "m r")],
         {"what comes before it is used elsewhere": 1},
-    ),
-    "shared weights": (
-        [conv("y", "x w"), node("m", "Mul", "layer a"), node("out", "AddV2", "m y")],
-        {"the weights are used elsewhere": 1},
     ),
     "division by zero": (
         [const("z", np.zeros(5)), node("out", "RealDiv", "layer z")],
@@ -116,6 +113,17 @@ def test_shared_weights_do_not_keep_biases_from_being_merged():
     result = apply("merge_scale_and_bias", _graph(*chain))
     assert result.matched == 1
     assert result.graph["n"].op == "BiasAdd"
+
+
+def test_weights_that_another_layer_uses_too_are_copied():
+    chain = [conv("y", "x w"), node("m", "Mul", "layer a"), node("out", "AddV2", "m y")]
+    graph = _graph(*chain)
+    result = apply("merge_scale_and_bias", graph)
+    assert result.matched == 1
+    assert [str(r) for r in result.graph["y"].inputs] == ["x", "w"]
+    assert [str(r) for r in result.graph["m"].inputs] == ["x", "layer/weights"]
+    x = normal(*SHAPE, seed=9)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-4)
 
 
 def test_half_precision_stays():

@@ -178,13 +178,35 @@ def test_inputs_outputs_and_nodes_that_wait_stay():
             placeholder(),
             node("in", "Identity", "x"),
             const("c", 1.0),
-            node("waits", "Identity", "in ^c"),
-            node("out", "Identity", "waits"),
+            node("later", "Relu", "in"),
+            node("waits", "Identity", "in ^later"),
+            node("out", "Add", "waits c"),
         ]
     )
-    result = apply("remove_no_ops", graph, inputs=("in",))
+    result = apply("remove_no_ops", graph, inputs=("in", "out"))
     assert result.graph is graph
-    assert result.skipped == {"an input or output of the graph": 2, "it waits for other nodes": 1}
+    assert result.skipped == {"an input or output of the graph": 1, "it waits for other nodes": 1}
+
+
+def test_waiting_for_constants_is_no_waiting():
+    graph = Graph(
+        [
+            placeholder(),
+            const("c", 1.0),
+            node("read", "Identity", "c"),
+            node("all", "NoOp", "^c ^read", T=None),
+            node("sum", "Add", "x c"),
+            node("out", "Relu", "sum ^all ^c"),
+        ]
+    )
+    result = apply("remove_no_ops", graph)
+    assert result.matched == 1
+    assert shown(result.graph) == (
+        "x = Placeholder()\n"
+        "c = Const() value=float32[]:1\n"
+        "sum = Add(x, c) T=float32\n"
+        "out = Relu(sum) T=float32"
+    )
 
 
 def test_the_tell_tale_of_a_branch_stays():
