@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import re
 import sys
 from collections.abc import Iterator
+from typing import Final
 
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import ArtifactError, MobileprepError
+
+# What a write to the standard output ends with where its device is full or gone.
+NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG})
 
 
 @contextlib.contextmanager
@@ -26,6 +31,12 @@ def whole_or_nothing() -> Iterator[None]:
         sys.stdout.write(kept.getvalue())
         raise
     sys.stdout.write(kept.getvalue())
+
+
+def unwritable_output(error: OSError) -> ArtifactError:
+    """The error of a standard output that takes no more."""
+    message = f"cannot be written: {error.strerror}"
+    return ArtifactError(message, "send the output to a place with room", "the standard output")
 
 
 def tell_error(error: MobileprepError, *, as_json: bool) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import comma_list, verb
+from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import (
     ArtifactError,
     InvalidGraphError,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from mobileprep.freeze.proposal import Proposal, ProposedInput
     from mobileprep.recipe.first import Draft, DraftInput
 
-_STDOUT = ("-", "/dev/stdout")
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
 
 
@@ -63,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
     """
     from mobileprep.freeze.find_models import find_model
 
-    to_stdout = args.recipe in _STDOUT
-    path = Path("recipe.yaml" if to_stdout else args.recipe)
+    path = output_path(args.recipe)
+    to_stdout = is_stdout(path)
+    if to_stdout:
+        path = Path("recipe.yaml")
     if not to_stdout:
         _check_absent(path)
     checkpoint = Path(args.checkpoint) if args.checkpoint else None

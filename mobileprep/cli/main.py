@@ -11,7 +11,13 @@ import sys
 from collections.abc import Sequence
 
 from mobileprep import __version__
-from mobileprep.cli._failures import print_failure, tell_error, whole_or_nothing
+from mobileprep.cli._failures import (
+    NO_OUTPUT,
+    print_failure,
+    tell_error,
+    unwritable_output,
+    whole_or_nothing,
+)
 from mobileprep.cli._originals import DROP_INS, default_flags, verb_of
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
@@ -48,12 +54,21 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
         code = _answer(list(arguments))
-        sys.stdout.flush()  # here, where a reader that went away can still be dealt with
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a reader that went away can still be dealt with
         return code
     except BrokenPipeError:
         # The reader of our output went away, as `head` does; nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        _drop_output()
+        return tell_error(unwritable_output(error), as_json=False)
+
+
+def _drop_output() -> None:
+    """Send what is still to be written nowhere, so that the end of the process cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _answer(arguments: list[str]) -> int:
@@ -68,6 +83,10 @@ def _answer(arguments: list[str]) -> int:
         return _interrupted(as_json=as_json)
     except BrokenPipeError:
         raise
+    except OSError as error:
+        if error.filename is None and error.errno in NO_OUTPUT:
+            raise
+        return _own_up(error, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
         if _is_interrupt(error):
             return _interrupted(as_json=as_json)
@@ -131,7 +150,7 @@ def _help(names: list[str]) -> int:
     if len(names) > 1:
         message = f"help tells of one verb, and got {len(names)}"
         raise UsageError(message, f"see 'mobileprep help {names[0]}'")
-    _parser(_find(names[0])).print_help()
+    print(_parser(_find(names[0])).format_help(), end="")
     return 0
 
 

@@ -111,3 +111,13 @@ def test_a_standard_output_that_takes_nothing_is_told(command: str, redirect: st
     assert done.returncode == 9, done.stderr
     assert "mobileprep: error: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that Linux has")
+@pytest.mark.parametrize("command", ["help", "doctor", "help build", "schema"])
+def test_results_that_nothing_takes_are_told(command: str) -> None:
+    line = f"'{sys.executable}' -m mobileprep {command} > /dev/full"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert done.stderr.startswith("mobileprep: error: the standard output: cannot be written: No ")
+    assert "Traceback" not in done.stderr
