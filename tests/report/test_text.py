@@ -86,7 +86,7 @@ def test_only_the_name_is_set_off_on_a_terminal() -> None:
 def test_a_terminal_gets_its_sentences_in_lines_that_fit() -> None:
     lines = report_text(made(), width=80).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[8:10] == [
+    assert lines[9:11] == [
         "accuracy top-1 0.9933 before, 0.9911 after (450 samples); largest output",
         "         difference 0.0082",
     ]
