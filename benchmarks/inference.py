@@ -45,7 +45,7 @@ OURS = (
     + """
 from pathlib import Path
 from mobileprep.ir.files import read_graph
-from mobileprep.ops.engines.choose import open_engine
+from mobileprep.runtime.engines.choose import open_engine
 engine = open_engine("{engine}", read_graph(Path(graph)), Path(graph))
 report(lambda: engine.run([fetch], {feed: x}))
 """

@@ -1,8 +1,11 @@
-"""The layers: who may import whom, at module level and inside functions."""
+"""The layers: who may import whom, as the table in ``docs/architecture.md`` has it."""
 
 from __future__ import annotations
 
 import ast
+import re
+from functools import cache, lru_cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,27 +13,39 @@ import pytest
 import mobileprep
 
 ROOT = Path(mobileprep.__file__).parent
+PAGE = ROOT.parent / "docs" / "architecture.md"
 FREE = {"errors", "registry", "fsio", "destinations", "__init__"}
-ALL = {p.name for p in ROOT.iterdir() if p.is_dir()}
-ALLOWED: dict[str, set[str]] = {
-    "formats": set(),
-    "recipe": set(),
-    "report": set(),
-    "ir": {"formats"},
-    "ops": {"ir", "formats"},
-    "quant": {"ops", "ir", "formats"},
-    "freeze": {"ops", "ir", "formats"},
-    "transforms": {"freeze", "quant", "ops", "ir", "formats"},
-    "packaging": {"ops", "ir", "formats"},
-    "plan": {"recipe"},
-    "stages": {"plan.spec", "packaging", "transforms", "freeze", "quant", "ops", "ir", "formats"},
-    "pipeline": {"recipe", "plan", "stages"},
-    "cli": ALL,
-}
+# A folder with more modules than this is one that nobody finds his way in.
+MOST_MODULES = 40
 
 
-def imported(path: Path) -> set[str]:
-    """The modules of this package that a file imports anywhere, dotted below the package."""
+def layer_table() -> dict[str, set[str]]:
+    """Each layer of the page's table, and the layers that it may import."""
+    section = PAGE.read_text(encoding="utf-8").split("\n## Layers\n", 1)[1].split("\n## ", 1)[0]
+    table: dict[str, set[str]] = {}
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            table[cells[0].strip("`")] = set(re.findall(r"`([\w.]+)`", cells[2]))
+    return table
+
+
+TABLE = layer_table()
+
+
+@lru_cache(maxsize=1)
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name below the package."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """What a file imports of this package anywhere, dotted below the package."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
@@ -40,23 +55,68 @@ def imported(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: relative imports hide the layer"
             names = [f"{node.module}.{a.name}" for a in node.names]
         found |= {n.removeprefix("mobileprep.") for n in names if n.startswith("mobileprep.")}
+    return frozenset(found)
+
+
+def needed_to_import(path: Path) -> set[str]:
+    """The modules of this package that importing a file imports: not those for types alone."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{a.name}".removeprefix("mobileprep.") for a in node.names}
+            names |= {node.module.removeprefix("mobileprep.")}
+            found |= names & modules().keys()
     return found
 
 
 def files() -> list[Path]:
-    return [p for p in sorted(ROOT.rglob("*.py")) if p.parent != ROOT]
+    return [p for p in modules().values() if p.parent != ROOT]
+
+
+def test_the_table_has_every_layer_and_each_only_names_layers_above_it() -> None:
+    folders = {p.name for p in ROOT.iterdir() if (p / "__init__.py").is_file()}
+    assert set(TABLE) == folders
+    seen: set[str] = set()
+    for layer, below in TABLE.items():
+        assert {name.split(".")[0] for name in below} <= seen, layer
+        seen.add(layer)
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
     layer = path.relative_to(ROOT).parts[0]
-    allowed = ALLOWED[layer] | {layer} | FREE | {"__version__"}
+    allowed = TABLE[layer] | {layer} | FREE | {"__version__"}
     wrong = {
         name
         for name in imported(path)
         if not any(name == a or name.startswith(f"{a}.") for a in allowed)
     }
     assert not wrong
+
+
+def test_no_module_needs_itself() -> None:
+    needs = {name: needed_to_import(path) - {name} for name, path in modules().items()}
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_private_modules_are_imported_in_their_own_package_only(path: Path) -> None:
+    package = path.relative_to(ROOT).parent.parts
+    for name in imported(path):
+        parts = name.split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), None)
+        if private is not None and not parts[private].startswith("__"):
+            assert package[:private] == tuple(parts[:private]), name
+
+
+def test_no_folder_holds_more_modules_than_one_can_look_over() -> None:
+    for folder in {p.parent for p in files()}:
+        if folder.name != "transforms":  # one for each transform
+            held = [p for p in folder.glob("*.py") if p.name != "__init__.py"]
+            assert len(held) <= MOST_MODULES, folder
 
 
 @pytest.mark.parametrize("layer", ["recipe", "plan", "report"])

@@ -16,8 +16,8 @@ from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.interpreter import Interpreter
 from mobileprep.recipe.plugins import installed_plugins
+from mobileprep.runtime.interpreter import Interpreter
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]

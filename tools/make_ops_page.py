@@ -30,7 +30,7 @@ functions it runs itself. `mobileprep run --engine=tensorflow` and `--engine=ope
 
 Reference tests compare each kernel with TensorFlow's own on seeded cases: exactly for integers,
 truth values, quantized numbers and text, and to a relative 1e-5 for `float32`. The table tells in
-which module of `mobileprep/ops/kernels/` an op's kernel is, the types that the cases feed it, and
+which module of `mobileprep/ops/` an op is, the types that the cases feed it, and
 how many there are. Ops without cases of their own are compared within whole networks, or in tests
 that need more than one op.
 
@@ -52,7 +52,7 @@ def render() -> str:
         "|---|---|---|---|",
     ]
     for op in sorted(kernels, key=str.lower):
-        module = kernels[op].__module__.rpartition(".")[2]
+        module = kernels[op].__module__.removeprefix("mobileprep.ops.").replace(".", "/")
         cases = compared.get(op, [])
         types = ", ".join(sorted(set().union(*cases)))
         lines.append(f"| `{op}` | {module} | {types} | {len(cases) or ''} |")

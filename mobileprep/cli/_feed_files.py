@@ -16,9 +16,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.feeds import converted
-from mobileprep.ops.photos import Normalization, picture
-from mobileprep.ops.wav import decode_wav
+from mobileprep.numerics.photos import Normalization, picture
+from mobileprep.numerics.wav import decode_wav
+from mobileprep.runtime.feeds import converted
 
 _ARRAYS = frozenset({".npy", ".npz"})
 _NPZ = ".npz"

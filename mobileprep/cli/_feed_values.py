@@ -15,7 +15,7 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.text import as_texts
+from mobileprep.numerics.texts import as_texts
 
 _MOST_BYTES = 1 << 31
 _MOST_WRITTEN = 1 << 26

@@ -10,9 +10,9 @@ from mobileprep.cli._tensors import tensor_info
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.actions import edge
-from mobileprep.ops.engines.subgraph import known_ref
-from mobileprep.ops.selection import PLACEHOLDERS, needed_nodes
+from mobileprep.runtime.actions import edge
+from mobileprep.runtime.engines.subgraph import known_ref
+from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
 
 _RANDOM = "random"
 _TEXT = "text:"

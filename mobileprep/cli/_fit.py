@@ -13,13 +13,13 @@ from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.ops.sampling.data_files import labelled_faults, sample_faults
-from mobileprep.ops.sampling.first_ops import first_ops
-from mobileprep.ops.sampling.inputs import FedTensor, fed_tensors, known_shapes
-from mobileprep.ops.sampling.values import undrawable
 from mobileprep.recipe.model import InputFile, Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
 from mobileprep.recipe.tree import Key, place_of
+from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, known_shapes
+from mobileprep.runtime.sampling.values import undrawable
 
 
 def check_models(recipes: Iterable[Recipe]) -> None:

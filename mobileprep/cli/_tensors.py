@@ -10,8 +10,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.ends import placeholders
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.ops.selection import PLACEHOLDERS
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.runtime.selection import PLACEHOLDERS
 
 
 @dataclass(frozen=True)

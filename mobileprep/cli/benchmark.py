@@ -14,10 +14,10 @@ from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
-    from mobileprep.cli._benchmark_runs import Subject, Timings
-    from mobileprep.ops.costs import GraphCosts
-    from mobileprep.ops.devices import Device
-    from mobileprep.ops.step_stats import StepStats
+    from mobileprep.cli._benchmark.runs import Subject, Timings
+    from mobileprep.runtime.accounting.costs import GraphCosts
+    from mobileprep.runtime.accounting.devices import Device
+    from mobileprep.runtime.accounting.step_stats import StepStats
 
 _SHOWN = (
     ("show_run_order", True, "list the nodes as they run"),
@@ -73,10 +73,10 @@ def _both(
 @verb("benchmark", "time a graph and count what it costs, as benchmark_model does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
-    from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds, output_layers
-    from mobileprep.cli._benchmark_runs import Pace, Subject, measured_costs, time_graph
+    from mobileprep.cli._benchmark.inputs import InputFlags, make_feeds, output_layers
+    from mobileprep.cli._benchmark.runs import Pace, Subject, measured_costs, time_graph
     from mobileprep.cli._models import load_model
-    from mobileprep.ops.devices import find_device
+    from mobileprep.runtime.accounting.devices import find_device
 
     device = find_device(args.device) if args.device else None
     named = (*comma_list(args.output_layer), *comma_list(args.target_layer))
@@ -117,7 +117,7 @@ def _lines(
     args: argparse.Namespace, timings: Timings, costs: GraphCosts | None, device: Device | None
 ) -> Iterator[str]:
     """What is printed, in the original's order."""
-    from mobileprep.cli import _benchmark_tables as tables
+    from mobileprep.cli._benchmark import tables
 
     detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
     yield (
@@ -135,7 +135,7 @@ def _lines(
 
 
 def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
-    from mobileprep.cli import _benchmark_tables as tables
+    from mobileprep.cli._benchmark import tables
 
     if args.show_run_order:
         limit = args.run_order_limit
@@ -155,7 +155,7 @@ def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
 
 
 def _cost_lines(costs: GraphCosts, timings: Timings) -> Iterator[str]:
-    from mobileprep.cli._benchmark_tables import readable
+    from mobileprep.cli._benchmark.tables import readable
 
     a_second = round(costs.flops / max(timings.plain.mean / 1e6, 1e-9))
     yield f"FLOPs estimate: {readable(costs.flops)}"
@@ -180,7 +180,7 @@ def _rounded(count: float) -> str:
 
 
 def _as_data(timings: Timings, costs: GraphCosts | None, device: Device | None) -> dict[str, Any]:
-    from mobileprep.cli._benchmark_data import costs_as_data, device_as_data, timings_as_data
+    from mobileprep.cli._benchmark.data import costs_as_data, device_as_data, timings_as_data
 
     data = timings_as_data(timings)
     if costs is not None:
@@ -192,8 +192,8 @@ def _as_data(timings: Timings, costs: GraphCosts | None, device: Device | None) 
 
 def _report(args: argparse.Namespace, subject: Subject, timings: Timings, loading: float) -> None:
     """Leave the files that the original leaves."""
-    from mobileprep.cli._benchmark_report import write_entry
-    from mobileprep.ops.step_stats import by_kind
+    from mobileprep.cli._benchmark.report import write_entry
+    from mobileprep.runtime.accounting.step_stats import by_kind
 
     plain, warm, name = timings.plain, timings.warmup, args.benchmark_name
     seconds, warming = plain.total / 1e6, warm.total / 1e6

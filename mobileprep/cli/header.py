@@ -104,7 +104,7 @@ def _needed(graphs: Sequence[Graph], files: Sequence[str], release: str, default
 
 def _release(text: str) -> str:
     """The release whose tables fit a version such as ``2.21.0``."""
-    from mobileprep.ops.opdefs import RELEASES
+    from mobileprep.opdefs.definitions import RELEASES
 
     release = ".".join(text.split(".")[:2])
     if release not in RELEASES:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mobileprep.cli._results import Result
     from mobileprep.cli._rounds import Round
     from mobileprep.ir.tensor import Array
-    from mobileprep.ops.engines.base import Engine
+    from mobileprep.runtime.engines.base import Engine
 
 # The defaults of the original label_image.
 _INPUT, _OUTPUT = "input", "InceptionV3/Predictions/Reshape_1"
@@ -192,7 +192,7 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
 def _engine(args: argparse.Namespace, model: Model) -> Engine:
     """The engine, which must be one that prints where the graph does."""
     from mobileprep.cli._printing import printer
-    from mobileprep.ops.engines.choose import open_engine
+    from mobileprep.runtime.engines.choose import open_engine
 
     prints = next((n.name for n in model.graph if n.op in ("Print", "PrintV2")), None)
     if prints is not None and args.engine == _SILENT:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from mobileprep.ir.graph import Graph
-    from mobileprep.ops.differences import Difference
+    from mobileprep.numerics.differences import Difference
     from mobileprep.transforms.base import Context
     from mobileprep.transforms.chain import StepRecord
 
@@ -47,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.recipe import InputFile, parse_transforms_flag
     from mobileprep.recipe.plugins import named_plugin
     from mobileprep.recipe.schemas import TransformSchemas
-    from mobileprep.transforms._cautions import cautions
-    from mobileprep.transforms._copies import copies_warning
     from mobileprep.transforms.base import Context
+    from mobileprep.transforms.cautions import cautions
     from mobileprep.transforms.chain import Step, run_chain
+    from mobileprep.transforms.copied_constants import copies_warning
 
     plugins = [named_plugin(InputFile(n, Path(n), n)) for n in comma_list(args.plugins)]
     parsed, warnings = parse_transforms_flag(args.transforms, TransformSchemas(plugins=plugins))
@@ -120,7 +120,7 @@ def _unknown_names(graph: Graph, context: Context) -> Iterator[str]:
     """What is said of inputs and outputs that are not in the graph; the original says nothing."""
     from mobileprep.ir.ends import name_hint
     from mobileprep.ir.refs import parse_ref
-    from mobileprep.ops.signature import output_count
+    from mobileprep.opdefs.signatures import output_count
 
     for what, names in (("input", context.inputs), ("output", context.outputs)):
         for name in names:
@@ -149,11 +149,11 @@ def _differences(
     Raises:
         AccuracyError: they are NaN or infinite where the source's are not.
     """
-    from mobileprep.ops.differences import differences
-    from mobileprep.ops.engines.choose import open_engine
-    from mobileprep.ops.sampling.draw import draw_samples
-    from mobileprep.ops.sampling.inputs import fed_tensors
-    from mobileprep.ops.sampling.movement import standing_still
+    from mobileprep.numerics.differences import differences
+    from mobileprep.runtime.engines.choose import open_engine
+    from mobileprep.runtime.sampling.draw import draw_samples
+    from mobileprep.runtime.sampling.inputs import fed_tensors
+    from mobileprep.runtime.sampling.movement import standing_still
 
     engine = open_engine("numpy", source, path, where="the source")
     samples = draw_samples(

@@ -14,7 +14,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.table_ops import TABLES
+from mobileprep.opdefs.table_ops import TABLES
 
 _MUTABLE: Final = frozenset(op for op in TABLES if op.startswith("Mutable"))
 # The other kinds store whole buckets, or several values a key.

@@ -15,9 +15,9 @@ from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.functions.bodies import Body, body_of, function_of
-from mobileprep.ops.functions.inline import inline_calls
-from mobileprep.ops.functions.kinds import FUNCTIONAL, LOOPS, Functional
+from mobileprep.runtime.functions.bodies import Body, body_of, function_of
+from mobileprep.runtime.functions.inline import inline_calls
+from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS, Functional
 
 _ARGUMENT: Final = "_Arg"
 _DEEPEST: Final = 64

@@ -8,7 +8,7 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.branches import SWITCHES
+from mobileprep.runtime.branches import SWITCHES
 
 VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 

@@ -27,7 +27,7 @@ from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
-from mobileprep.ops.functions.inline import inline_calls
+from mobileprep.runtime.functions.inline import inline_calls
 
 
 def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:

@@ -30,9 +30,9 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
-from mobileprep.ops.functions.kinds import FUNCTIONAL
-from mobileprep.ops.shapes import infer_shapes
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.runtime.functions.kinds import FUNCTIONAL
 
 _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 _QUEUES: Final = re.compile(

@@ -17,7 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.functions.inline import inline_calls
+from mobileprep.runtime.functions.inline import inline_calls
 
 _ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
 
@@ -96,7 +96,9 @@ def _computed(
     where: str,
 ) -> Tensor | None:
     """The value of a tensor, or None where it needs a variable that has none yet."""
-    from mobileprep.ops.interpreter import Interpreter  # costs start-up time; few models need it
+    from mobileprep.runtime.interpreter import (
+        Interpreter,  # costs start-up time; few models need it
+    )
 
     part = extract(graph, [ref.node])
     variables = variables_of(part)

@@ -9,7 +9,7 @@ from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.freeze.model import LoadedSource, Signature
 from mobileprep.freeze.options import FreezeOptions
 from mobileprep.ir.refs import parse_ref
-from mobileprep.ops.signature import output_count
+from mobileprep.opdefs.signatures import output_count
 
 _DEFAULT: Final = "serving_default"
 

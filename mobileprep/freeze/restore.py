@@ -13,7 +13,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.functions.inline import inline_calls
+from mobileprep.runtime.functions.inline import inline_calls
 
 # Op to the index of the input that holds the tensor names.
 _RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}

@@ -15,7 +15,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.table_ops import FILLERS, READERS, TABLES
+from mobileprep.opdefs.table_ops import FILLERS, READERS, TABLES
 
 _INITIALIZERS: Final = READERS | {"InitializeTable", "InitializeTableV2"}
 _IMMUTABLE: Final = frozenset({"HashTable", "HashTableV2"})

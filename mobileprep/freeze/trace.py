@@ -11,8 +11,8 @@ from mobileprep.freeze.follow import VARIABLE_OPS
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.functions.kinds import FUNCTIONAL, LOOPS
-from mobileprep.ops.signature import input_types, output_count, signature_of
+from mobileprep.opdefs.signatures import input_types, output_count, signature_of
+from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS
 
 # Ops that hand a variable on as it is; a converted variable makes them carry its value.
 HAND_ON: Final = frozenset(

@@ -14,7 +14,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.opdefs.signatures import output_types, signature_of
 
 _HINT: Final = "choose other outputs, or list the variable under variable_names_blacklist"
 

@@ -11,7 +11,7 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import Outputs
-from mobileprep.ops.kernel_modules import import_kernel, import_kernels
+from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.registry import Registry
 
 
@@ -74,22 +74,22 @@ class Context:
 ContextKernel = Callable[..., Outputs]
 """``kernel(context, node, *inputs) -> output or tuple of outputs``, run anew in every run."""
 
-_kernels: Registry[ContextKernel] = Registry("op kernel with context")
+registry: Registry[ContextKernel] = Registry("op kernel with context")
 
 
 def context_kernel(*ops: str) -> Callable[[ContextKernel], ContextKernel]:
     """A decorator that makes a function the kernel of ops with side effects or state."""
-    return _kernels.register(*ops)
+    return registry.register(*ops)
 
 
 def find_context_kernel(op: str) -> ContextKernel | None:
     """The kernel with context of an op, or None."""
-    if op not in _kernels:
-        import_kernel(op)
-    return _kernels.get(op)
+    if op not in registry:
+        import_op(op)
+    return registry.get(op)
 
 
 def context_kernel_names() -> list[str]:
     """The ops that have a kernel with context, sorted."""
-    import_kernels()
-    return list(_kernels)
+    import_ops()
+    return list(registry)

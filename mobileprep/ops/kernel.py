@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.kernel_modules import import_kernel, import_kernels
+from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.registry import Registry
 
 Outputs = Array | tuple[Array, ...]
@@ -17,25 +17,25 @@ Inputs are arrays that must not be written to, strings as object arrays of bytes
 as plain integers (the node's type attributes tell which). A kernel may return views of its inputs.
 """
 
-_kernels: Registry[Kernel] = Registry("op kernel")
+registry: Registry[Kernel] = Registry("op kernel")
 
 
 def kernel(*ops: str) -> Callable[[Kernel], Kernel]:
     """A decorator that makes a function the kernel of the named ops."""
-    return _kernels.register(*ops)
+    return registry.register(*ops)
 
 
 def find_kernel(op: str) -> Kernel | None:
     """The kernel of an op, or None."""
-    if op not in _kernels:
-        import_kernel(op)
-    return _kernels.get(op)
+    if op not in registry:
+        import_op(op)
+    return registry.get(op)
 
 
 def kernel_names() -> list[str]:
     """The ops that can be run, sorted."""
-    import_kernels()
-    return list(_kernels)
+    import_ops()
+    return list(registry)
 
 
 def call_kernel(run: Kernel, node: Node, inputs: list[Array]) -> tuple[Array, ...]:

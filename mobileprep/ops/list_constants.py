@@ -18,8 +18,8 @@ from mobileprep.formats.wire import encode_varint
 from mobileprep.ir.node import Node
 from mobileprep.ir.serde_attrs import shape_from_proto, shape_to_proto
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.ops.kernels.tensor_array import handle_of
-from mobileprep.ops.kernels.tensor_list import MOST_ELEMENTS, TensorList
+from mobileprep.ops.data_flow.tensor_array import handle_of
+from mobileprep.ops.data_flow.tensor_list import MOST_ELEMENTS, TensorList
 
 _NAME: Final = "tensorflow::TensorList"
 _ALL_BITS: Final = (1 << 64) - 1

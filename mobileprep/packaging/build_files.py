@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mobileprep.ops.kernel_files import KernelFiles, kernel_files, makefile_sources
-from mobileprep.ops.opdefs import NEWEST, OLDEST
+from mobileprep.opdefs.definitions import NEWEST, OLDEST
+from mobileprep.opdefs.source_files import KernelFiles, kernel_files, makefile_sources
 from mobileprep.packaging.op_lists import OpKernel
 from mobileprep.packaging.targets import Platform, platform_named
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ops.kernel_classes import kernel_class
-from mobileprep.ops.opdefs import RELEASES, op_def, op_names
+from mobileprep.opdefs.definitions import RELEASES, op_def, op_names
+from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.packaging.op_lists import OpKernel
 
 _WITHOUT_KERNEL: Final = frozenset({"AccumulateNV2"})

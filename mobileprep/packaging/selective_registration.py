@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.ops.opdefs import OLDEST
+from mobileprep.opdefs.definitions import OLDEST
 from mobileprep.packaging.kernel_survey import KernelSurvey, Warn
 from mobileprep.packaging.op_lists import DEFAULT_OPS, OpKernel
 

@@ -7,8 +7,8 @@ import math
 from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.differences import Difference, differences, shown_difference
-from mobileprep.ops.engines.assets import with_found_assets
+from mobileprep.numerics.differences import Difference, differences, shown_difference
+from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface

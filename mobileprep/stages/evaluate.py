@@ -13,18 +13,18 @@ from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.engines.assets import with_found_assets
-from mobileprep.ops.engines.base import Engine
-from mobileprep.ops.feeds import converted, tensor_dtype
-from mobileprep.ops.sampling.inputs import known_shapes
-from mobileprep.ops.sampling.labels import (
+from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.feeds import converted, tensor_dtype
+from mobileprep.runtime.sampling.inputs import known_shapes
+from mobileprep.runtime.sampling.labels import (
     class_count,
     counts_fault,
     labels_fault,
     no_scores,
     range_fault,
 )
-from mobileprep.ops.sampling.recorded import array_of
+from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface

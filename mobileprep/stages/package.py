@@ -17,8 +17,8 @@ from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
-from mobileprep.transforms._norms_left import norms_left
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.norms_left import norms_left
 
 HEADER = "ops_to_register.h"
 _BLOCK = 1 << 20

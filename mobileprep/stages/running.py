@@ -11,9 +11,9 @@ from typing import Final
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.engines.agreement import TOLERANCE, agreement_of
-from mobileprep.ops.engines.base import Engine
-from mobileprep.ops.engines.choose import AUTO, open_engine
+from mobileprep.runtime.engines.agreement import TOLERANCE, agreement_of
+from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.choose import AUTO, open_engine
 from mobileprep.stages.base import Job
 
 REFERENCE: Final = "numpy"

@@ -19,12 +19,12 @@ from mobileprep.fsio import atomic_writer
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.engines.assets import with_found_assets
-from mobileprep.ops.sampling.draw import Samples, draw_samples
-from mobileprep.ops.sampling.first_ops import first_ops
-from mobileprep.ops.sampling.inputs import FedTensor, fed_tensors
-from mobileprep.ops.sampling.movement import standing_still
-from mobileprep.ops.sampling.recorded import recorded_feeds
+from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.sampling.draw import Samples, draw_samples
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
+from mobileprep.runtime.sampling.movement import standing_still
+from mobileprep.runtime.sampling.recorded import recorded_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface

@@ -12,8 +12,8 @@ from mobileprep.ir.statistics import graph_statistics
 from mobileprep.plan.spec import PLUGIN_SLOT, file_slot
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
-from mobileprep.transforms._cautions import cautions
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.cautions import cautions
 from mobileprep.transforms.chain import Step, run_chain
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
-from mobileprep.ops.differences import largest_difference, shown_difference
+from mobileprep.numerics.differences import largest_difference, shown_difference
 from mobileprep.stages.base import Job, stage
 
 

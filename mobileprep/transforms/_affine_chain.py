@@ -13,7 +13,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.shapes import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.transforms._affine import Affine, Channels
 from mobileprep.transforms._affine_moves import PADS, moved
 from mobileprep.transforms._constant_expressions import ConstantExpressions

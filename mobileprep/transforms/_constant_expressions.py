@@ -12,7 +12,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.constants import evaluate_node
+from mobileprep.ops.constant_evaluation import evaluate_node
 
 _LARGEST: Final = 1 << 16
 _DEEPEST: Final = 32

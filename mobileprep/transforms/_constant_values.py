@@ -10,7 +10,8 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.constants import evaluate_node
+from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.tf115.arithmetic import tf115_kernel
 from mobileprep.transforms._constant_nodes import ConstantNodes
 from mobileprep.transforms._execution import PLACEHOLDERS
 from mobileprep.transforms.base import refuse
@@ -99,6 +100,6 @@ def _compute(node: Node, inputs: Sequence[Tensor], original: bool) -> tuple[Tens
         message = f"the outputs need the placeholder {node.name!r}, which is no input"
         raise refuse(_NAME, message, "name it in the inputs")
     try:
-        return evaluate_node(node, inputs, original=original)
+        return evaluate_node(node, inputs, tf115=tf115_kernel if original else None)
     except InvalidGraphError as error:
         raise refuse(_NAME, error.message, error.hint) from error

@@ -6,7 +6,7 @@ from typing import Final
 
 from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
-from mobileprep.ops import branches
+from mobileprep.runtime import branches
 
 SWITCHES: Final = branches.SWITCHES | {"_SwitchN"}
 _GATES: Final = SWITCHES | {"Enter", "RefEnter"}

@@ -11,7 +11,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.signature import input_types, output_types, signature_of
+from mobileprep.opdefs.signatures import input_types, output_types, signature_of
 from mobileprep.transforms import _eightbit_nodes as make
 from mobileprep.transforms._eightbit_nodes import QINT32, QUINT8
 from mobileprep.transforms._layers import layout

@@ -13,11 +13,11 @@ from dataclasses import replace
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
+from mobileprep.tf115.hash_order import hash_order
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._constant_nodes import ConstantNodes
 from mobileprep.transforms._execution import Execution, reachable
 from mobileprep.transforms._folding import Folding
-from mobileprep.transforms._hash_order import hash_order
 from mobileprep.transforms.base import refuse
 
 _NAME = "fold_constants"

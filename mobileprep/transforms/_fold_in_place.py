@@ -10,7 +10,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.signature import output_count
+from mobileprep.opdefs.signatures import output_count
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._execution import reachable
 from mobileprep.transforms._folding import Folding

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from mobileprep.ir.graph import Library
 from mobileprep.ir.node import Node
+from mobileprep.opdefs.definitions import NEWEST, OLDEST, op_def
+from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.ops.kernel import find_kernel
-from mobileprep.ops.kernel_classes import kernel_class
-from mobileprep.ops.opdefs import NEWEST, OLDEST, op_def
 from mobileprep.transforms._execution import PLACEHOLDERS
 
 _CONTROL_FLOW = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})

@@ -15,8 +15,8 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.serde_attrs import attr_to_proto
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.hash64 import hash64
-from mobileprep.transforms._hash64 import combine, combine_rows, hash_text, hash_texts
+from mobileprep.numerics.hash64 import hash64
+from mobileprep.tf115.node_hashes import combine, combine_rows, hash_text, hash_texts
 
 _DIGEST_SIZE: Final = 16
 # Kinds whose values are equal for equal hashes, and repeat a lot.

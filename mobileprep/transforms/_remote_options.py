@@ -16,8 +16,8 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.verify import check_tensors
-from mobileprep.ops.interpreter import Interpreter
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, Transform, refuse
 
 OUTPUT_TYPES: Final = "_default_remote_graph_output_data_types"

@@ -10,7 +10,7 @@ from typing import Final
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ops.defaults import default_attrs
+from mobileprep.opdefs.default_attributes import default_attrs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _UNKNOWN: Final = "nobody knows its op"

@@ -71,7 +71,9 @@ class Transform(ABC):
 TransformType = TypeVar("TransformType", bound=type[Transform])
 
 _transforms: Registry[type[Transform]] = Registry("transform")
-_NOT_TRANSFORMS = frozenset({"base", "chain", "plugins"})
+_NOT_TRANSFORMS = frozenset(
+    {"base", "cautions", "chain", "copied_constants", "norms_left", "plugins"}
+)
 
 
 _collecting: list[dict[str, type[Transform]]] = []

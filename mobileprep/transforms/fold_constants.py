@@ -14,8 +14,10 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs, check_tensors
-from mobileprep.ops.opdefs import NEWEST, OLDEST
-from mobileprep.ops.shapes import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.static_values import StaticValues
+from mobileprep.tf115.importing import imported_nodes
+from mobileprep.tf115.shape_values import Tf115Values
 from mobileprep.transforms._control_flow import SWITCHES
 from mobileprep.transforms._execution import execution
 from mobileprep.transforms._fold_faithfully import check_feeds, fetch_order, folded_faithfully
@@ -23,7 +25,6 @@ from mobileprep.transforms._fold_in_place import folded_in_place
 from mobileprep.transforms._folding import find_folding
 from mobileprep.transforms._folding_rules import FoldingRules
 from mobileprep.transforms._idle_controls import without_idle_controls
-from mobileprep.transforms._importing import imported_nodes
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
@@ -66,7 +67,7 @@ class FoldConstants(Transform):
     def _faithfully(self, graph: Graph, context: Context) -> Result:
         run = execution(imported_nodes(graph), context.inputs, context.outputs)
         check_feeds(run)
-        shape_of = self._shapes(graph, OLDEST)
+        shape_of = self._shapes(graph, Tf115Values)
         folding = find_folding(run, fetch_order(run), self._rules(graph, original=True), shape_of)
         nodes = folded_faithfully(graph, folding, context.serials)
         return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
@@ -75,7 +76,7 @@ class FoldConstants(Transform):
         graph = without_idle_controls(graph, fed_and_fetched(context))
         run = execution(graph, context.inputs, context.outputs)
         sinks = [ref.node for ref in run.fetched]
-        shape_of = _but_of_branches(graph, self._shapes(graph, NEWEST))
+        shape_of = _but_of_branches(graph, self._shapes(graph, StaticValues))
         folding = find_folding(run, sinks, self._rules(graph, original=False), shape_of)
         folded = folded_in_place(graph, folding)
         return Result(folded, len(folding.values), folding.skipped)
@@ -91,10 +92,10 @@ class FoldConstants(Transform):
             original,
         )
 
-    def _shapes(self, graph: Graph, release: str) -> Callable[[Ref], TensorShape]:
+    def _shapes(self, graph: Graph, values: type[StaticValues]) -> Callable[[Ref], TensorShape]:
         @cache
         def inferred() -> Mapping[str, tuple[TensorShape, ...]]:
-            return infer_shapes(graph, release=release, recorded=not self.clear_output_shapes)
+            return infer_shapes(graph, values=values, recorded=not self.clear_output_shapes)
 
         def shape_of(ref: Ref) -> TensorShape:
             shapes = inferred()[ref.node]

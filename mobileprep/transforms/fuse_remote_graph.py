@@ -14,7 +14,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_tensors
-from mobileprep.transforms._importing import imported_nodes
+from mobileprep.tf115.importing import imported_nodes
 from mobileprep.transforms._remote_cluster import (
     Cluster,
     connected_parts,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.ops.functions.inline import inline_calls
+from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 

@@ -14,7 +14,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import unique_name
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME: Final = "insert_logging"

@@ -11,7 +11,7 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.signature import signature_of
+from mobileprep.opdefs.signatures import signature_of
 from mobileprep.transforms._colocation import colocated
 from mobileprep.transforms._node_keys import attr_hashes, attrs_key, node_hash, node_hashes
 from mobileprep.transforms._rewriting import fed_and_fetched

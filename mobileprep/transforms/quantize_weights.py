@@ -16,7 +16,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.quant.min_first import STEPS, to_quint8
+from mobileprep.numerics.min_first import STEPS, to_quint8
 from mobileprep.transforms._constants import (
     LEAST_MAXIMUM,
     Replacements,

@@ -16,7 +16,7 @@ from mobileprep.ir.identities import IDENTITIES, constant_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.order import tool_order
 from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ops.shapes import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.transforms._bypass import Bypass
 from mobileprep.transforms._idle_controls import without_idle_controls
 from mobileprep.transforms._rewriting import fed_and_fetched

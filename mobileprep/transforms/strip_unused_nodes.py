@@ -14,9 +14,9 @@ from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
+from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.dims import ShapeConflictError, merge
-from mobileprep.ops.shapes import Shapes, infer_shapes
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.ops.shape_inference import Shapes, infer_shapes
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.cli._benchmark_tables import readable
+from mobileprep.cli._benchmark.tables import readable
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from tests.cli.conftest import Run
 from tests.cli.test_run import image_input, text_input
-from tests.ops.kernels.test_tables import filled
+from tests.ops.lookup.test_tables import filled
 from tests.transforms.graphs import const, conv, node, normal
 
 QUICK = ("--num_runs=2", "--warmup_runs=1")

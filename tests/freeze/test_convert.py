@@ -14,7 +14,7 @@ from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Library
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.freeze.graphs import (
     FLOAT,
     const,

@@ -13,7 +13,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Library
 from mobileprep.ir.opdef import OpDef
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.freeze.graphs import (
     FLOAT,
     const,

@@ -25,7 +25,7 @@ from tests.freeze.graphs import (
     ref_variable,
     source,
 )
-from tests.ops.functions.texts import call
+from tests.runtime.functions.texts import call
 
 STRING = DType.STRING
 FULL = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -8,7 +8,7 @@ import pytest
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.model import Asset
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.freeze.graphs import (
     FLOAT,
     const,

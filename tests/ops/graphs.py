@@ -15,9 +15,9 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import OpDef
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.interpreter import Interpreter
-from mobileprep.ops.opdefs import any_op_def
-from mobileprep.ops.signature import output_count
+from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.opdefs.signatures import output_count
+from mobileprep.runtime.interpreter import Interpreter
 
 
 def value(kind: str, given: Any) -> AttrValue:

@@ -10,9 +10,9 @@ import numpy as np
 from mobileprep.ir.graph import Graph, Versions
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.interpreter import Interpreter
-from mobileprep.ops.opdefs import any_op_def
-from mobileprep.ops.signature import input_types
+from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.opdefs.signatures import input_types
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches, n
 
 

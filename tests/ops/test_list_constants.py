@@ -12,11 +12,12 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.constants import evaluate_node
-from mobileprep.ops.interpreter import Interpreter
-from mobileprep.ops.kernels.tensor_array import handle_of
-from mobileprep.ops.kernels.tensor_list import TensorList
+from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.ops.data_flow.tensor_array import handle_of
+from mobileprep.ops.data_flow.tensor_list import TensorList
 from mobileprep.ops.list_constants import constant_array, list_constant
+from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.tf115.arithmetic import tf115_kernel
 from tests.ops.graphs import i32, n
 
 # What the original tool wrote of a list of two vectors of eight floats, none of them set.
@@ -32,7 +33,7 @@ RESERVE = n("r", "TensorListReserve", "s", "n", element_dtype=DType.FLOAT, shape
 
 def reserved(shape: np.ndarray, count: int) -> Tensor:
     inputs = [Tensor.of(shape), Tensor.of(i32(count))]
-    return evaluate_node(RESERVE, inputs, original=True)[0]
+    return evaluate_node(RESERVE, inputs, tf115=tf115_kernel)[0]
 
 
 def variant(metadata: bytes, name: str = "tensorflow::TensorList", tensors: int = 0) -> Tensor:

@@ -13,7 +13,7 @@ from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph, Versions
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.opdefs import OLDEST, op_def
+from mobileprep.opdefs.definitions import OLDEST, op_def
 
 NEWEST_VERSION_OF_1_15 = 134
 

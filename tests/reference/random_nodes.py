@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import AttrDef, OpDef
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.ops.signature import input_types
+from mobileprep.opdefs.signatures import input_types
 
 NODE = "node"
 _PRODUCER = 1482

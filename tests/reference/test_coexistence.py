@@ -26,7 +26,7 @@ THEIRS = "import tensorflow as tf\n"
 BOTH = """
 import sys
 import numpy as np
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 path = Path(sys.argv[1])
 x = np.arange(6, dtype=np.float32).reshape(2, 3)
 (ours,) = Interpreter(read_graph(path)).run(["y"], {"x": x})

@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 
 pytestmark = pytest.mark.reference
 

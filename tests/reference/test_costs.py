@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.serde import graph_to_proto
-from mobileprep.ops.costs import inferred_costs
+from mobileprep.runtime.accounting.costs import inferred_costs
 
 pytestmark = pytest.mark.reference
 

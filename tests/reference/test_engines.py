@@ -12,10 +12,10 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.ops.engines.agreement import check_agreement
-from mobileprep.ops.engines.choose import installed_engines, open_engine
-from tests.ops.kernels.test_strings import texts
-from tests.ops.kernels.test_tables import filled
+from mobileprep.runtime.engines.agreement import check_agreement
+from mobileprep.runtime.engines.choose import installed_engines, open_engine
+from tests.ops.lookup.test_tables import filled
+from tests.ops.strings.test_joining import texts
 from tests.transforms.graphs import node, normal, placeholder
 
 pytestmark = pytest.mark.reference

@@ -21,8 +21,8 @@ from mobileprep.freeze.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes, graph_to_proto
-from mobileprep.ops.functions.kinds import FUNCTIONAL
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.functions.kinds import FUNCTIONAL
+from mobileprep.runtime.interpreter import Interpreter
 from tests.freeze.damage import KINDS, check_damaged
 from tests.freeze.test_source import MODEL, W, meta
 from tests.reference.original import differences

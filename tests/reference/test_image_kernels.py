@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mobileprep.ir.serde import graph_to_proto
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import run
-from tests.ops.kernels.test_strings import texts as words
-from tests.ops.kernels.test_tables import filled
+from tests.ops.lookup.test_tables import filled
 from tests.ops.pictures import encoded, text
+from tests.ops.strings.test_joining import texts as words
 from tests.reference import test_kernels
 from tests.reference.cases import images, texts
 from tests.reference.cases.base import Case

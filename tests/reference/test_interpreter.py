@@ -12,7 +12,7 @@ import pytest
 
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.conftest import SHARED
 from tests.reference.networks import NETWORKS, kept_network
 

@@ -10,7 +10,7 @@ import pytest
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_proto
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches, op_graph
 from tests.reference.cases import arrays, elementwise, networks, products, reductions
 from tests.reference.cases.base import Case

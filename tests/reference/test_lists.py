@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mobileprep.ir.serde import graph_from_bytes
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 
 pytestmark = pytest.mark.reference
 

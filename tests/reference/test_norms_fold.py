@@ -15,11 +15,11 @@ from mobileprep.freeze.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.ops.interpreter import Interpreter
 from mobileprep.recipe.default_chain import DEFAULT_CHAIN
-from mobileprep.transforms._norms_left import norms_left
+from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chain import Step, run_chain
+from mobileprep.transforms.norms_left import norms_left
 from tests.reference.leftover_norms import Leftovers
 from tests.reference.small_networks import SIZES, small_network
 

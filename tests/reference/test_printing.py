@@ -24,9 +24,9 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import control, parse_ref
 from mobileprep.ir.serde import graph_to_proto
 from mobileprep.ir.tensor import Tensor
+from mobileprep.numerics.texts import as_texts
 from mobileprep.ops.context import Printed
-from mobileprep.ops.interpreter import Interpreter
-from mobileprep.ops.text import as_texts
+from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms._range_log import read_range_log
 from tests.cli.inception import EIGHT_BIT, inception
 from tests.ops.pictures import encoded

@@ -17,8 +17,8 @@ from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.ops.interpreter import Interpreter
-from mobileprep.ops.signature import output_count
+from mobileprep.opdefs.signatures import output_count
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches
 from tests.ops.quantized_graphs import quantized_graph
 from tests.reference.cases import quantized

@@ -22,8 +22,8 @@ from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import AttrDef, OpDef
 from mobileprep.ir.serde import graph_to_proto
-from mobileprep.ops.kernel_classes import kernel_class
-from mobileprep.ops.opdefs import op_def, op_names
+from mobileprep.opdefs.definitions import op_def, op_names
+from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.packaging.build_files import COMPILER_FLAGS
 from mobileprep.packaging.op_lists import DEFAULT_OPS
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header

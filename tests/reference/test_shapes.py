@@ -16,10 +16,10 @@ from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.opdefs import op_def
-from mobileprep.ops.shape_fn import shape_fn_names
-from mobileprep.ops.shapes import infer_shapes
-from mobileprep.ops.signature import output_types, signature_of
+from mobileprep.opdefs.definitions import op_def
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.shape_function import shape_fn_names
+from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.transforms.base import Context
 from mobileprep.transforms.chain import Step, run_chain
 from tests.reference.networks import NETWORKS, kept_network

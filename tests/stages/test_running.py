@@ -11,8 +11,8 @@ import pytest
 
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
-from mobileprep.ops.engines import choose
-from mobileprep.ops.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines import choose
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from mobileprep.stages.base import Job
 from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
 from tests.stages.jobs import classifier, job, op, placeholder

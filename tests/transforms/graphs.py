@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, Result, make_transform
 
 

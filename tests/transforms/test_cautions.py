@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._cautions import cautions
+from mobileprep.transforms.cautions import cautions
 from tests.transforms.graphs import const, node, placeholder
 
 PLAIN = Graph([placeholder(), node("out", "Relu", "x")])

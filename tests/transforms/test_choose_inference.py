@@ -5,7 +5,7 @@ import pytest
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from mobileprep.ops.interpreter import Interpreter
+from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
 
 IMAGE = (2, 4, 4, 3)

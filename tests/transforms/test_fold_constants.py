@@ -366,7 +366,7 @@ def test_what_a_kernel_does_not_support_is_left(faithful, monkeypatch):
     def none_for_this_relu(op):
         return unsupported if op == "Relu" else find_kernel(op)
 
-    monkeypatch.setattr("mobileprep.ops.constants.find_kernel", none_for_this_relu)
+    monkeypatch.setattr("mobileprep.ops.constant_evaluation.find_kernel", none_for_this_relu)
     result = fold(
         placeholder(),
         const("c", [2]),

@@ -8,8 +8,8 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.hash64 import hash64
-from mobileprep.transforms._hash64 import combine
+from mobileprep.numerics.hash64 import hash64
+from mobileprep.tf115.node_hashes import combine
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
 BOTH = pytest.mark.parametrize("faithful", [True, False])

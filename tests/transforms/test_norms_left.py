@@ -1,8 +1,8 @@
 """What is said of batch norms that a chain leaves."""
 
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._norms_left import norms_foreseen, norms_left
 from mobileprep.transforms.base import Context
+from mobileprep.transforms.norms_left import norms_foreseen, norms_left
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder
 
 CONTEXT = Context(("x",), ("out",))

@@ -1,0 +1,1 @@
+"""What the verb `benchmark` measures, and how it tells of it."""

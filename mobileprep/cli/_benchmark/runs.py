@@ -1,0 +1,161 @@
+"""The runs of a benchmark: warming up, without the times of nodes, and with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobileprep.errors import UnsupportedError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.context import Observer
+from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
+from mobileprep.runtime.accounting.step_stats import Stat, StepStats
+from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorSpec
+from mobileprep.runtime.actions import edge
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.runtime.engines.choose import AUTO, open_engine
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+
+_MICRO = 1_000_000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is benchmarked: a graph, where it comes from, what it is fed and what is fetched."""
+
+    graph: Graph
+    path: Path
+    feeds: dict[str, Array]
+    fetches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long to go on.
+
+    Args:
+        runs: at most, 0 or less for no bound but the time.
+        seconds: of running, at most; 0 or less for no bound but the number.
+        delay: seconds to sleep after each run.
+    """
+
+    runs: int
+    seconds: float
+    delay: float = -1.0
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What was measured.
+
+    Args:
+        engine: what ran the graph.
+        warmup, plain: microseconds of each run.
+        detailed: the same with the times of nodes taken; None where the engine does not tell them.
+        stats: the times of nodes; None as above.
+    """
+
+    engine: str
+    warmup: Stat
+    plain: Stat
+    detailed: Stat | None
+    stats: StepStats | None
+
+
+def time_runs(once: Callable[[], object], pace: Pace) -> Stat:
+    """The microseconds of each run, of which there is at least one."""
+    stat = Stat()
+    while True:
+        began = time.perf_counter()
+        once()
+        stat.add(round((time.perf_counter() - began) * _MICRO))
+        enough = 0 < pace.runs <= stat.count
+        late = 0 < pace.seconds < stat.total / _MICRO
+        if enough or late or (pace.runs <= 0 and pace.seconds <= 0):
+            return stat
+        _sleep(pace.delay)
+
+
+def time_graph(
+    subject: Subject,
+    pace: Pace,
+    *,
+    engine: str,
+    warmup: int,
+    pause: float,
+    combine: bool,
+    threads: int,
+    tell: Callable[[str], None],
+) -> Timings:
+    """Warm up, time runs, and time them again with the times of nodes.
+
+    Args:
+        subject: what to run.
+        pace: how long, for each of the two.
+        engine: its name.
+        warmup: how many runs do not count.
+        pause: seconds to sleep after each of the three.
+        combine: whether to compute convolutions together with what follows them.
+        threads: how many to use; 0 or less for all processors.
+        tell: told what is done.
+    """
+    runner = open_engine(engine, subject.graph, subject.path, tell=tell, threads=threads)
+
+    def once() -> object:
+        return runner.run(subject.fetches, subject.feeds)
+
+    warm = Stat()
+    if warmup > 0:
+        tell(f"warming up, {warmup} runs")
+        warm = time_runs(once, Pace(warmup, -1.0, pace.delay))
+        _sleep(pause)
+    tell(f"running at most {_limits(pace)}")
+    plain = time_runs(once, pace)
+    if engine == AUTO:
+        tell(f"the engine is {runner.name}")
+    _sleep(pause)
+    if runner.name != "numpy":
+        tell(f"{runner.name} does not tell the times of nodes")
+        return Timings(runner.name, warm, plain, None, None)
+    tell("the same with the times of nodes")
+    stats = StepStats()
+    observed = _interpreter(subject, stats, combine=combine)
+
+    def once_observed() -> None:
+        observed.run(subject.fetches, subject.feeds)
+        stats.end_run()
+
+    return Timings(runner.name, warm, plain, time_runs(once_observed, pace), stats)
+
+
+def measured_costs(subject: Subject) -> GraphCosts:
+    """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
+    recorder = Recorder()
+    try:
+        _interpreter(subject, recorder, combine=False).run(subject.fetches, subject.feeds)
+    except UnsupportedError:
+        shapes = {name: array.shape for name, array in subject.feeds.items()}
+        return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
+    given = {edge(parse_ref(n)): TensorSpec.of(a) for n, a in subject.feeds.items()}
+    wanted = [edge(parse_ref(n)) for n in subject.fetches]
+    return executed_costs(subject.graph, recorder.ran, given, wanted)
+
+
+def _interpreter(subject: Subject, observer: Observer, *, combine: bool) -> NumpyEngine:
+    graph = with_found_assets(subject.graph, folders_near(subject.path))
+    return NumpyEngine(graph, str(subject.path), combine=combine, observer=observer)
+
+
+def _limits(pace: Pace) -> str:
+    bounds = [f"{pace.runs} times"] * (pace.runs > 0)
+    bounds += [f"{pace.seconds:g} seconds"] * (pace.seconds > 0)
+    return " or ".join(bounds) or "1 times"
+
+
+def _sleep(seconds: float) -> None:
+    if seconds > 0:
+        time.sleep(seconds)

@@ -1,0 +1,1 @@
+"""Arithmetic that ops share: convolution, fixed point, quantization, text, pictures and sound."""

@@ -1,0 +1,91 @@
+"""Convolution of channels-last tensors through matrix products."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated
+from mobileprep.numerics.matrix_products import FEW_ROWS, LEAST_WORK, multiply
+from mobileprep.numerics.parallel import for_each, threads
+from mobileprep.numerics.tiles import Finish, Tile, patches, tiles
+from mobileprep.numerics.windows import Window
+
+# Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
+_PATCH_BYTES = 2 << 20
+# Outputs of one tile, so that what finishes them finds them in the cache.
+_OUTPUT_BYTES = 1 << 20
+
+
+def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = None) -> Array:
+    """The convolution (cross-correlation) of a batch with a bank of filters.
+
+    Args:
+        x: [batch, *spatial, channels].
+        filters: [*window, channels / groups, filters].
+        window: how the filters slide.
+        finish: called for each tile.
+
+    Returns:
+        [batch, *positions, filters].
+
+    Raises:
+        ValueError: the channels do not fit the filters.
+    """
+    depth, count = filters.shape[-2:]
+    groups = _groups(x.shape[-1], depth, count)
+    positions = window.positions(x.shape[1:-1])
+    if groups != 1:
+        out = _by_groups(x, filters, window, groups)
+        if finish is not None:
+            finish(out, Tile(slice(0, len(out)), slice(0, positions[0])))
+        return out
+    out = allocated((x.shape[0], *positions, count), x.dtype)
+    if out.size:
+        _fill(out, x, filters.reshape(-1, count), window, finish)
+    return out
+
+
+def _groups(channels: int, depth: int, count: int) -> int:
+    groups = channels // depth if depth else 0
+    if groups == 0 or groups * depth != channels or count % groups:
+        message = f"{channels} channels do not fit {count} filters of {depth} channels"
+        raise ValueError(message)
+    return groups
+
+
+def _by_groups(x: Array, filters: Array, window: Window, groups: int) -> Array:
+    depth, share = filters.shape[-2], filters.shape[-1] // groups
+    parts = [
+        convolve(
+            x[..., g * depth : (g + 1) * depth], filters[..., g * share : (g + 1) * share], window
+        )
+        for g in range(groups)
+    ]
+    return np.concatenate(parts, axis=-1)
+
+
+def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish | None) -> None:
+    """Multiply patches, which are copied into a matrix tile by tile, with the filters.
+
+    The copy is spared where the patches are single elements: the input is the matrix then.
+    """
+    positions = out.shape[1:-1]
+    shares = min(
+        threads(), out.size * len(weights) // LEAST_WORK, math.prod(out.shape[:-1]) // FEW_ROWS
+    )
+    if math.prod(window.size) == 1:
+        parts = tiles(out, out.shape[-1] * out.itemsize, _OUTPUT_BYTES, shares)
+    else:
+        parts = tiles(out, len(weights) * x.itemsize, _PATCH_BYTES, shares)
+
+    def work(tile: Tile) -> None:
+        target = tile.of(out)
+        rows = patches(x, window, tile, positions).reshape(-1, len(weights))
+        multiply(rows, weights, target.reshape(len(rows), -1))
+        if finish is not None:
+            finish(target, tile)
+
+    for_each(work, parts)

@@ -1,0 +1,166 @@
+"""Exact sums of products of eight-bit integers through BLAS.
+
+A product of matrices of small integers is exact in floating point as long as no sum passes the
+float's mantissa. It is therefore cut along the summed axis into blocks short enough, and their sums
+are added as 32-bit integers, which wrap around as they do in TensorFlow.
+
+From both factors the numbers that stand for zero are taken first. Usually they have eight bits too;
+where the range of floats does not hold 0.0 they are beyond, up to 32 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.matrix_products import LEAST_WORK
+from mobileprep.numerics.parallel import for_each, threads
+from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
+from mobileprep.numerics.windows import Window
+
+# The largest eight-bit number, and the largest difference of two.
+_LARGEST = 255
+# Whole numbers up to here are exact in single and in double precision.
+_SINGLE, _DOUBLE = 1 << 24, 1 << 53
+# Blocks of single precision shorter than this would cost more in adding than they save.
+_SHORTEST = 64
+_PATCH_BYTES = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """The right side of products, of which the left sides are of magnitude up to 255.
+
+    Args:
+        blocks: floats [block, columns] each; the rows of all are the summed axis.
+    """
+
+    blocks: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, matrix: Array, zero: int) -> _Factors:
+        """Prepare integers [summed, columns] less a number, of magnitude up to 2**32 together."""
+        most = max(abs(int(end) - zero) for end in (matrix.max(), matrix.min()))
+        bound = _LARGEST * max(most, 1)
+        single = _SINGLE // bound >= min(_SHORTEST, len(matrix))
+        length = (_SINGLE if single else _DOUBLE) // bound
+        floats = matrix.astype(np.float32 if single else np.float64)
+        floats -= floats.dtype.type(zero)
+        return cls(tuple(floats[cut] for cut in cuts(len(matrix), -(-len(matrix) // length))))
+
+    @property
+    def kind(self) -> np.dtype[np.floating]:
+        """The type that left sides have to have."""
+        found: np.dtype[np.floating] = self.blocks[0].dtype
+        return found
+
+    def multiply(self, left: Array, out: NDArray[np.int32]) -> None:
+        """Write the product with whole numbers [rows, summed] to ``out``, [rows, columns]."""
+        start = 0
+        for block in self.blocks:
+            part = _as_int32(left[:, start : start + len(block)] @ block)
+            if start == 0:
+                out[...] = part
+            else:
+                out += part
+            start += len(block)
+
+
+def _as_int32(sums: Array) -> NDArray[np.int32]:
+    """Whole numbers as integers, modulo 2**32."""
+    whole = sums if sums.dtype == np.float32 else sums.astype(np.int64)
+    return whole.astype(np.int32)
+
+
+def _times(sums: Array, missing: int) -> NDArray[np.int32]:
+    """Integers times a number, modulo 2**32."""
+    return (sums.astype(np.int32).astype(np.int64) * missing).astype(np.int32)
+
+
+def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDArray[np.int32]:
+    """The product of two matrices, modulo 2**32.
+
+    Args:
+        left: eight-bit integers [rows, summed].
+        right: eight-bit integers [summed, columns].
+        zeros: what to take from the elements of each, of 32 bits.
+    """
+    out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
+    summed = left.shape[1]
+    if not out.size or not summed:
+        return out
+    factors, taken = _Factors.of(right, zeros[1]), _taken(zeros[0])
+    size = left.size * factors.kind.itemsize
+    shares = min(threads(), out.size * summed // LEAST_WORK)
+
+    def multiply(rows: slice) -> None:
+        factors.multiply(_less(left[rows], taken, factors.kind), out[rows])
+
+    for_each(multiply, cuts(len(left), max(-(-size // _PATCH_BYTES), shares, 1)))
+    if taken != zeros[0]:
+        sums = right.sum(axis=0, dtype=np.int64) - summed * zeros[1]
+        out += _times(sums, taken - zeros[0])
+    return out
+
+
+def convolve_integers(
+    x: Array, filters: Array, window: Window, zeros: tuple[int, int] = (0, 0)
+) -> NDArray[np.int32]:
+    """The convolution of a batch with a bank of filters, modulo 2**32.
+
+    Padding counts as zero. As in TensorFlow, that is not so where what stands for zero in ``x`` is
+    above the eight-bit numbers: the padding then is its lowest eight bits.
+
+    Args:
+        x: eight-bit integers [batch, *spatial, channels].
+        filters: integers [*window, channels, filters], of 8 bits unless their zero is 0.
+        window: how the filters slide.
+        zeros: what to take from the elements of each, of 32 bits.
+
+    Returns:
+        [batch, *positions, filters].
+
+    Raises:
+        ValueError: the window is larger than the input.
+    """
+    positions = window.positions(x.shape[1:-1])
+    out = np.zeros((x.shape[0], *positions, filters.shape[-1]), dtype=np.int32)
+    summed = math.prod(filters.shape[:-1])
+    if not out.size or not summed:
+        return out
+    factors, taken = _Factors.of(filters.reshape(summed, -1), zeros[1]), _taken(zeros[0])
+    source = _less(x, taken, factors.kind)
+
+    def convolve(tile: Tile) -> None:
+        rows = patches(source, window, tile, positions).reshape(-1, summed)
+        factors.multiply(rows, tile.of(out).reshape(len(rows), -1))
+
+    shares = min(threads(), out.size * summed // LEAST_WORK)
+    for_each(convolve, tiles(out, summed * factors.kind.itemsize, _PATCH_BYTES, shares))
+    if taken != zeros[0]:
+        taps = filters.sum(axis=-2, dtype=np.int64) - filters.shape[-2] * zeros[1]
+        sums = taps.sum(axis=(0, 1)) if zeros[0] > 0 else _sums_inside(x, taps, window)
+        out += _times(sums, taken - zeros[0])
+    return out
+
+
+def _taken(zero: int) -> int:
+    """How much of a zero is taken from eight-bit numbers before they are multiplied."""
+    return zero & _LARGEST if zero > 0 else 0
+
+
+def _less(x: Array, number: int, kind: np.dtype[np.floating]) -> Array:
+    out = x.astype(kind)
+    if number:
+        out -= kind.type(number)
+    return out
+
+
+def _sums_inside(x: Array, taps: NDArray[np.int64], window: Window) -> NDArray[np.int32]:
+    """At each position the sum of the taps [*window, filters] that meet no padding."""
+    inside = np.ones((1, *x.shape[1:-1], 1), dtype=np.uint8)
+    return convolve_integers(inside, taps.astype(np.int32)[..., None, :], window)

@@ -1,0 +1,95 @@
+"""Pooling of channels-last tensors, axis after axis, tile by tile."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated
+from mobileprep.numerics.parallel import for_each, threads
+from mobileprep.numerics.tiles import Tile, padded_rows, tiles
+from mobileprep.numerics.windows import Window
+
+_TILE_BYTES = 1 << 18
+# Elements of output that are worth waking a thread for.
+_LEAST_WORK = 1 << 16
+
+
+def maximum(x: Array, window: Window) -> Array:
+    """The largest element of each window.
+
+    Args:
+        x: [batch, *spatial, channels].
+        window: how the window slides; padding never wins.
+
+    Returns:
+        [batch, *positions, channels].
+    """
+    if x.dtype.kind in "iu":
+        lowest: float = int(np.iinfo(x.dtype).min)
+    else:
+        lowest = -np.inf
+    return _pooled(x, window, lowest, np.maximum)
+
+
+def average(x: Array, window: Window) -> Array:
+    """The mean of each window's elements, padding counted out; arguments as for ``maximum``."""
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    total = _pooled(wide, window, 0, np.add)
+    for axis, count in enumerate(_counts(window, x.shape[1:-1]), start=1):
+        shape = (-1, *[1] * (x.ndim - 1 - axis))
+        np.divide(total, count.astype(wide.dtype).reshape(shape), out=total)
+    return total.astype(x.dtype, copy=False)
+
+
+def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Array:
+    positions = window.positions(x.shape[1:-1])
+    out = allocated((x.shape[0], *positions, x.shape[-1]), x.dtype)
+
+    def work(tile: Tile) -> None:
+        source = padded_rows(x, window, tile, padding)
+        rows = tile.rows.stop - tile.rows.start
+        tile.of(out)[...] = _along_axes(source, window, (rows, *positions[1:]), combine)
+
+    if out.size:
+        footprint = x.shape[-1] * x.itemsize * math.prod(window.strides)
+        shares = min(threads(), out.size // _LEAST_WORK)
+        for_each(work, tiles(out, footprint, _TILE_BYTES, shares))
+    return out
+
+
+def _along_axes(x: Array, window: Window, positions: tuple[int, ...], combine: np.ufunc) -> Array:
+    """Combine the elements of each window: a box is the product of lines along its axes."""
+    for axis, (size, stride, count) in enumerate(
+        zip(window.size, window.strides, positions, strict=True), start=1
+    ):
+        taps = [x[_line(axis, tap, stride, count)] for tap in range(size)]
+        if size == 1:
+            x = taps[0]
+            continue
+        x = np.asarray(combine(taps[0], taps[1]))
+        for tap in taps[2:]:
+            combine(x, tap, out=x)
+    return x
+
+
+def _line(axis: int, start: int, stride: int, count: int) -> tuple[slice, ...]:
+    return (*[slice(None)] * axis, slice(start, start + (count - 1) * stride + 1, stride))
+
+
+def _counts(window: Window, extents: tuple[int, ...]) -> list[Array]:
+    """For each axis, how many elements that are no padding each position covers."""
+    found = []
+    for extent, size, stride, (before, _), count in zip(
+        extents,
+        window.size,
+        window.strides,
+        window.pads,
+        window.positions(extents),
+        strict=True,
+    ):
+        start = np.arange(count) * stride - before
+        found.append(np.minimum(start + size, extent) - np.maximum(start, 0))
+    return found

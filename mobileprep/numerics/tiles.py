@@ -1,0 +1,95 @@
+"""Tiles: parts of a convolution's output, and the parts of its input that they need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numpy.lib.stride_tricks import as_strided
+
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import allocated
+from mobileprep.numerics.windows import Window, reach
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some rows of some images of an output."""
+
+    images: slice
+    rows: slice
+
+    def of(self, out: Array) -> Array:
+        """The tile's view of a tensor [batch, rows, ...]."""
+        return out[self.images, self.rows]
+
+
+Finish = Callable[[Array, Tile], None]
+"""Called for each tile of an output, as soon as it is computed, with its place; may change it."""
+
+
+def tiles(out: Array, footprint: int, limit: int, least: int) -> list[Tile]:
+    """An output cut along batch, or along batch and rows.
+
+    Args:
+        out: [batch, rows, ...].
+        footprint: bytes of work space for each position (an element of all axes but the last).
+        limit: about how many bytes a tile may take.
+        least: how many tiles to make at least, if there are as many rows.
+    """
+    batch, rows = out.shape[:2]
+    size = math.prod(out.shape[:-1]) * footprint
+    count = max(-(-size // limit), least, 1)
+    whole = slice(0, rows)
+    if batch >= count:
+        return [Tile(images, whole) for images in cuts(batch, count)]
+    across = cuts(rows, -(-count // batch))
+    return [Tile(slice(i, i + 1), part) for i in range(batch) for part in across]
+
+
+def cuts(length: int, count: int) -> list[slice]:
+    """A range cut into at most ``count`` parts of nearly equal length."""
+    step = max(-(-length // count), 1)
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) -> Array:
+    """What a tile's windows cover: a view [images, *positions, *window, channels].
+
+    Args:
+        x: the whole input, [batch, *spatial, channels], not padded.
+        window: how the window slides.
+        tile: images and rows of the output.
+        positions: how many positions the window has along each axis.
+    """
+    source = padded_rows(x, window, tile)
+    inner = source.strides[1:-1]
+    steps = [s * stride for s, stride in zip(inner, window.strides, strict=True)]
+    taps = [s * dilation for s, dilation in zip(inner, window.dilations, strict=True)]
+    rows = tile.rows.stop - tile.rows.start
+    shape = (len(source), rows, *positions[1:], *window.size, source.shape[-1])
+    strides = (source.strides[0], *steps, *taps, source.strides[-1])
+    return as_strided(source, shape, strides, writeable=False)
+
+
+def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array:
+    """The images and rows that a tile's windows reach, with padding around them.
+
+    Padding tile by tile, the copy stays in the cache, and no copy of the whole input is made.
+    """
+    stride, before = window.strides[0], window.pads[0][0]
+    first = tile.rows.start * stride - before
+    end = (tile.rows.stop - 1) * stride + reach(window.size[0], window.dilations[0]) - before
+    low = min(max(first, 0), x.shape[1])
+    high = max(min(end, x.shape[1]), low)
+    inside = x[tile.images, low:high]
+    if first == low and end == high and not any(map(sum, window.pads[1:])):
+        return inside
+    widths = [d + sum(p) for d, p in zip(x.shape[2:-1], window.pads[1:], strict=True)]
+    out = allocated((len(inside), end - first, *widths, x.shape[-1]), x.dtype)
+    out.fill(value)
+    rest = (slice(a, a + d) for d, (a, _) in zip(x.shape[2:-1], window.pads[1:], strict=True))
+    within = (slice(None), slice(low - first, high - first), *rest)
+    out[within] = inside
+    return out

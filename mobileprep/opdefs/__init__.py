@@ -1,0 +1,1 @@
+"""Facts about ops by TensorFlow version: definitions, signatures, kernel classes, source files."""

@@ -1,0 +1,89 @@
+"""The source files of TensorFlow that hold kernels, and those that mobile builds compile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.opdefs.definitions import NEWEST, OLDEST
+
+_DATA: Final = Path(__file__).parent / "data"
+_OP_FILES: Final = {OLDEST: "op_files-1.15.json", NEWEST: "op_files-2.json"}
+_MOBILE: Final = {OLDEST: "tf1.15", NEWEST: "tf2"}
+_ELSEWHERE: Final = "makefile/tf_op_files.txt, outside core/kernels"
+
+_RUNTIME_OPS: Final = frozenset({"_ArrayToList", "_ListToArray", "_Recv", "_Send", "NoOp"})
+"""Ops in whose files are the kernels that the runtime itself cannot do without, as ``_Arg``."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFiles:
+    """The source files that some ops need, below ``tensorflow/core/kernels/`` and sorted.
+
+    Args:
+        kept: of the files of the default mobile build those to compile: they register an op in
+            question, or register none and so may be of use to any.
+        added: files that the default mobile build lacks.
+        unplaced: ops of which no file is known.
+    """
+
+    kept: tuple[str, ...]
+    added: tuple[str, ...]
+    unplaced: tuple[str, ...]
+
+
+def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
+    """The source files that ops need in a release.
+
+    An op that the default mobile build has some files of needs no others: what it lacks are
+    kernels for types that mobile builds leave out.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    by_op, default = _files_by_op(release), _default_files(release)
+    needed = set(ops)
+    wanted: set[str] = set()
+    added: set[str] = set()
+    for op in needed | _RUNTIME_OPS:
+        files = by_op.get(op, frozenset())
+        wanted |= files & default
+        if not files & default:
+            added |= files
+    registering = frozenset().union(*by_op.values())
+    kept = {file for file in default if file in wanted or file not in registering}
+    return KernelFiles(
+        tuple(sorted(kept)), tuple(sorted(added)), tuple(sorted(needed - by_op.keys()))
+    )
+
+
+def makefile_sources() -> tuple[str, ...]:
+    """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order."""
+    return tuple(_json("mobile_files.json")[_MOBILE[OLDEST]][_ELSEWHERE])
+
+
+@lru_cache(maxsize=len(_OP_FILES))
+def _files_by_op(release: str) -> Mapping[str, frozenset[str]]:
+    name = _OP_FILES.get(release)
+    if name is None:
+        message = f"there is no table of the kernel files of TensorFlow {release}"
+        hint = nearest_hint(release, _OP_FILES) or f"one of {', '.join(_OP_FILES)}"
+        raise UnsupportedError(message, hint)
+    return {op: frozenset(files) for op, files in _json(name)["files"].items()}
+
+
+@lru_cache(maxsize=len(_MOBILE))
+def _default_files(release: str) -> frozenset[str]:
+    groups = _json("mobile_files.json")[_MOBILE[release]]
+    return frozenset(
+        file for group, files in groups.items() if group != _ELSEWHERE for file in files
+    )
+
+
+def _json(name: str) -> Any:  # noqa: ANN401 - our own data, of known form
+    return json.loads((_DATA / name).read_text(encoding="utf-8"))

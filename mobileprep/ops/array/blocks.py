@@ -1,0 +1,213 @@
+"""Ops that move blocks of pixels to channels or to the batch, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.array.joining import padded
+from mobileprep.ops.arrays import integers
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import (
+    UNKNOWN,
+    add_dims,
+    at_least_rank,
+    divide_dim,
+    multiply_dims,
+    unknown_dims,
+    with_rank,
+)
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+@kernel("SpaceToDepth")
+def space_to_depth(node: Node, x: Array) -> Array:
+    """Blocks of pixels turned into channels (NHWC or NCHW)."""
+    block, x, back = _blocks(node, x)
+    n, h, w, c = x.shape
+    if h % block or w % block:
+        message = f"{h} x {w} pixels cannot be cut into blocks of {block}"
+        raise ValueError(message)
+    parts = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
+    out: Array = parts.reshape(n, h // block, w // block, block * block * c)
+    moved: Array = out.transpose(back)
+    return moved
+
+
+@kernel("DepthToSpace")
+def depth_to_space(node: Node, x: Array) -> Array:
+    """Channels turned into blocks of pixels (NHWC or NCHW)."""
+    block, x, back = _blocks(node, x)
+    n, h, w, c = x.shape
+    if c % (block * block):
+        message = f"{c} channels cannot become blocks of {block} x {block}"
+        raise ValueError(message)
+    depth = c // (block * block)
+    parts = x.reshape(n, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
+    out: Array = parts.reshape(n, h * block, w * block, depth)
+    moved: Array = out.transpose(back)
+    return moved
+
+
+@shape_fn("SpaceToDepth", "DepthToSpace")
+def space_to_depth_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Blocks of an image moved into its channels, or back."""
+    block = args.node.attr_int("block_size")
+    layout = args.node.attr_str("data_format", "NHWC")
+    if layout not in ("NHWC", "NCHW"):
+        return [None]
+    shape = with_rank(args.shapes[0], 4)
+    channel_first = layout == "NCHW"
+    channel, height, width = (1, 2, 3) if channel_first else (3, 1, 2)
+    out = list(shape)
+    for axis in (height, width):
+        out[axis] = _scaled(shape[axis], block, shrinks=args.node.op == "SpaceToDepth")
+    out[channel] = _scaled(shape[channel], block * block, shrinks=args.node.op != "SpaceToDepth")
+    return [tuple(out)]
+
+
+def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
+    """The block size, x as NHWC, and the permutation back."""
+    block, layout = node.attr_int("block_size"), node.attr_str("data_format", "NHWC")
+    if x.ndim != 4 or block < 1 or layout not in ("NHWC", "NCHW"):
+        message = f"blocks of {block} in {layout} need a tensor of four axes"
+        raise ValueError(message)
+    if layout == "NCHW":
+        return block, x.transpose(0, 2, 3, 1), (0, 3, 1, 2)
+    return block, x, (0, 1, 2, 3)
+
+
+@kernel("SpaceToBatchND")
+def space_to_batch_nd(node: Node, x: Array, block: Array, paddings: Array) -> Array:
+    """Padded spatial axes cut into blocks whose positions go to the batch axis."""
+    return _to_batch(x, integers(block), paddings)
+
+
+@kernel("SpaceToBatch")
+def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
+    """``SpaceToBatchND`` with square blocks of the attribute ``block_size``."""
+    return _to_batch(x, (node.attr_int("block_size"),) * 2, paddings)
+
+
+def _to_batch(x: Array, sizes: tuple[int, ...], paddings: Array) -> Array:
+    count = len(sizes)
+    widths = [(0, 0), *_pairs(paddings, count), *[(0, 0)] * (x.ndim - 1 - count)]
+    _check_blocks(x, sizes)
+    whole = padded(x, widths, x.dtype.type(0))
+    batch, spatial, rest = x.shape[0], whole.shape[1 : count + 1], x.shape[count + 1 :]
+    if any(d % b for d, b in zip(spatial, sizes, strict=True)):
+        message = f"{list(spatial)} cannot be cut into blocks of {list(sizes)}"
+        raise ValueError(message)
+    cut = [n for d, b in zip(spatial, sizes, strict=True) for n in (d // b, b)]
+    within = range(2, 2 * count + 1, 2)
+    order = [*within, 0, *range(1, 2 * count, 2), *range(2 * count + 1, 2 * count + 1 + len(rest))]
+    parts = whole.reshape(batch, *cut, *rest).transpose(order)
+    shape = (batch * math.prod(sizes), *(d // b for d, b in zip(spatial, sizes, strict=True)))
+    out: Array = parts.reshape(*shape, *rest)
+    return out
+
+
+@kernel("BatchToSpaceND")
+def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array:
+    """The batch axis spread over blocks of the spatial axes, which are then cropped."""
+    return _to_space(x, integers(block), crops)
+
+
+@shape_fn("SpaceToBatchND", "BatchToSpaceND")
+def space_to_batch_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Blocks of the dimensions behind the batch moved into the batch, or back."""
+    blocks, edges = args.integers(1), args.value(2)
+    count = with_rank(args.shapes[1], 1)[0]
+    shape = args.shapes[0]
+    if shape is None:
+        return [None]
+    if count < 0:
+        return [unknown_dims(len(shape))]
+    at_least_rank(shape, count + 1)
+    rest = shape[count + 1 :]
+    if blocks is None:
+        return [(*unknown_dims(count + 1), *rest)]
+    return [(*_moved_blocks(args, shape, blocks, edges), *rest)]
+
+
+@kernel("BatchToSpace")
+def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
+    """``BatchToSpaceND`` with square blocks of the attribute ``block_size``."""
+    return _to_space(x, (node.attr_int("block_size"),) * 2, crops)
+
+
+@shape_fn("SpaceToBatch", "BatchToSpace")
+def space_to_batch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As SpaceToBatchND, with one block size for height and width."""
+    block = args.node.attr_int("block_size")
+    shape = with_rank(args.shapes[0], 4)
+    return [(*_moved_blocks(args, shape, (block, block), args.value(1)), shape[3])]
+
+
+flop_rule(
+    *("BatchToSpace", "BatchToSpaceND", "DepthToSpace", "SpaceToBatch", "SpaceToBatchND"),
+    "SpaceToDepth",
+)(free)
+
+
+def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
+    count, product = len(sizes), math.prod(sizes)
+    _check_blocks(x, sizes)
+    if product < 1 or x.shape[0] % product:
+        message = f"a batch of {x.shape[0]} cannot fill blocks of {list(sizes)}"
+        raise ValueError(message)
+    batch, spatial, rest = x.shape[0] // product, x.shape[1 : count + 1], x.shape[count + 1 :]
+    parts = x.reshape(*sizes, batch, *spatial, *rest)
+    order = [count, *(n for i in range(count) for n in (count + 1 + i, i))]
+    order += range(2 * count + 1, 2 * count + 1 + len(rest))
+    grown = [d * b for d, b in zip(spatial, sizes, strict=True)]
+    whole: Array = parts.transpose(order).reshape(batch, *grown, *rest)
+    cut: list[slice] = [slice(None)]
+    for extent, (start, end) in zip(grown, _pairs(crops, count), strict=True):
+        if start < 0 or end < 0 or start + end > extent:
+            message = f"crops of {start} and {end} do not fit {extent}"
+            raise ValueError(message)
+        cut.append(slice(start, extent - end))
+    return whole[tuple(cut)]
+
+
+def _pairs(array: Array, count: int) -> list[tuple[int, int]]:
+    if array.shape != (count, 2):
+        message = f"expected {count} pairs, found the shape {list(array.shape)}"
+        raise ValueError(message)
+    return [(int(a), int(b)) for a, b in array.tolist()]
+
+
+def _check_blocks(x: Array, sizes: tuple[int, ...]) -> None:
+    if len(sizes) >= x.ndim or any(b < 1 for b in sizes):
+        message = f"blocks of {list(sizes)} do not fit the shape {list(x.shape)}"
+        raise ValueError(message)
+
+
+def _scaled(size: int, by: int, *, shrinks: bool) -> int:
+    return divide_dim(size, by) if shrinks else multiply_dims(size, by)
+
+
+def _moved_blocks(
+    args: ShapeArgs, shape: tuple[int, ...], blocks: tuple[int, ...], edges: object
+) -> tuple[int, ...]:
+    to_batch = args.node.op.startswith("Space")
+    batch = shape[0]
+    sizes = []
+    for i, block in enumerate(blocks):
+        batch = _scaled(batch, block, shrinks=not to_batch)
+        size = shape[i + 1]
+        edge = UNKNOWN if edges is None else int(np.asarray(edges)[i].sum())
+        if to_batch:
+            sizes.append(divide_dim(add_dims(size, edge), block))
+        else:
+            whole = multiply_dims(size, block)
+            sizes.append(UNKNOWN if min(whole, edge) < 0 else whole - edge)
+    return (batch, *sizes)

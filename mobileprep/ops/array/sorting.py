@@ -1,0 +1,209 @@
+"""Ops that sort, search and count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.array.scattering import one_pass_flops
+from mobileprep.ops.arrays import axis_of, integers, scalar
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, at_least_rank, unknown_dims, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+def _type_attr(node: Node, name: str) -> np.dtype[Any]:
+    found = node.attrs.get(name)
+    kind: np.dtype[Any] | None = found.value.numpy if found is not None else None
+    return kind if kind is not None else np.dtype(np.int32)
+
+
+@kernel("TopKV2")
+def top_k_v2(node: Node, x: Array, k: Array) -> tuple[Array, Array]:
+    """The largest elements along the last axis and their places, of equals the first first."""
+    return _top(node, x, scalar(k))
+
+
+@kernel("TopK")
+def top_k(node: Node, x: Array) -> tuple[Array, Array]:
+    """``TopKV2`` with the number of elements as an attribute."""
+    return _top(node, x, node.attr_int("k"))
+
+
+@shape_fn("TopK", "TopKV2")
+def top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input with its last dimension cut to k, twice."""
+    k = args.scalar(1) if args.node.op == "TopKV2" else args.node.attr_int("k")
+    shape = at_least_rank(args.shapes[0], 1)
+    if shape is None:
+        return [None, None]
+    cut = (*shape[:-1], UNKNOWN if k is None else k)
+    return [cut, cut]
+
+
+def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
+    if x.ndim < 1 or not 0 <= count <= x.shape[-1]:
+        message = f"there are no {count} elements along the last axis of {list(x.shape)}"
+        raise ValueError(message)
+    order = _descending(x)[..., :count]
+    return np.take_along_axis(x, order, axis=-1), order.astype(_type_attr(node, "index_type"))
+
+
+def _descending(x: Array) -> Array:
+    """The stable order from the largest to the smallest: that of the reversed, read backwards."""
+    if x.shape[-1] == 0:
+        return np.zeros(x.shape, dtype=np.int64)
+    backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")
+    order: Array = (x.shape[-1] - 1 - backwards)[..., ::-1]
+    return order
+
+
+@kernel("NthElement")
+def nth_element(node: Node, x: Array, n: Array) -> Array:
+    """The n-th smallest (or largest) element along the last axis."""
+    place = scalar(n)
+    if x.ndim < 1 or not 0 <= place < x.shape[-1]:
+        message = f"there is no element {place} along the last axis of {list(x.shape)}"
+        raise ValueError(message)
+    ordered = np.sort(x, axis=-1)
+    return np.asarray(ordered[..., -1 - place if node.attr_bool("reverse", False) else place])
+
+
+@shape_fn("NthElement")
+def nth_element_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input without its last dimension."""
+    shape = at_least_rank(args.shapes[0], 1)
+    return [None if shape is None else shape[:-1]]
+
+
+@kernel("Unique", "UniqueWithCounts")
+def unique(node: Node, x: Array) -> tuple[Array, ...]:
+    """The different elements in the order of their first places, and which of them each is."""
+    if x.ndim != 1:
+        message = f"expected a vector, found the shape {list(x.shape)}"
+        raise ValueError(message)
+    return _unique(node, x, 0)
+
+
+@kernel("UniqueV2", "UniqueWithCountsV2")
+def unique_v2(node: Node, x: Array, axis: Array) -> tuple[Array, ...]:
+    """``Unique`` for slices along an axis."""
+    named = integers(axis)
+    if not named and x.ndim != 1:
+        message = f"expected a vector, found the shape {list(x.shape)}"
+        raise ValueError(message)
+    return _unique(node, x, axis_of(named[0], x.ndim) if named else 0)
+
+
+@shape_fn(
+    *("Unique", "UniqueWithCounts", "UniqueV2", "UniqueWithCountsV2"),
+)
+def unique_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The distinct elements, the place of each element among them, and how often each occurs."""
+    shape = args.shapes[0]
+    counts = [(UNKNOWN,)] * (args.count() - 2)
+    if args.node.op.endswith("V2"):
+        return [None if shape is None else unknown_dims(len(shape)), (UNKNOWN,), *counts]
+    return [(UNKNOWN,), shape, *counts]
+
+
+def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
+    if x.ndim == 1:
+        keys = x.tolist()
+    else:
+        slices = np.moveaxis(x, axis, 0)
+        keys = [tuple(part.ravel().tolist()) for part in slices]
+    places: dict[Any, int] = {}
+    which = [places.setdefault(key, len(places)) for key in keys]
+    firsts = np.unique(np.array(which, dtype=np.int64), return_index=True)[1]
+    kind = _type_attr(node, "out_idx")
+    outputs = (np.take(x, firsts, axis=axis), np.array(which, dtype=kind))
+    if "Counts" not in node.op:
+        return outputs
+    return (*outputs, np.bincount(which, minlength=len(places)).astype(kind))
+
+
+@kernel("ListDiff")
+def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
+    """The elements of x that are not in y, and their places."""
+    if x.ndim != 1 or y.ndim != 1:
+        message = "two vectors are needed"
+        raise ValueError(message)
+    excluded = set(y.tolist())
+    kept = [i for i, value in enumerate(x.tolist()) if value not in excluded]
+    return x[np.array(kept, dtype=np.int64)], np.array(kept, dtype=_type_attr(node, "out_idx"))
+
+
+@shape_fn("ListDiff")
+def list_diff_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """What is left, and where it was."""
+    return [(UNKNOWN,), (UNKNOWN,)]
+
+
+@kernel("InTopKV2")
+def in_top_k_v2(node: Node, predictions: Array, targets: Array, k: Array) -> Array:
+    """Whether each row's target is among its k largest; equals at the edge all count."""
+    return _in_top(predictions, targets, scalar(k))
+
+
+@kernel("InTopK")
+def in_top_k(node: Node, predictions: Array, targets: Array) -> Array:
+    """``InTopKV2`` with k as an attribute."""
+    return _in_top(predictions, targets, node.attr_int("k"))
+
+
+@shape_fn("InTopK", "InTopKV2")
+def in_top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector with an element for each prediction."""
+    rows = with_rank(args.shapes[0], 2)[0]
+    targets = with_rank(args.shapes[1], 1)[0]
+    return [(max(rows, targets),)]
+
+
+flop_rule("InTopK", "InTopKV2")(one_pass_flops)
+
+
+def _in_top(predictions: Array, targets: Array, k: int) -> Array:
+    rows, classes = predictions.shape
+    if targets.shape != (rows,):
+        message = f"{list(targets.shape)} targets for {rows} rows"
+        raise ValueError(message)
+    valid = (targets >= 0) & (targets < classes)
+    own = np.take_along_axis(predictions, np.where(valid, targets, 0).reshape(-1, 1), axis=1)
+    better = np.count_nonzero(predictions > own, axis=1)
+    sound = valid & np.isfinite(own[:, 0]) & np.isfinite(predictions).all(axis=1)
+    return np.asarray(sound & (better < k))
+
+
+@kernel("LowerBound", "UpperBound")
+def bound(node: Node, ordered: Array, values: Array) -> Array:
+    """Where values would be put into the ascending rows of a matrix."""
+    rows = [
+        np.searchsorted(a, v, side="left" if node.op == "LowerBound" else "right")
+        for a, v in zip(ordered, values, strict=True)
+    ]
+    return np.array(rows, dtype=_type_attr(node, "out_type")).reshape(values.shape)
+
+
+@kernel("Bucketize")
+def bucketize(node: Node, x: Array) -> Array:
+    """The number of boundaries (an attribute) that are not above each element."""
+    boundaries = np.array(node.attr_floats("boundaries", ()), dtype=np.float32)
+    return np.asarray(np.searchsorted(boundaries, x, side="right"), dtype=np.int32)
+
+
+shape_fn("Bucketize")(unchanged)
+
+
+flop_rule(
+    *("Bucketize", "ListDiff", "LowerBound", "NthElement", "TopK", "TopKV2", "Unique"),
+    *("UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "UpperBound"),
+)(free)

@@ -1,0 +1,120 @@
+"""What kernels share: results as arrays, axes, dimensions held by tensors, bounds on sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import MAX_OUTPUT_BYTES, check_allocation
+
+__all__ = [
+    "MAX_OUTPUT_BYTES",
+    "as_array",
+    "axes_of",
+    "axis_of",
+    "check_allocation",
+    "check_broadcast",
+    "check_outputs",
+    "dimensions",
+    "integers",
+    "same_type",
+    "scalar",
+]
+
+# More outputs than any node has; each takes memory even where its tensor is empty.
+_MAX_OUTPUTS = 1 << 20
+
+
+def as_array(result: Any, like: Array) -> Array:  # noqa: ANN401 - arrays or numpy's scalars
+    """A ufunc's result, which numpy unwraps to a scalar where all operands are 0-d."""
+    if isinstance(result, np.ndarray):
+        return result
+    return np.asarray(result, dtype=getattr(result, "dtype", like.dtype))
+
+
+def same_type(node: Node, *arrays: Array) -> None:
+    """Refuse operands of different types, which numpy would promote in silence.
+
+    Raises:
+        InvalidGraphError: the types differ.
+    """
+    first = arrays[0].dtype
+    for array in arrays:
+        if array.dtype != first:
+            message = f"node {node.name!r} ({node.op}) mixes {first} with {array.dtype}"
+            raise InvalidGraphError(message, "cast one of its inputs")
+
+
+def scalar(array: Array) -> int:
+    """The one integer of a tensor.
+
+    Raises:
+        ValueError: the tensor has no or several elements.
+    """
+    if array.size != 1:
+        message = f"expected one number, found the shape {list(array.shape)}"
+        raise ValueError(message)
+    return int(array.reshape(()))
+
+
+def integers(array: Array) -> tuple[int, ...]:
+    """The integers of a scalar or vector.
+
+    Raises:
+        ValueError: the tensor has more axes than one.
+    """
+    if array.ndim > 1:
+        message = f"expected a vector, found the shape {list(array.shape)}"
+        raise ValueError(message)
+    return tuple(int(x) for x in array.reshape(-1).tolist())
+
+
+def dimensions(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """The shape that a tensor holds, checked before anything of that shape is allocated."""
+    shape = integers(array)
+    check_allocation(shape, dtype)
+    return shape
+
+
+def check_broadcast(*arrays: Array) -> None:
+    """Refuse operands that are small and would broadcast to what no device could hold.
+
+    Raises:
+        ValueError: more than ``MAX_OUTPUT_BYTES``, or shapes that do not broadcast.
+    """
+    # The product of sizes bounds the result; to work out the result itself takes longer.
+    if math.prod(x.size for x in arrays) * arrays[0].dtype.itemsize > MAX_OUTPUT_BYTES:
+        check_allocation(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype)
+
+
+def check_outputs(count: int) -> None:
+    """Refuse a number of outputs that no node has.
+
+    Raises:
+        ValueError: below 1, or above a million.
+    """
+    if not 1 <= count <= _MAX_OUTPUTS:
+        message = f"a node cannot have {count} outputs"
+        raise ValueError(message)
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front.
+
+    Raises:
+        ValueError: the tensor has no such axis.
+    """
+    if not -rank <= axis < rank:
+        message = f"there is no axis {axis} among {rank}"
+        raise ValueError(message)
+    return axis % rank
+
+
+def axes_of(array: Array, rank: int) -> tuple[int, ...]:
+    """Axes held by a tensor, counted from the front, sorted, none twice."""
+    return tuple(sorted({axis_of(a, rank) for a in integers(array)}))

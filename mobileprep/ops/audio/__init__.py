@@ -1,0 +1,1 @@
+"""Ops on sound, as in `tf.audio`."""

@@ -1,0 +1,1 @@
+"""Switch, Merge, loops, conditionals, variables, and what has no arithmetic."""

@@ -1,0 +1,1 @@
+"""TensorArrays and TensorLists: what loops fill and read."""

@@ -1,0 +1,249 @@
+"""TensorArrays: lists of tensors that loops fill and read, changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import integers, scalar
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.context import Context, context_kernel
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# More elements than any sequence has; a size comes from a tensor and must not allocate.
+_MOST = 1 << 24
+
+
+@dataclass(slots=True)
+class TensorArray:
+    """A list of tensors.
+
+    Args:
+        items: the elements, None where none was written yet.
+        dtype: the type of the elements.
+        shape: what is known of their shape.
+        dynamic: whether writing beyond the end makes the list longer.
+        identical: whether all elements are known to have one shape.
+    """
+
+    items: list[Array | None]
+    dtype: np.dtype[np.generic]
+    shape: TensorShape
+    dynamic: bool
+    identical: bool
+
+    def write(self, index: int, value: Array) -> None:
+        """Set an element."""
+        if value.dtype != self.dtype:
+            message = f"an array of {self.dtype} cannot hold {value.dtype}"
+            raise ValueError(message)
+        if self.dynamic and len(self.items) <= index < _MOST:
+            self.items += [None] * (index + 1 - len(self.items))
+        if not 0 <= index < len(self.items):
+            message = f"there is no place {index} among {len(self.items)}"
+            raise IndexError(message)
+        self.items[index] = value
+
+    def read(self, index: int) -> Array:
+        """An element; zeros where none was written and the shape is known.
+
+        An element can be read again, even where the node has ``clear_after_read``.
+        """
+        if not 0 <= index < len(self.items):
+            message = f"there is no place {index} among {len(self.items)}"
+            raise IndexError(message)
+        value = self.items[index]
+        return self._zeros(index) if value is None else value
+
+    def stacked(self, indices: tuple[int, ...]) -> Array:
+        """Elements along a new first axis."""
+        if not indices:
+            return np.zeros((0, *_known(self._like())), dtype=self.dtype)
+        return np.stack([self.read(i) for i in indices])
+
+    def _zeros(self, index: int) -> Array:
+        shape = self._like()
+        if shape is None or any(d < 0 for d in shape):
+            message = f"nothing was written to place {index}"
+            raise ValueError(message)
+        return np.zeros(shape, dtype=self.dtype)
+
+    def _like(self) -> TensorShape:
+        written = next((x.shape for x in self.items if x is not None), None)
+        return written if self.identical and written is not None else self.shape
+
+
+def _known(shape: TensorShape) -> tuple[int, ...]:
+    return tuple(max(d, 0) for d in shape or ())
+
+
+def handle_of(value: object) -> Array:
+    """An array that holds any object, as resources and variants are handed about."""
+    out = np.empty((), dtype=object)
+    out[()] = value
+    return out
+
+
+def _array(handle: Array) -> TensorArray:
+    found = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(found, TensorArray):
+        message = "the handle is no TensorArray"
+        raise TypeError(message)
+    return found
+
+
+@context_kernel("TensorArrayV2", "TensorArrayV3")
+def tensor_array(context: Context, node: Node, size: Array) -> tuple[Array, Array]:
+    """A handle of a new list, and the tensor that orders what is done with it."""
+    count = scalar(size)
+    dtype = node.attr_dtype("dtype")
+    kind = dtype.numpy or np.dtype(object)
+    if not 0 <= count <= _MOST:
+        message = f"a list of {count} tensors"
+        raise ValueError(message)
+    shape = node.attr_shape("element_shape")
+    dynamic = node.attr_bool("dynamic_size", False)
+    identical = node.attr_bool("identical_element_shapes", False)
+    made = TensorArray([None] * count, kind, shape, dynamic, identical)
+    return handle_of(made), np.zeros((), np.float32)
+
+
+@shape_fn("TensorArrayV3")
+def tensor_array_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A handle and the flow that orders what is done with the array."""
+    identical = args.node.attr_bool("identical_element_shapes", False)
+    if identical:
+        args.set_handle(args.node.attr_shape("element_shape"))
+    return [(2,), ()]
+
+
+@context_kernel("TensorArrayWriteV2", "TensorArrayWriteV3")
+def write(
+    context: Context, node: Node, handle: Array, index: Array, value: Array, flow: Array
+) -> Array:
+    """The flow, after an element was set."""
+    _array(handle).write(scalar(index), value)
+    return flow
+
+
+@context_kernel("TensorArrayReadV2", "TensorArrayReadV3")
+def read(context: Context, node: Node, handle: Array, index: Array, flow: Array) -> Array:
+    """An element."""
+    return _array(handle).read(scalar(index))
+
+
+@shape_fn("TensorArrayReadV3")
+def tensor_array_read_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An element's shape, where all elements have one."""
+    return [args.handle(0)]
+
+
+@context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
+def gather(context: Context, node: Node, handle: Array, indices: Array, flow: Array) -> Array:
+    """Elements along a new first axis."""
+    return _array(handle).stacked(integers(indices))
+
+
+@shape_fn("TensorArrayGatherV3")
+def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The elements one upon another."""
+    count = with_rank(args.shapes[1], 1)
+    element = args.handle(0)
+    if element is None:
+        element = args.node.attr_shape("element_shape")
+    return [concatenate(count, element)]
+
+
+@context_kernel("TensorArrayScatterV2", "TensorArrayScatterV3")
+def scatter(
+    context: Context, node: Node, handle: Array, indices: Array, value: Array, flow: Array
+) -> Array:
+    """The flow, after slices of a tensor were set as elements."""
+    places = integers(indices)
+    if value.ndim < 1 or len(places) != len(value):
+        message = f"{len(places)} places for a tensor of shape {list(value.shape)}"
+        raise ValueError(message)
+    array = _array(handle)
+    for place, item in zip(places, value, strict=True):
+        array.write(place, np.asarray(item, dtype=value.dtype))
+    return flow
+
+
+@context_kernel("TensorArrayConcatV2", "TensorArrayConcatV3")
+def concat(context: Context, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
+    """All elements joined along their first axis, and the length of each."""
+    array = _array(handle)
+    items = [array.read(i) for i in range(len(array.items))]
+    if any(x.ndim < 1 for x in items):
+        message = "scalars cannot be joined"
+        raise ValueError(message)
+    lengths = np.array([len(x) for x in items], dtype=np.int64)
+    if not items:
+        return array.stacked(()), lengths
+    return np.concatenate(items), lengths
+
+
+@shape_fn("TensorArrayConcatV3")
+def tensor_array_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The elements one behind another, and their lengths."""
+    return [None, (UNKNOWN,)]
+
+
+@context_kernel("TensorArraySplitV2", "TensorArraySplitV3")
+def split(
+    context: Context, node: Node, handle: Array, value: Array, lengths: Array, flow: Array
+) -> Array:
+    """The flow, after a tensor was cut along its first axis into elements."""
+    array, sizes = _array(handle), integers(lengths)
+    if value.ndim < 1 or sum(sizes) != len(value) or any(n < 0 for n in sizes):
+        message = f"lengths {list(sizes)} do not fit the shape {list(value.shape)}"
+        raise ValueError(message)
+    start = 0
+    for place, length in enumerate(sizes):
+        array.write(place, value[start : start + length])
+        start += length
+    return flow
+
+
+@context_kernel("TensorArraySizeV2", "TensorArraySizeV3")
+def size(context: Context, node: Node, handle: Array, flow: Array) -> Array:
+    """The number of elements."""
+    return np.array(len(_array(handle).items), dtype=np.int32)
+
+
+@shape_fn(
+    *("TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"),
+    "TensorArraySizeV3",
+)
+def tensor_array_flow_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar: the flow, or a size."""
+    return [()]
+
+
+@context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3")
+def close(context: Context, node: Node, handle: Array) -> tuple[Array, ...]:
+    """No outputs; the list goes with its last handle."""
+    return ()
+
+
+flop_rule(
+    *("TensorArrayCloseV2", "TensorArrayCloseV3", "TensorArrayConcatV2"),
+    *("TensorArrayConcatV3", "TensorArrayGatherV2", "TensorArrayGatherV3"),
+    *("TensorArrayReadV2", "TensorArrayReadV3", "TensorArrayScatterV2"),
+    *("TensorArrayScatterV3", "TensorArraySizeV2", "TensorArraySizeV3"),
+    *("TensorArraySplitV2", "TensorArraySplitV3", "TensorArrayV2", "TensorArrayV3"),
+    *("TensorArrayWriteV2", "TensorArrayWriteV3"),
+)(free)
+
+
+@shape_fn("TensorArrayGradV3")
+def tensor_array_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A handle and its flow."""
+    return [(2,), ()]

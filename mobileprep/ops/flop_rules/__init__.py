@@ -1,1 +1,0 @@
-"""Flop rules, a module for each kind of op."""

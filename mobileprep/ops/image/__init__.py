@@ -1,0 +1,1 @@
+"""Ops on pictures, as in `tf.image`."""

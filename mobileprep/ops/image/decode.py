@@ -1,0 +1,191 @@
+"""Ops that decode images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.bmp import decode_bmp
+from mobileprep.numerics.image_files import (
+    decode_gif,
+    decode_jpeg,
+    decode_png,
+    image_kind,
+    jpeg_shape,
+)
+from mobileprep.ops.arrays import integers
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, at_least_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_BYTE = np.float32(1 / 255)
+_WORD = np.float32(1 / 65535)
+_EDGES = 4
+
+
+@kernel("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")
+def decode_image(node: Node, contents: Array) -> Array:
+    """The pixels of an encoded image.
+
+    Each of the ops decodes JPEG, PNG and GIF; ``DecodeImage`` decodes BMP too.
+
+    Returns:
+        [height, width, channels]; of ``DecodeGif`` and, of animations, of ``DecodeImage``,
+        [frames, height, width, channels].
+    """
+    data = _scalar(contents)
+    dtype = node.attr_dtype("dtype", DType.UINT8)
+    kind = image_kind(data)
+    if kind == "PNG":
+        pixels = _as_type(decode_png(data, _channels(node), wide=dtype is not DType.UINT8), dtype)
+        return pixels[np.newaxis] if node.op == "DecodeGif" else pixels
+    if kind == "JPEG":
+        pixels = decode_jpeg(data, _channels(node), node.attr_int("ratio", 1))
+        pixels = pixels[np.newaxis] if node.op == "DecodeGif" else pixels
+    elif kind == "GIF":
+        pixels = _gif(node, data)
+    elif kind == "BMP" and node.op == "DecodeImage":
+        pixels = decode_bmp(data, _channels(node))
+    else:
+        raise _unknown(node)
+    return _as_type(pixels, dtype)
+
+
+@kernel("DecodeAndCropJpeg")
+def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
+    """The pixels of a JPEG image in a window [4]: its top, left, height and width.
+
+    TensorFlow decodes the blocks under the window only. Where colours are stored at half the
+    resolution, those in the last column then lack a neighbour, and differ a little from these.
+    """
+    data, edges = _jpeg(node, contents), integers(window)
+    if len(edges) != _EDGES or min(edges) < 0 or min(edges[2:]) < 1:
+        message = f"{list(edges)} is no window"
+        raise ValueError(message)
+    top, left, height, width = edges
+    pixels = decode_jpeg(data, _channels(node), node.attr_int("ratio", 1))
+    if top + height > pixels.shape[0] or left + width > pixels.shape[1]:
+        message = f"the window {list(edges)} is not within {pixels.shape[0]} x {pixels.shape[1]}"
+        raise ValueError(message)
+    return pixels[top : top + height, left : left + width]
+
+
+@shape_fn("DecodeJpeg", "DecodePng", "DecodeAndCropJpeg")
+def decode_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An image of unknown size; the channels may be given."""
+    channels = args.node.attr_int("channels", 0)
+    size: tuple[int, int] = (UNKNOWN, UNKNOWN)
+    if args.node.op == "DecodeAndCropJpeg":
+        window = args.integers(1)
+        size = size if window is None or len(window) != 4 else (window[2], window[3])
+    return [(*size, channels or UNKNOWN)]
+
+
+@kernel("ExtractJpegShape")
+def extract_jpeg_shape(node: Node, contents: Array) -> Array:
+    """Height, width and channels of a JPEG image, of which only the header is read."""
+    shape = jpeg_shape(_jpeg(node, contents))
+    return np.array(shape, node.attr_dtype("output_type", DType.INT32).numpy)
+
+
+@shape_fn("EncodeJpeg", "ExtractJpegShape")
+def encoded_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A text; of the shape of an encoded image, three numbers."""
+    return [(3,) if args.node.op == "ExtractJpegShape" else ()]
+
+
+@kernel("DecodeBmp")
+def decode_bmp_image(node: Node, contents: Array) -> Array:
+    """The pixels of a BMP image, uint8 [height, width, channels]."""
+    data = _scalar(contents)
+    if image_kind(data) != "BMP":
+        raise _unknown(node)
+    return decode_bmp(data, _channels(node))
+
+
+@shape_fn("DecodeBmp", "DecodeImage", "DecodeGif")
+def decode_other_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An image of unknown size."""
+    if args.node.op == "DecodeImage" and args.node.attr_bool("expand_animations", True):
+        return [None]
+    if args.node.op == "DecodeGif":
+        return [(UNKNOWN, UNKNOWN, UNKNOWN, 3)]
+    return [(UNKNOWN, UNKNOWN, args.node.attr_int("channels", 0) or UNKNOWN)]
+
+
+flop_rule(
+    *("DecodeAndCropJpeg", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg"),
+    *("DecodePng", "ExtractJpegShape"),
+)(free)
+
+
+def _jpeg(node: Node, contents: Array) -> bytes:
+    data = _scalar(contents)
+    if image_kind(data) != "JPEG":
+        raise _unknown(node)
+    return data
+
+
+def _gif(node: Node, data: bytes) -> Array:
+    if node.attr_int("channels", 3) not in (0, 3):
+        message = f"GIF images have 3 channels, not {node.attr_int('channels')}"
+        raise ValueError(message)
+    if node.op == "DecodeImage" and not node.attr_bool("expand_animations", True):
+        return np.squeeze(decode_gif(data, first_only=True), axis=0)
+    frames = decode_gif(data)
+    if node.op in ("DecodeGif", "DecodeImage"):
+        return frames
+    if len(frames) > 1:
+        message = f"an animation of {len(frames)} frames is no single image"
+        raise ValueError(message)
+    return np.squeeze(frames, axis=0)
+
+
+def _channels(node: Node) -> int:
+    return 3 if node.op == "DecodeGif" else node.attr_int("channels", 0)
+
+
+def _as_type(pixels: Array, dtype: DType) -> Array:
+    """Values as 8 bits, as 16, or from 0 to 1.
+
+    JPEG and its like are spread by 256 over 16 bits, PNG by 257, as TensorFlow does.
+    """
+    if dtype is DType.FLOAT:
+        spread: Array = pixels * (_WORD if pixels.dtype == np.uint16 else _BYTE)
+        return spread
+    if dtype is DType.UINT16 and pixels.dtype == np.uint8:
+        return np.left_shift(pixels, 8, dtype=np.uint16)
+    return pixels
+
+
+def _scalar(contents: Array) -> bytes:
+    if contents.size != 1 or contents.dtype != object:
+        message = "the contents of one file are needed"
+        raise ValueError(message)
+    return bytes(contents.reshape(-1)[0])
+
+
+def _unknown(node: Node) -> CorruptFileError:
+    kinds = {
+        "DecodeAndCropJpeg": "JPEG",
+        "DecodeBmp": "BMP",
+        "DecodeImage": "JPEG, PNG, GIF or BMP",
+        "ExtractJpegShape": "JPEG",
+    }
+    message = f"node {node.name!r} ({node.op}) is fed what is no image that it decodes"
+    return CorruptFileError(message, f"feed it {kinds.get(node.op, 'JPEG, PNG or GIF')}")
+
+
+@shape_fn("EncodePng")
+def encode_png_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A text for each image."""
+    image = at_least_rank(args.shapes[0], 3)
+    return [None if image is None else image[:-3]]

@@ -1,0 +1,227 @@
+"""Non-maximum suppression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.non_max_suppression import Boxes, Limits, suppress, suppress_softly
+from mobileprep.ops.arrays import check_allocation, scalar
+from mobileprep.ops.common_costs import depends_on_values
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, dim, merge_dim, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_MOST_BOXES = 1 << 24
+
+
+@kernel("NonMaxSuppression", "NonMaxSuppressionV2")
+def non_max_suppression(
+    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array | None = None
+) -> Array:
+    """The indices of the boxes kept; the overlap allowed is an attribute, or an input."""
+    if overlap is None:
+        overlap = np.array(node.attr_float("iou_threshold", 0.5), np.float32)
+    lowest = np.array(np.finfo(scores.dtype).min)
+    limits = _limits(scores, count, overlap, lowest)
+    return suppress(scores, _measured(boxes, scores).overlap, limits)
+
+
+@kernel("NonMaxSuppressionV3")
+def non_max_suppression_v3(
+    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
+) -> Array:
+    """The indices of the boxes kept, of those with more than the least score."""
+    limits = _limits(scores, count, overlap, least)
+    return suppress(scores, _measured(boxes, scores).overlap, limits)
+
+
+@shape_fn("NonMaxSuppressionV3")
+def non_max_suppression_v3_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As many indices as boxes are selected."""
+    merge_dim(with_rank(args.shapes[0], 2)[0], with_rank(args.shapes[1], 1)[0])
+    return [(UNKNOWN,)]
+
+
+@kernel("NonMaxSuppressionV4")
+def non_max_suppression_v4(
+    node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
+) -> tuple[Array, Array]:
+    """The indices of the boxes kept, filled up with zeros on demand, and how many there are."""
+    limits = _limits(scores, count, overlap, least)
+    kept = suppress(scores, _measured(boxes, scores).overlap, limits)
+    return _filled(node, kept, scalar(count)), np.array(len(kept), np.int32)
+
+
+@shape_fn("NonMaxSuppressionV4")
+def non_max_suppression_v4_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Indices, as many as there may be where they are padded, and how many are valid."""
+    return [(_padded(args),), ()]
+
+
+@kernel("NonMaxSuppressionV5")
+def non_max_suppression_v5(
+    node: Node,
+    boxes: Array,
+    scores: Array,
+    count: Array,
+    overlap: Array,
+    least: Array,
+    sigma: Array,
+) -> tuple[Array, Array, Array]:
+    """The indices of the boxes kept, their scores, and how many there are.
+
+    With a sigma above 0 boxes that overlap lose score, and keep their place if it still suffices.
+    """
+    limits = _limits(scores, count, overlap, least)
+    measured = _measured(boxes, scores)
+    spread = float(sigma.reshape(()))
+    if spread > 0:
+        kept, lowered = suppress_softly(scores, measured.overlap, limits, spread)
+    else:
+        kept = suppress(scores, measured.overlap, limits)
+        lowered = scores[kept]
+    most, found = scalar(count), np.array(len(kept), np.int32)
+    return _filled(node, kept, most), _filled(node, lowered, most), found
+
+
+@shape_fn("NonMaxSuppressionV5")
+def non_max_suppression_v5_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Indices and scores, as many as there may be where they are padded, and how many."""
+    size = _padded(args)
+    return [(size,), (size,), ()]
+
+
+@kernel("NonMaxSuppressionWithOverlaps")
+def non_max_suppression_with_overlaps(
+    node: Node, matrix: Array, scores: Array, count: Array, overlap: Array, least: Array
+) -> Array:
+    """The indices of the boxes kept, where the overlap of each pair is given."""
+    if matrix.shape != (scores.size, scores.size):
+        message = f"overlaps of shape {list(matrix.shape)} for {scores.size} scores"
+        raise ValueError(message)
+    limits = _limits(scores, count, overlap, least, bounded=False)
+    return suppress(scores, lambda index: matrix[:, index], limits)
+
+
+@shape_fn(
+    *("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionWithOverlaps"),
+)
+def non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As many indices as boxes are selected."""
+    return [(UNKNOWN,)]
+
+
+@kernel("CombinedNonMaxSuppression")
+def combined_non_max_suppression(
+    node: Node,
+    boxes: Array,
+    scores: Array,
+    per_class: Array,
+    total: Array,
+    overlap: Array,
+    least: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """The best boxes of all classes of each image, filled up with zeros, and how many they are.
+
+    Boxes are [images, boxes, 1 or classes, 4], scores [images, boxes, classes]; classes come out
+    as floats, and boxes cut to 0 to 1 unless ``clip_boxes`` is false.
+    """
+    if boxes.ndim != 4 or boxes.shape != (*scores.shape[:2], boxes.shape[2], 4):
+        message = f"boxes of shape {list(boxes.shape)} for scores of {list(scores.shape)}"
+        raise ValueError(message)
+    images, _, classes = scores.shape
+    if boxes.shape[2] not in (1, classes):
+        message = f"boxes of {boxes.shape[2]} classes for scores of {classes}"
+        raise ValueError(message)
+    most = scalar(total)
+    if node.attr_bool("pad_per_class", False):
+        most = min(most, scalar(per_class) * classes)
+    check_allocation((images, most, 4), boxes.dtype)
+    out_boxes, out = (
+        np.zeros((images, most, 4), np.float32),
+        np.zeros((2, images, most), np.float32),
+    )
+    found = np.zeros(images, np.int32)
+    for image in range(images):
+        kept, numbers, best = _best_of_classes(
+            boxes[image], scores[image], (per_class, overlap, least)
+        )
+        count = found[image] = min(most, len(best))
+        out_boxes[image, :count] = kept[:count]
+        out[:, image, :count] = best[:count], numbers[:count]
+    if node.attr_bool("clip_boxes", True):
+        out_boxes = np.clip(out_boxes, 0, 1)
+    return out_boxes, out[0], out[1], found
+
+
+@shape_fn("CombinedNonMaxSuppression")
+def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Boxes, scores and classes for each image, and how many of them are valid."""
+    batch = merge_dim(dim(args.shapes[0], 0), dim(args.shapes[1], 0))
+    per_class, total = args.scalar(2), args.scalar(3)
+    kept = total
+    if args.node.attr_bool("pad_per_class", False):
+        classes = dim(args.shapes[1], 2)
+        known = per_class is not None and total is not None and classes >= 0
+        kept = min(total or 0, (per_class or 0) * classes) if known else None
+    size = UNKNOWN if kept is None else kept
+    return [(batch, size, 4), (batch, size), (batch, size), (batch,)]
+
+
+flop_rule(
+    *("CombinedNonMaxSuppression", "NonMaxSuppression", "NonMaxSuppressionV2"),
+    *("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"),
+    "NonMaxSuppressionWithOverlaps",
+)(depends_on_values)
+
+
+def _best_of_classes(
+    boxes: Array, scores: Array, limits: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array]:
+    """The boxes that one image keeps, their classes and scores, highest score first."""
+    kept, numbers, best = [boxes[:0, 0]], [np.zeros(0, np.intp)], [scores[:0, 0]]
+    for number, of_class in enumerate(scores.T):
+        placed = boxes[:, number if boxes.shape[1] > 1 else 0]
+        index = suppress(of_class, Boxes(placed).overlap, _limits(of_class, *limits))
+        kept.append(placed[index])
+        numbers.append(np.full(len(index), number))
+        best.append(of_class[index])
+    order = np.argsort(-np.concatenate(best), kind="stable")
+    return tuple(np.concatenate(part)[order] for part in (kept, numbers, best))  # type: ignore[return-value]
+
+
+def _measured(boxes: Array, scores: Array) -> Boxes:
+    if scores.ndim != 1 or boxes.shape != (len(scores), 4):
+        message = f"boxes of shape {list(boxes.shape)} for {scores.size} scores"
+        raise ValueError(message)
+    return Boxes(boxes)
+
+
+def _limits(
+    scores: Array, count: Array, overlap: Array, least: Array, *, bounded: bool = True
+) -> Limits:
+    most, share = scalar(count), float(overlap.reshape(()))
+    if most < 0 or (bounded and not 0 <= share <= 1):
+        message = f"{most} boxes that overlap by at most {share} cannot be kept"
+        raise ValueError(message)
+    return Limits(min(most, scores.size), share, float(least.reshape(())))
+
+
+def _filled(node: Node, kept: Array, count: int) -> Array:
+    """What was kept, with zeros up to the count where the node wants that."""
+    if not node.attr_bool("pad_to_max_output_size", False):
+        return kept
+    check_allocation((count,), kept.dtype)
+    return np.concatenate([kept, np.zeros(count - len(kept), kept.dtype)])
+
+
+def _padded(args: ShapeArgs) -> int:
+    padded = args.node.attr_bool("pad_to_max_output_size", False)
+    most = args.scalar(2) if padded else None
+    return UNKNOWN if most is None else most

@@ -1,0 +1,1 @@
+"""Ops that parse records, as in `tf.io`."""

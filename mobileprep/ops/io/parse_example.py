@@ -1,0 +1,279 @@
+"""Ops that parse serialized examples into dense, sparse and ragged tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.example import Feature, read_example, read_feature
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.texts import as_texts, one_text, texts
+from mobileprep.ops.arrays import check_allocation
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Serialized examples, their features found but not yet read.
+
+    Args:
+        examples: one mapping an example.
+        single: whether the outputs are without an axis for the examples.
+    """
+
+    examples: Sequence[Mapping[bytes, memoryview]]
+    single: bool
+
+    @staticmethod
+    def of(serialized: Array, *, single: bool) -> _Batch:
+        """The examples of a tensor of texts."""
+        if serialized.ndim > 1 or (single and serialized.ndim):
+            message = f"serialized examples of shape {list(serialized.shape)} are no vector"
+            raise ValueError(message)
+        return _Batch([read_example(data) for data in texts(serialized)], single)
+
+    def column(self, name: bytes, kind: DType) -> list[Feature | None]:
+        """One feature of every example, None where an example lacks it."""
+        found = []
+        for example in self.examples:
+            data = example.get(name)
+            feature = None if data is None else read_feature(data)
+            if feature is not None and feature.dtype is not kind:
+                message = f"the feature {_shown(name)} holds {feature.dtype.name}, not {kind.name}"
+                raise TypeError(message)
+            found.append(feature)
+        return found
+
+
+@kernel("ParseExample")
+def parse_example(node: Node, serialized: Array, names: Array, *rest: Array) -> tuple[Array, ...]:
+    """Features of serialized examples as sparse and dense tensors.
+
+    Args:
+        node: with the types of the features, and the shapes of the dense ones.
+        serialized: [batch] texts.
+        names: [batch] or [0], what to call the examples; not used.
+        rest: the names of the sparse features, of the dense ones, and their defaults.
+
+    Returns:
+        The indices of all sparse features, the values, the shapes, and the dense tensors.
+    """
+    if serialized.ndim != 1:
+        message = f"a vector of examples is needed, not the shape {list(serialized.shape)}"
+        raise ValueError(message)
+    sparse, dense = node.attr_int("Nsparse"), node.attr_int("Ndense")
+    keys = [one_text(key) for key in rest[: sparse + dense]]
+    batch = _Batch.of(serialized, single=False)
+    return (
+        *_all_sparse(node, batch, keys[:sparse]),
+        *_all_dense(node, batch, keys[sparse:], rest[sparse + dense :]),
+    )
+
+
+@shape_fn("ParseExample")
+def parse_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Sparse features as indices, values and shapes, then dense ones with the batch before."""
+    batch = with_rank(args.shapes[0], 1)[0]
+    sparse = args.node.attr_int("Nsparse")
+    dense = args.node.attr_shapes("dense_shapes")
+    rows: list[TensorShape] = [None if s is None else (batch, *s) for s in dense]
+    return [*[(UNKNOWN, 2)] * sparse, *[(UNKNOWN,)] * sparse, *[(2,)] * sparse, *rows]
+
+
+@kernel("ParseExampleV2")
+def parse_example_v2(
+    node: Node,
+    serialized: Array,
+    names: Array,
+    sparse_keys: Array,
+    dense_keys: Array,
+    ragged_keys: Array,
+    *defaults: Array,
+) -> tuple[Array, ...]:
+    """As ``ParseExample``, of a vector of examples or of a single one; ragged tensors besides."""
+    batch = _Batch.of(serialized, single=serialized.ndim == 0)
+    return (
+        *_all_sparse(node, batch, texts(sparse_keys)),
+        *_all_dense(node, batch, texts(dense_keys), defaults),
+        *_all_ragged(node, batch, texts(ragged_keys)),
+    )
+
+
+@shape_fn("ParseExampleV2")
+def parse_example_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Sparse and dense tensors, with an axis for the examples unless it is one; ragged ones."""
+    serialized = args.shapes[0]
+    if serialized is None:
+        return [None] * args.count()
+    count, rank = args.node.attr_int("num_sparse"), len(serialized) + 1
+    ragged = 2 * len(args.node.attr_dtypes("ragged_value_types"))
+    shapes = args.node.attr_shapes("dense_shapes")
+    return [
+        *[(UNKNOWN, rank)] * count,
+        *[(UNKNOWN,)] * count,
+        *[(rank,)] * count,
+        *(None if shape is None else (*serialized, *shape) for shape in shapes),
+        *[(UNKNOWN,)] * ragged,
+    ]
+
+
+@kernel("ParseSingleExample")
+def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tuple[Array, ...]:
+    """Features of one serialized example, their names held by attributes."""
+    batch = _Batch.of(serialized, single=True)
+    return (
+        *_all_sparse(node, batch, node.attr_strings("sparse_keys")),
+        *_all_dense(node, batch, node.attr_strings("dense_keys"), defaults),
+    )
+
+
+@shape_fn("ParseSingleExample")
+def parse_single_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Sparse features as indices, values and shapes, then dense ones."""
+    sparse = args.node.attr_int("num_sparse")
+    dense = args.node.attr_shapes("dense_shapes")
+    return [*[(UNKNOWN, 1)] * sparse, *[(UNKNOWN,)] * sparse, *[(1,)] * sparse, *dense]
+
+
+flop_rule("ParseExample", "ParseExampleV2", "ParseSingleExample")(free)
+
+
+def _all_sparse(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
+    """The indices of each sparse feature, the values of each, the shape of each."""
+    kinds = node.attr_dtypes("sparse_types")
+    found = [_sparse(batch, *named) for named in zip(keys, kinds, strict=True)]
+    return [part for parts in zip(*found, strict=True) for part in parts]
+
+
+def _sparse(batch: _Batch, key: bytes, kind: DType) -> tuple[Array, Array, Array]:
+    column = batch.column(key, kind)
+    counts = _counts(column)
+    values = _joined(column, kind)
+    within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+    if batch.single:
+        return within[:, np.newaxis], values, counts
+    indices = np.stack([np.repeat(np.arange(len(counts)), counts), within], axis=1)
+    return indices, values, np.array([len(counts), counts.max(initial=0)], _INT64)
+
+
+def _all_ragged(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
+    """The values of each ragged feature, then where the rows of each begin and end."""
+    kinds, splits = node.attr_dtypes("ragged_value_types"), node.attr_dtypes("ragged_split_types")
+    columns = [batch.column(*named) for named in zip(keys, kinds, strict=True)]
+    values = [_joined(*named) for named in zip(columns, kinds, strict=True)]
+    return values + [_row_splits(c, s, batch) for c, s in zip(columns, splits, strict=True)]
+
+
+def _row_splits(column: Sequence[Feature | None], kind: DType, batch: _Batch) -> Array:
+    if batch.single:
+        # One row has no splits.
+        return np.zeros(0, kind.numpy)
+    return np.concatenate([[0], np.cumsum(_counts(column))]).astype(kind.numpy)
+
+
+def _all_dense(
+    node: Node, batch: _Batch, keys: Sequence[bytes], defaults: Sequence[Array]
+) -> list[Array]:
+    kinds, shapes = node.attr_dtypes("Tdense"), node.attr_shapes("dense_shapes")
+    found = []
+    for key, kind, shape, default in zip(keys, kinds, shapes, defaults, strict=True):
+        make = _padded if shape and shape[0] < 0 else _fixed
+        dense = make(batch.column(key, kind), key, kind, _known(key, shape), default)
+        found.append(dense.reshape(dense.shape[1:]) if batch.single else dense)
+    return found
+
+
+def _known(key: bytes, shape: TensorShape) -> tuple[int, ...]:
+    """A dense feature's shape, of which only the first dimension may be open."""
+    if shape is None or min(shape[1:], default=0) < 0:
+        message = f"the shape {shape} of the feature {_shown(key)} is not known"
+        raise ValueError(message)
+    return shape
+
+
+def _fixed(
+    column: Sequence[Feature | None],
+    key: bytes,
+    kind: DType,
+    shape: tuple[int, ...],
+    default: Array,
+) -> Array:
+    """A feature that has one number of values in each example."""
+    if default.size and default.shape != shape:
+        _refuse(key, f"has a default of shape {list(default.shape)}, not {list(shape)}")
+    out = _empty((len(column), math.prod(shape)), kind)
+    for row, feature in zip(out, column, strict=True):
+        if feature is None and default.shape != shape:
+            _refuse(key, "is missing and has no default")
+        values = default.ravel() if feature is None else feature.values
+        if len(values) != len(row):
+            _refuse(key, f"has {len(values)} values, not {len(row)}")
+        row[:] = values
+    return out.reshape(len(column), *shape)
+
+
+def _padded(
+    column: Sequence[Feature | None],
+    key: bytes,
+    kind: DType,
+    shape: tuple[int, ...],
+    default: Array,
+) -> Array:
+    """A feature of varying length, padded with its default to the longest."""
+    if default.size != 1:
+        _refuse(key, "has a varying length, so its default must be one value")
+    stride = math.prod(shape[1:])
+    counts = _counts(column)
+    if (counts % stride).any() if stride else counts.any():
+        _refuse(key, f"has a number of values that {stride} does not divide")
+    length = int(counts.max(initial=0)) // max(stride, 1)
+    out = _empty((len(column), length * stride), kind)
+    out[:] = default.reshape(())
+    for row, feature in zip(out, column, strict=True):
+        if feature is not None:
+            row[: len(feature.values)] = feature.values
+    return out.reshape(len(column), length, *shape[1:])
+
+
+def _empty(shape: tuple[int, ...], kind: DType) -> Array:
+    check_allocation(shape, _numpy(kind))
+    return np.empty(shape, _numpy(kind))
+
+
+def _counts(column: Sequence[Feature | None]) -> Array:
+    return np.array([0 if f is None else len(f.values) for f in column], _INT64)
+
+
+def _joined(column: Sequence[Feature | None], kind: DType) -> Array:
+    """The values of all examples, one after another."""
+    parts = [feature.values for feature in column if feature is not None]
+    if kind is DType.STRING:
+        words = [word for part in parts for word in part]
+        return as_texts(words, (len(words),))
+    return np.concatenate([np.zeros(0, _numpy(kind)), *parts])
+
+
+def _numpy(kind: DType) -> np.dtype[Any]:
+    return np.dtype(object) if kind is DType.STRING else np.dtype(kind.numpy)
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode(errors="replace"))
+
+
+def _refuse(key: bytes, what: str) -> NoReturn:
+    message = f"the feature {_shown(key)} {what}"
+    raise ValueError(message)

@@ -1,0 +1,210 @@
+"""Lookup tables, which keep what they are filled with from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.fsio import read_bytes
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.texts import as_texts, one_text
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.context import Context, context_kernel
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_MOST_BYTES = 1 << 30
+_LINE, _NUMBER = -2, -1
+
+
+@dataclass(slots=True)
+class Table:
+    """Keys and values.
+
+    Args:
+        key, value: their types.
+        filled: whether it was; a table that is not fixed counts as filled from the start.
+        entries: by key, texts as bytes.
+    """
+
+    key: DType
+    value: DType
+    filled: bool = False
+    entries: dict[Any, Any] = field(default_factory=dict)
+
+    def add(self, keys: Sequence[Any], values: Sequence[Any], *, fixed: bool) -> None:
+        """Enter keys with their values.
+
+        Raises:
+            ValueError: in a fixed table, a key has another value already.
+        """
+        if len(keys) != len(values):
+            message = f"{len(keys)} keys for {len(values)} values"
+            raise ValueError(message)
+        for key, value in zip(keys, values, strict=True):
+            if fixed and self.entries.get(key, value) != value:
+                message = f"the key {key!r} has two values"
+                raise ValueError(message)
+            self.entries[key] = value
+        self.filled = True
+
+
+@context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
+def hash_table(context: Context, node: Node) -> Array:
+    """A handle of the table of that name; a new one if there is none yet."""
+    name = node.attr_str("shared_name", "") or node.name
+    key, value = node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype")
+    table = context.resources.setdefault(
+        f"table {name}", Table(key, value, filled=node.op.startswith("Mutable"))
+    )
+    handle = np.empty((), dtype=object)
+    handle[()] = table
+    return handle
+
+
+@shape_fn(
+    *("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"),
+)
+def table_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar handle; a reference to one, which holds two texts."""
+    return [() if args.node.op.endswith("V2") else (2,)]
+
+
+@context_kernel("InitializeTable", "InitializeTableV2")
+def initialize_table(
+    context: Context, node: Node, handle: Array, keys: Array, values: Array
+) -> Array:
+    """Fill a table; the handle comes back, so that this can be fetched."""
+    _table(handle).add(keys.ravel().tolist(), values.ravel().tolist(), fixed=True)
+    return handle
+
+
+@context_kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
+def initialize_from_file(context: Context, node: Node, handle: Array, file: Array) -> Array:
+    """Fill a table from the lines of a file; the handle comes back.
+
+    The attributes ``key_index`` and ``value_index`` name the columns between ``delimiter``, or
+    the whole line (-2), or its number (-1).
+    """
+    table = _table(handle)
+    path = Path(one_text(file).decode("utf-8", "surrogateescape"))
+    rows = list(_rows(node, path))
+    places = node.attr_int("key_index"), node.attr_int("value_index")
+    keys, values = (
+        [_field(node, row, place, kind, path) for row in rows]
+        for place, kind in zip(places, (table.key, table.value), strict=True)
+    )
+    table.add(keys, values, fixed=True)
+    return handle
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    number: int
+    line: bytes
+
+
+def _rows(node: Node, path: Path) -> Iterator[_Row]:
+    lines = read_bytes(path, limit=_MOST_BYTES).split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    size = node.attr_int("vocab_size", -1)
+    if size > len(lines):
+        message = f"has {len(lines)} lines, and {size} are needed"
+        raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+    skipped = node.attr_int("offset", 0)
+    for number, line in enumerate(lines[skipped:][: size if size > 0 else None]):
+        yield _Row(number, line.rstrip(b"\r"))
+
+
+def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  # noqa: ANN401
+    """What one line says of a key or a value."""
+    if place == _NUMBER:
+        return row.number
+    if place == _LINE:
+        text = row.line
+    else:
+        columns = row.line.split(node.attr_str("delimiter", "\t").encode())
+        if not 0 <= place < len(columns):
+            message = f"line {row.number + 1} has no column {place}"
+            raise InvalidGraphError(message, "take the vocabulary that the model has", str(path))
+        text = columns[place]
+    if kind is DType.STRING:
+        return text
+    try:
+        return float(text) if kind.is_floating else int(text)
+    except ValueError as error:
+        message = f"line {row.number + 1} holds {text[:20]!r}, which is no {kind.short}"
+        raise InvalidGraphError(
+            message, "take the vocabulary that the model has", str(path)
+        ) from error
+
+
+@context_kernel(
+    *("LookupTableInsert", "LookupTableInsertV2", "LookupTableImport", "LookupTableImportV2")
+)
+def insert(context: Context, node: Node, handle: Array, keys: Array, values: Array) -> Array:
+    """Enter keys, or have the table hold them only; the handle comes back."""
+    table = _table(handle)
+    if "Import" in node.op:
+        table.entries.clear()
+    table.add(keys.ravel().tolist(), values.ravel().tolist(), fixed=False)
+    return handle
+
+
+@context_kernel("LookupTableFind", "LookupTableFindV2")
+def find(context: Context, node: Node, handle: Array, keys: Array, default: Array) -> Array:
+    """The value of each key, the default for those that the table does not have."""
+    entries = _filled(handle, node).entries
+    missing = default.reshape(())[()]
+    found = [entries.get(key, missing) for key in keys.ravel().tolist()]
+    if default.dtype == object:
+        return as_texts(found, keys.shape)
+    return np.array(found, dtype=default.dtype).reshape(keys.shape)
+
+
+@context_kernel("LookupTableSize", "LookupTableSizeV2")
+def size(context: Context, node: Node, handle: Array) -> Array:
+    """How many keys the table has."""
+    return np.array(len(_filled(handle, node).entries), dtype=np.int64)
+
+
+@shape_fn(
+    *("LookupTableFindV2", "LookupTableFind", "LookupTableSizeV2", "LookupTableSize"),
+)
+def lookup_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A value for each key, of a shape that the table knows; a size is a scalar."""
+    return [() if "Size" in args.node.op else None]
+
+
+flop_rule(
+    *("HashTable", "HashTableV2", "InitializeTable", "InitializeTableFromTextFile"),
+    *("InitializeTableFromTextFileV2", "InitializeTableV2", "LookupTableFind"),
+    *("LookupTableFindV2", "LookupTableImport", "LookupTableImportV2", "LookupTableInsert"),
+    *("LookupTableInsertV2", "LookupTableSize", "LookupTableSizeV2", "MutableHashTable"),
+    "MutableHashTableV2",
+)(free)
+
+
+def _filled(handle: Array, node: Node) -> Table:
+    table = _table(handle)
+    if not table.filled:
+        message = f"node {node.name!r} ({node.op}) looks into a table that was not filled"
+        raise InvalidGraphError(message, "run the graph's initializer of tables first")
+    return table
+
+
+def _table(handle: Array) -> Table:
+    found = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(found, Table):
+        message = "the handle is no table"
+        raise TypeError(message)
+    return found

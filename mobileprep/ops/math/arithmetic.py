@@ -1,0 +1,269 @@
+"""Binary ops with broadcasting: arithmetic, comparison, logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import as_array, check_broadcast, same_type
+from mobileprep.ops.common_costs import free, per_output
+from mobileprep.ops.common_shapes import broadcast_binary, same_as_both, unchanged
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import at_least_rank, dim, merge, merge_dim, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+Binary = Callable[[Array, Array], Any]
+
+
+def _no_zero(y: Array) -> None:
+    if not np.all(y):
+        message = "integer division by zero"
+        raise ZeroDivisionError(message)
+
+
+def _divide(x: Array, y: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
+    """C's division: towards zero for integers."""
+    if x.dtype.kind not in "iu":
+        return np.true_divide(x, y)
+    _no_zero(y)
+    quotient = np.floor_divide(x, y)
+    return quotient + ((quotient < 0) & (quotient * y != x)).astype(x.dtype)
+
+
+def _floor_divide(x: Array, y: Array) -> Any:  # noqa: ANN401
+    if x.dtype.kind in "iu":
+        _no_zero(y)
+        return np.floor_divide(x, y)
+    return np.floor(np.true_divide(x, y))
+
+
+def _floor_mod(x: Array, y: Array) -> Any:  # noqa: ANN401
+    """The remainder with the divisor's sign."""
+    if x.dtype.kind in "iu":
+        _no_zero(y)
+        return np.remainder(x, y)
+    rest = np.fmod(x, y)
+    return np.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
+def _truncate_mod(x: Array, y: Array) -> Any:  # noqa: ANN401
+    """C's remainder, with the dividend's sign."""
+    if x.dtype.kind in "iu":
+        _no_zero(y)
+    return np.fmod(x, y)
+
+
+def _zero_where(zero: Array, result: Any) -> Array:  # noqa: ANN401
+    values = np.asarray(result)
+    out: Array = np.where(zero, values.dtype.type(0), values)
+    return out
+
+
+def _power(x: Array, y: Array) -> Any:  # noqa: ANN401
+    if x.dtype.kind in "iu" and bool(np.any(y < 0)):
+        message = "integers to negative integer powers are not allowed"
+        raise ValueError(message)
+    return np.power(x, y)
+
+
+def _shift(function: Binary) -> Binary:
+    """A shift whose distance is held between 0 and the width less one, as the original does."""
+
+    def shift(x: Array, y: Array) -> Any:  # noqa: ANN401
+        widest = y.dtype.type(8 * x.dtype.itemsize - 1)
+        return function(x, np.clip(y, y.dtype.type(0), widest))
+
+    return shift
+
+
+_BINARY: dict[str, Binary] = {
+    "Add": np.add,
+    "AddV2": np.add,
+    "Atan2": np.arctan2,
+    "BitwiseAnd": np.bitwise_and,
+    "BitwiseOr": np.bitwise_or,
+    "BitwiseXor": np.bitwise_xor,
+    "Div": _divide,
+    "DivNoNan": lambda x, y: _zero_where(y == 0, np.true_divide(x, y)),
+    "FloorDiv": _floor_divide,
+    "FloorMod": _floor_mod,
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "LeftShift": _shift(np.left_shift),
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+    "LogicalAnd": np.logical_and,
+    "LogicalOr": np.logical_or,
+    "Maximum": np.maximum,
+    "Minimum": np.minimum,
+    "Mod": _truncate_mod,
+    "Mul": np.multiply,
+    "MulNoNan": lambda x, y: _zero_where(y == 0, np.multiply(x, y)),
+    "Pow": _power,
+    "RealDiv": _divide,
+    "RightShift": _shift(np.right_shift),
+    "Sub": np.subtract,
+    "TruncateDiv": _divide,
+    "TruncateMod": _truncate_mod,
+    "Xdivy": lambda x, y: _zero_where(x == 0, np.true_divide(x, y)),
+    "Xlog1py": lambda x, y: _zero_where(x == 0, np.multiply(x, np.log1p(y))),
+    "Xlogy": lambda x, y: _zero_where(x == 0, np.multiply(x, np.log(y))),
+}
+
+
+def _as_kernel(function: Binary) -> Callable[[Node, Array, Array], Array]:
+    def run(node: Node, x: Array, y: Array) -> Array:
+        same_type(node, x, y)
+        check_broadcast(x, y)
+        return as_array(function(x, y), x)
+
+    return run
+
+
+for _op, _function in _BINARY.items():
+    kernel(_op)(_as_kernel(_function))
+
+
+flop_rule(
+    *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "LogicalAnd", "LogicalOr"),
+    "RightShift",
+)(free)
+
+
+@kernel("Equal", "NotEqual")
+def equal(node: Node, x: Array, y: Array) -> Array:
+    """Equality of elements; where shapes do not broadcast, False unless the node forbids that."""
+    same_type(node, x, y)
+    compare = np.equal if node.op == "Equal" else np.not_equal
+    try:
+        check_broadcast(x, y)
+        return np.asarray(compare(x, y), dtype=bool)
+    except ValueError:
+        if node.attr_bool("incompatible_shape_error", True):
+            raise
+    return np.asarray(node.op == "NotEqual")
+
+
+@kernel("SquaredDifference")
+def squared_difference(node: Node, x: Array, y: Array) -> Array:
+    """(x - y)^2; for complex numbers the square of the modulus."""
+    same_type(node, x, y)
+    check_broadcast(x, y)
+    difference = np.subtract(x, y)
+    return as_array(np.multiply(np.conj(difference), difference), x)
+
+
+shape_fn(*_BINARY, "Equal", "NotEqual", "SquaredDifference")(broadcast_binary)
+
+
+@kernel("ApproximateEqual")
+def approximate_equal(node: Node, x: Array, y: Array) -> Array:
+    """Whether elements differ by less than the attribute ``tolerance``."""
+    same_type(node, x, y)
+    tolerance = x.dtype.type(node.attr_float("tolerance", 1e-5))
+    return as_array(np.abs(np.subtract(x, y)) < tolerance, x)
+
+
+shape_fn("ApproximateEqual")(same_as_both)
+
+
+flop_rule("ApproximateEqual", "FloorMod", "Mod", "TruncateMod")(per_output(3))
+
+
+@kernel("AddN", "AccumulateNV2")
+def add_n(node: Node, *inputs: Array) -> Array:
+    """The sum of tensors of one shape."""
+    same_type(node, *inputs)
+    if any(x.shape != inputs[0].shape for x in inputs):
+        message = "all tensors must have one shape"
+        raise ValueError(message)
+    if len(inputs) == 1:
+        return inputs[0]
+    total = np.asarray(np.add(inputs[0], inputs[1]))
+    for x in inputs[2:]:
+        total = np.add(total, x, out=total)
+    return total
+
+
+@shape_fn("AddN")
+def add_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """All inputs have one shape."""
+    return [reduce(merge, args.shapes, None)]
+
+
+@shape_fn("AccumulateNV2")
+def accumulate_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared shape."""
+    return [args.node.attr_shape("shape")]
+
+
+@flop_rule("AddN", "AccumulateNV2")
+def add_n_flops(sizes: Sizes) -> float:
+    """One less addition than there are tensors."""
+    return sizes.made() * (len(sizes.inputs) - 1)
+
+
+@kernel("BiasAdd", "BiasAddV1")
+def bias_add(node: Node, x: Array, bias: Array) -> Array:
+    """x plus one number for each channel: the last axis, or the second of NCHW."""
+    same_type(node, x, bias)
+    if bias.ndim != 1 or x.ndim < 2:
+        message = "a bias is a vector, and what it is added to has two axes or more"
+        raise ValueError(message)
+    first = node.op == "BiasAdd" and node.attr_str("data_format", "NHWC").startswith("NC")
+    channels = x.shape[1 if first else -1]
+    if channels != bias.shape[0]:
+        message = f"a bias of {bias.shape[0]} for {channels} channels"
+        raise ValueError(message)
+    return np.add(x, bias.reshape(-1, *[1] * (x.ndim - 2)) if first else bias)
+
+
+@shape_fn("BiasAdd", "BiasAddV1")
+def bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, its channels merged with the bias's."""
+    shape = at_least_rank(args.shapes[0], 2)
+    channels = with_rank(args.shapes[1], 1)[0]
+    if shape is None:
+        return [None]
+    channel_first = args.node.attr_str("data_format", "NHWC") == "NCHW"
+    axis = 1 if channel_first else len(shape) - 1
+    merged = merge_dim(shape[axis], channels)
+    return [(*shape[:axis], merged, *shape[axis + 1 :])]
+
+
+flop_rule(
+    *("Add", "AddV2", "Atan2", "BiasAdd", "BiasAddV1", "Div", "DivNoNan", "Equal"),
+    *("Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum", "Mul"),
+    *("MulNoNan", "NotEqual", "Pow", "RealDiv", "Sub", "Xdivy"),
+)(per_output(1))
+
+
+@kernel("ClipByValue")
+def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
+    """x held between two bounds, each of one element or of the shape of x."""
+    same_type(node, x, low, high)
+    check_broadcast(x, low, high)
+    return as_array(np.minimum(np.maximum(x, low), high), x)
+
+
+shape_fn("ClipByValue")(unchanged)
+
+
+flop_rule(
+    *("ClipByValue", "FloorDiv", "SquaredDifference", "TruncateDiv", "Xlog1py", "Xlogy"),
+)(per_output(2))
+
+
+@shape_fn("BiasAddGrad")
+def bias_add_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector of as many elements as there are channels."""
+    shape = at_least_rank(args.shapes[0], 2)
+    channel_first = args.node.attr_str("data_format", "NHWC") == "NCHW"
+    return [(dim(shape, 1 if channel_first else -1),)]

@@ -1,0 +1,203 @@
+"""Reductions, cumulative sums and arguments of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import as_array, axes_of, axis_of, scalar
+from mobileprep.ops.common_costs import free, per_output
+from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import axis_index, unknown_dims
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+Reduction = Callable[[Array, tuple[int, ...], bool], Any]
+
+
+def _extreme(function: np.ufunc, *, lowest: bool) -> Reduction:
+    def reduce(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401 - or a scalar
+        return function.reduce(x, axis=axes, keepdims=keep, initial=_bound(x, lowest=lowest))
+
+    return reduce
+
+
+def _bound(x: Array, *, lowest: bool) -> Any:  # noqa: ANN401
+    """What an empty maximum (the lowest value of the type) or minimum gives."""
+    if x.dtype.kind in "iu":
+        info = np.iinfo(x.dtype)
+        return info.min if lowest else info.max
+    return x.dtype.type(-np.inf if lowest else np.inf)
+
+
+def _sum(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
+    return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _prod(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
+    return np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _mean(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    if x.dtype.kind in "iu":
+        _check_count(count)
+        return (_sum(x, axes, keep).astype(np.float64) / count).astype(x.dtype)
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    total = _sum(wide, axes, keep)
+    return np.divide(total, total.dtype.type(count)).astype(x.dtype)
+
+
+def _check_count(count: int) -> None:
+    if count == 0:
+        message = "the mean of no integers does not exist"
+        raise ValueError(message)
+
+
+def _norm(x: Array, axes: tuple[int, ...], keep: bool) -> Any:  # noqa: ANN401
+    return np.sqrt(_sum(np.square(np.abs(x)), axes, keep)).astype(x.dtype)
+
+
+_REDUCTIONS: dict[str, Reduction] = {
+    "All": lambda x, axes, keep: np.all(x, axis=axes, keepdims=keep),
+    "Any": lambda x, axes, keep: np.any(x, axis=axes, keepdims=keep),
+    "EuclideanNorm": _norm,
+    "Max": _extreme(np.maximum, lowest=True),
+    "Mean": _mean,
+    "Min": _extreme(np.minimum, lowest=False),
+    "Prod": _prod,
+    "Sum": _sum,
+}
+
+
+def _as_kernel(function: Reduction) -> Callable[[Node, Array, Array], Array]:
+    def run(node: Node, x: Array, indices: Array) -> Array:
+        keep = node.attr_bool("keep_dims", False)
+        return as_array(function(x, axes_of(indices, x.ndim), keep), x)
+
+    return run
+
+
+for _op, _function in _REDUCTIONS.items():
+    kernel(_op)(_as_kernel(_function))
+
+
+@shape_fn(
+    *("All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"),
+)
+def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input without the reduced axes, or with those of size 1."""
+    shape, axes = args.shapes[0], args.integers(1)
+    keep = args.node.attr_bool("keep_dims", False)
+    if shape is None:
+        return [None]
+    if axes is None:
+        return [unknown_dims(len(shape)) if keep else _unknown_axes(args.shapes[1], len(shape))]
+    reduced = {axis_index(a, len(shape)) for a in axes}
+    if keep:
+        return [tuple(1 if i in reduced else d for i, d in enumerate(shape))]
+    return [tuple(d for i, d in enumerate(shape) if i not in reduced)]
+
+
+flop_rule("All", "Any")(free)
+
+
+@flop_rule("Mean")
+def mean_flops(sizes: Sizes) -> float:
+    """A sum and a quotient for each output."""
+    return sizes.taken()
+
+
+@flop_rule("EuclideanNorm")
+def two_passes_flops(sizes: Sizes) -> float:
+    """Two operations for each element: a square and its sum, or two extremes."""
+    return 2 * sizes.taken()
+
+
+@kernel("ArgMax", "ArgMin")
+def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
+    """The index of the first largest (smallest) element along an axis."""
+    find = np.argmax if node.op == "ArgMax" else np.argmin
+    axis = axis_of(scalar(dimension), x.ndim)
+    if x.shape[axis] == 0:
+        message = f"axis {axis} has no elements"
+        raise ValueError(message)
+    output = node.attrs.get("output_type")
+    kind = output.value.numpy if output is not None else np.dtype(np.int64)
+    return np.asarray(find(x, axis=axis), dtype=kind)
+
+
+@shape_fn("ArgMax", "ArgMin")
+def arg_extreme_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input without one axis."""
+    shape, axis = args.shapes[0], args.scalar(1)
+    if shape is None:
+        return [None]
+    if len(shape) <= 1:
+        return [()]
+    if axis is None:
+        return [unknown_dims(len(shape) - 1)]
+    axis = axis_index(axis, len(shape))
+    return [(*shape[:axis], *shape[axis + 1 :])]
+
+
+@flop_rule("Sum", "Max", "Min", "Prod", "ArgMax", "ArgMin")
+def reduction_flops(sizes: Sizes) -> float:
+    """One less operation than there are elements, for each output."""
+    return sizes.taken() - sizes.made()
+
+
+@kernel("Cumsum", "Cumprod")
+def cumulative(node: Node, x: Array, axis: Array) -> Array:
+    """Running sums or products along an axis, optionally from the end or without the element."""
+    function = np.add if node.op == "Cumsum" else np.multiply
+    along = axis_of(scalar(axis), x.ndim)
+    exclusive, reverse = node.attr_bool("exclusive", False), node.attr_bool("reverse", False)
+    source = np.flip(x, along) if reverse else x
+    out = function.accumulate(source, axis=along, dtype=x.dtype)
+    if exclusive and x.shape[along]:
+        start = np.full_like(out.take([0], along), function.identity)
+        kept = out.take(range(x.shape[along] - 1), along)
+        out = np.concatenate([start, kept], axis=along)
+    return np.flip(out, along) if reverse else out
+
+
+shape_fn("Cumprod", "Cumsum")(unchanged)
+
+
+flop_rule("Cumprod", "Cumsum")(per_output(1))
+
+
+@kernel("L2Loss")
+def l2_loss(node: Node, x: Array) -> Array:
+    """Half the sum of squares, a scalar."""
+    return np.asarray(np.add.reduce(np.square(x), axis=None) / x.dtype.type(2), dtype=x.dtype)
+
+
+@shape_fn("L2Loss")
+def scalar_result_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar for each output."""
+    return [()] * args.count()
+
+
+@flop_rule("L2Loss")
+def l2_loss_flops(sizes: Sizes) -> float:
+    """Squares, halves and their sum, as TensorFlow computes it."""
+    return 3 * sizes.taken() - 1
+
+
+def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
+    """As many axes less as there are, since none may be named twice."""
+    if axes == ():
+        return unknown_dims(rank - 1) if rank else None
+    if axes is not None and len(axes) == 1 and 0 <= axes[0] <= rank:
+        return unknown_dims(rank - axes[0])
+    return None

@@ -1,0 +1,130 @@
+"""Activations and of softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import as_array
+from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_shapes import same_as_both, unchanged
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import at_least_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Klambauer et al., "Self-Normalizing Neural Networks" (2017).
+_SELU_ALPHA = 1.6732632423543772
+_SELU_SCALE = 1.0507009873554805
+
+
+def _relu(x: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _relu6(x: Array) -> Any:  # noqa: ANN401
+    return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
+
+
+def _elu(x: Array) -> Any:  # noqa: ANN401
+    return np.where(x < 0, np.expm1(x), x)
+
+
+def _selu(x: Array) -> Any:  # noqa: ANN401
+    kind = x.dtype.type
+    return np.where(x < 0, kind(_SELU_SCALE * _SELU_ALPHA) * np.expm1(x), kind(_SELU_SCALE) * x)
+
+
+def _softplus(x: Array) -> Any:  # noqa: ANN401
+    return np.logaddexp(x, x.dtype.type(0)) if x.dtype.kind == "f" else np.log1p(np.exp(x))
+
+
+def _softsign(x: Array) -> Any:  # noqa: ANN401
+    return np.divide(x, np.abs(x) + x.dtype.type(1))
+
+
+_ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
+    "Elu": _elu,
+    "Relu": _relu,
+    "Relu6": _relu6,
+    "Selu": _selu,
+    "Softplus": _softplus,
+    "Softsign": _softsign,
+}
+
+
+def _as_kernel(function: Callable[[Array], Any]) -> Callable[[Node, Array], Array]:
+    def run(node: Node, x: Array) -> Array:
+        return as_array(function(x), x)
+
+    return run
+
+
+for _op, _function in _ACTIVATIONS.items():
+    kernel(_op)(_as_kernel(_function))
+
+
+flop_rule("Relu")(per_output(1))
+
+
+flop_rule("Selu", "Softsign")(per_output(3))
+
+
+@kernel("LeakyRelu")
+def leaky_relu(node: Node, x: Array) -> Array:
+    """x where positive, else x times the attribute ``alpha``."""
+    alpha = x.dtype.type(node.attr_float("alpha", 0.2))
+    return np.where(x > 0, x, np.multiply(x, alpha))
+
+
+shape_fn(*_ACTIVATIONS, "LeakyRelu", "SigmoidGrad", "TanhGrad")(unchanged)
+
+
+flop_rule("Elu", "LeakyRelu", "Relu6", "Softplus")(per_output(2))
+
+
+@kernel("Softmax")
+def softmax(node: Node, x: Array) -> Array:
+    """exp(x) over its sum, along the last axis."""
+    powers = np.exp(_shifted(x))
+    return np.divide(powers, _sum(powers))
+
+
+@kernel("LogSoftmax")
+def log_softmax(node: Node, x: Array) -> Array:
+    """The logarithm of softmax, along the last axis."""
+    shifted = _shifted(x)
+    return np.subtract(shifted, np.log(_sum(np.exp(shifted))))
+
+
+@shape_fn("Softmax", "LogSoftmax")
+def softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape."""
+    return [at_least_rank(args.shapes[0], 1)]
+
+
+flop_rule("LogSoftmax", "Softmax")(per_output(5))
+
+
+def _shifted(x: Array) -> Array:
+    """x less its maximum, so that no power overflows."""
+    if x.ndim < 1:
+        message = "softmax needs an axis"
+        raise ValueError(message)
+    return x if x.size == 0 else np.subtract(x, x.max(axis=-1, keepdims=True))
+
+
+def _sum(x: Array) -> Array:
+    total: Array = np.add.reduce(x, axis=-1, keepdims=True)
+    return total
+
+
+shape_fn(
+    *("EluGrad", "LeakyReluGrad", "Relu6Grad", "ReluGrad", "SeluGrad", "SoftplusGrad"),
+    "SoftsignGrad",
+)(same_as_both)

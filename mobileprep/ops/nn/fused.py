@@ -1,0 +1,167 @@
+"""Ops that stand for a chain of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.array.joining import padded_shape
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.kernel import find_kernel, kernel
+from mobileprep.ops.math.matmul import matrix_product_flops
+from mobileprep.ops.nn.conv import convolution_flops, depthwise_flops
+from mobileprep.ops.nn.normalization import batch_norm_flops, fused_batch_norm_shape
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.window_shapes import image_layout, slid
+
+Activation = Callable[[Node, Array], Array]
+
+
+def _by_op(op: str) -> Activation:
+    def run(node: Node, x: Array) -> Array:
+        return _run(op, node, x)
+
+    return run
+
+
+def _leaky(node: Node, x: Array) -> Array:
+    alpha = node.attr_float("leakyrelu_alpha", 0.2)
+    return _run("LeakyRelu", node.with_attrs(alpha=attr.floating(alpha)), x)
+
+
+_ACTIVATIONS: dict[str, Activation] = {
+    "Elu": _by_op("Elu"),
+    "LeakyRelu": _leaky,
+    "Relu": _by_op("Relu"),
+    "Relu6": _by_op("Relu6"),
+    "Sigmoid": _by_op("Sigmoid"),
+    "Tanh": _by_op("Tanh"),
+}
+
+
+def _run(op: str, node: Node, *inputs: Array) -> Array:
+    """The first output of another op with this node's attributes."""
+    run = find_kernel(op)
+    if run is None:
+        message = f"the op {op!r} cannot be run here"
+        raise ValueError(message)
+    outputs = run(replace(node, op=op), *inputs)
+    return outputs[0] if isinstance(outputs, tuple) else outputs
+
+
+def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
+    """x after the ops that the attribute ``fused_ops`` lists."""
+    left = list(args)
+    for name in (op.decode() for op in node.attr_strings("fused_ops")):
+        if name in ("BiasAdd", "Add"):
+            x = np.add(x, left.pop(0)) if name == "Add" else _run("BiasAdd", node, x, left.pop(0))
+        elif name == "FusedBatchNorm":
+            statistics, left = left[:4], left[4:]
+            inference = node.with_attrs(is_training=attr.boolean(False))
+            x = _run("FusedBatchNorm", inference, x, *statistics)
+        elif name in _ACTIVATIONS:
+            x = _ACTIVATIONS[name](node, x)
+        else:
+            message = f"the fused op {name!r} is not known"
+            raise ValueError(message)
+    return x
+
+
+@kernel("_FusedConv2D", "_FusedDepthwiseConv2dNative")
+def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
+    """A convolution with bias or batch normalization, and activation."""
+    op = node.op.removeprefix("_Fused")
+    return _finished(node, _run(op, node, x, filters), args)
+
+
+flop_rule("_FusedConv2D")(convolution_flops)
+
+
+flop_rule("_FusedDepthwiseConv2dNative")(depthwise_flops)
+
+
+@kernel("_FusedMatMul")
+def fused_mat_mul(node: Node, x: Array, y: Array, *args: Array) -> Array:
+    """A matrix product with bias and activation."""
+    return _finished(node, _run("MatMul", node, x, y), args)
+
+
+flop_rule("_FusedMatMul")(matrix_product_flops)
+
+
+@kernel("_FusedBatchNormEx")
+def fused_batch_norm_ex(
+    node: Node,
+    x: Array,
+    scale: Array,
+    offset: Array,
+    mean: Array,
+    variance: Array,
+    *side: Array,
+) -> tuple[Array, ...]:
+    """A batch normalization with a sum and an activation after it."""
+    run = find_kernel("FusedBatchNormV3")
+    outputs = (
+        run(replace(node, op="FusedBatchNormV3"), x, scale, offset, mean, variance) if run else ()
+    )
+    y = outputs[0]
+    for other in side:
+        y = np.add(y, other)
+    mode = node.attr_str("activation_mode", "Identity")
+    if mode != "Identity":
+        y = _ACTIVATIONS[mode](node, y)
+    return (y, *outputs[1:])
+
+
+shape_fn("_FusedBatchNormEx")(fused_batch_norm_shape)
+
+
+flop_rule("_FusedBatchNormEx")(batch_norm_flops)
+
+
+@kernel("FusedPadConv2D")
+def fused_pad_conv_2d(node: Node, x: Array, paddings: Array, filters: Array) -> Array:
+    """A convolution of an image with a mirrored border."""
+    return _run("Conv2D", node, _run("MirrorPad", node, x, paddings), filters)
+
+
+@flop_rule("FusedPadConv2D")
+def padded_convolution_flops(sizes: Sizes) -> float:
+    """The convolution; the border costs nothing."""
+    return 2 * sizes.made() * math.prod(sizes.input(2)[:-1])
+
+
+@kernel("FusedResizeAndPadConv2D")
+def fused_resize_and_pad_conv_2d(
+    node: Node, x: Array, size: Array, paddings: Array, filters: Array
+) -> Array:
+    """A convolution of an image resized bilinearly and given a mirrored border."""
+    aligned = attr.boolean(node.attr_bool("resize_align_corners", False))
+    resized = _run("ResizeBilinear", node.with_attrs(align_corners=aligned), x, size)
+    resized = resized.astype(x.dtype, copy=False)
+    return _run("Conv2D", node, _run("MirrorPad", node, resized, paddings), filters)
+
+
+@shape_fn("FusedPadConv2D", "FusedResizeAndPadConv2D")
+def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As Conv2D of the padded image, whose height and width a size may replace before."""
+    shape, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[-1], 4)
+    if args.node.op == "FusedResizeAndPadConv2D":
+        height, width = args.integers(1) or (UNKNOWN, UNKNOWN)
+        shape = (shape[0], height, width, shape[3])
+    shape = padded_shape(shape, args.value(len(args.shapes) - 2))
+    return [slid(args.node, shape, image_layout(args.node), filters[:2], filters[3])]
+
+
+@flop_rule("FusedResizeAndPadConv2D")
+def resized_convolution_flops(sizes: Sizes) -> float:
+    """The convolution; the shapes do not tell how large the resized image is."""
+    return 2 * sizes.made() * math.prod(sizes.input(3)[:-1])

@@ -1,0 +1,144 @@
+"""Batch normalization and of local response normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import merge_dim, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+@kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def fused_batch_norm(
+    node: Node, x: Array, scale: Array, offset: Array, mean: Array, variance: Array
+) -> tuple[Array, ...]:
+    """Normalization by given statistics, or by the batch's where ``is_training`` holds.
+
+    Returns:
+        y, the mean, the variance, and what the gradient would need.
+    """
+    epsilon = np.float32(node.attr_float("epsilon", 1e-4))
+    first = node.attr_str("data_format", "NHWC").startswith("NC")
+    axes = tuple(i for i in range(x.ndim) if i != (1 if first else x.ndim - 1))
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    outputs: tuple[Array, ...] = (mean, variance, mean, variance)
+    if node.attr_bool("is_training", True):
+        mean, variance, outputs = _batch_statistics(node, wide, axes, mean, variance)
+    inverse = np.divide(np.float32(1), np.sqrt(variance + epsilon))
+    spread = (-1, *[1] * (x.ndim - 2)) if first else (-1,)
+    factor = (inverse * scale).reshape(spread)
+    y = np.subtract(wide, mean.reshape(spread))
+    np.multiply(y, factor, out=y)
+    np.add(y, offset.reshape(spread), out=y)
+    extra = (np.zeros(0, np.float32),) if node.op == "FusedBatchNormV3" else ()
+    return (y.astype(x.dtype, copy=False), *outputs, *extra)
+
+
+@shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, and vectors as long as there are channels."""
+    rank = 5 if len(args.node.attr_str("data_format", "NHWC")) == 5 else 4
+    shape = list(with_rank(args.shapes[0], rank))
+    channel = 1 if args.node.attr_str("data_format", "NHWC").startswith("NC") else rank - 1
+    used = 3 if args.node.attr_bool("is_training", True) else 5
+    vectors = [with_rank(s, 1)[0] for s in args.shapes[1:used]]
+    shape[channel] = reduce(merge_dim, vectors, shape[channel])
+    outputs: list[TensorShape] = [tuple(shape), *[(shape[channel],)] * 4]
+    # What the last output reserves is the kernel's affair.
+    return [*outputs, None][: args.count()]
+
+
+@flop_rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def batch_norm_flops(sizes: Sizes) -> float:
+    """A multiplication and an addition; with the statistics of the batch, those too."""
+    training = sizes.node.attr_bool("is_training", True)
+    return sizes.made() * (6 if training else 2)
+
+
+def _batch_statistics(
+    node: Node, x: Array, axes: tuple[int, ...], old_mean: Array, old_variance: Array
+) -> tuple[Array, Array, tuple[Array, ...]]:
+    """The batch's mean and variance, and the node's four outputs of statistics."""
+    count = x.size // max(x.shape[1] if axes[-1] == x.ndim - 1 else x.shape[-1], 1)
+    mean = np.asarray(np.mean(x, axis=axes, dtype=np.float32))
+    shape = [1 if i in axes else d for i, d in enumerate(x.shape)]
+    squares = np.square(x - mean.reshape(shape))
+    variance = np.asarray(np.mean(squares, axis=axes, dtype=np.float32))
+    unbiased: Array = variance * np.float32(count / max(count - 1, 1))
+    share = np.float32(node.attr_float("exponential_avg_factor", 1.0))
+    new_mean: Array = mean
+    new_variance = unbiased
+    if share != 1:
+        new_mean = (np.float32(1) - share) * old_mean + share * mean
+        new_variance = (np.float32(1) - share) * old_variance + share * unbiased
+    return mean, variance, (new_mean, new_variance, mean, variance)
+
+
+@kernel("BatchNormWithGlobalNormalization")
+def batch_norm_with_global_normalization(
+    node: Node, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array
+) -> Array:
+    """The batch normalization of graphs before 2016, over the last axis."""
+    epsilon = x.dtype.type(node.attr_float("variance_epsilon"))
+    inverse = np.divide(x.dtype.type(1), np.sqrt(variance + epsilon))
+    if node.attr_bool("scale_after_normalization"):
+        inverse = inverse * gamma
+    out: Array = (x - mean) * inverse + beta
+    return out
+
+
+@shape_fn("BatchNormWithGlobalNormalization")
+def batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, its channels merged with those of the statistics."""
+    quantized = args.node.op.startswith("Quantized")
+    shape = with_rank(args.shapes[0], 4)
+    vectors = args.shapes[3:13:3] if quantized else args.shapes[1:5]
+    channels = reduce(merge_dim, (with_rank(s, 1)[0] for s in vectors), shape[3])
+    ranges: list[TensorShape] = [(), ()] if quantized else []
+    return [(*shape[:3], channels), *ranges]
+
+
+flop_rule("BatchNormWithGlobalNormalization")(per_output(2))
+
+
+@kernel("LRN")
+def local_response_normalization(node: Node, x: Array) -> Array:
+    """Division by a power of the sum of squares of neighbouring channels.
+
+    Source: Krizhevsky et al., "ImageNet Classification with Deep CNNs" (2012), section 3.3.
+    """
+    radius = min(node.attr_int("depth_radius", 5), x.shape[-1])
+    kind: Any = x.dtype.type
+    bias, alpha = kind(node.attr_float("bias", 1.0)), kind(node.attr_float("alpha", 1.0))
+    beta = kind(node.attr_float("beta", 0.5))
+    squares = np.square(x)
+    total = np.zeros_like(x)
+    channels = x.shape[-1]
+    for shift in range(-radius, radius + 1):
+        low, high = max(0, shift), min(channels, channels + shift)
+        if low < high:
+            total[..., low - shift : high - shift] += squares[..., low:high]
+    out: Array = np.multiply(x, np.power(bias + alpha * total, -beta))
+    return out
+
+
+@shape_fn("LRN")
+def lrn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, an image's."""
+    return [with_rank(args.shapes[0], 4)]
+
+
+@flop_rule("LRN")
+def local_response_normalization_flops(sizes: Sizes) -> float:
+    """A square, a sum over neighbours, its scale and bias, a power, a quotient."""
+    return sizes.made() * (2 * sizes.node.attr_int("depth_radius", 5) + 5)

@@ -1,0 +1,97 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.pooling import average, maximum
+from mobileprep.numerics.windows import Window, layout_of, make_window, spatial
+from mobileprep.ops.arrays import integers
+from mobileprep.ops.common_costs import depends_on_values
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.nn.conv import channels_as_in, channels_last
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.window_shapes import pooled_shape, pooled_sizes
+
+
+@kernel("MaxPool", "MaxPool3D")
+def max_pool(node: Node, x: Array) -> Array:
+    """The largest element of each window."""
+    layout = layout_of(node)
+    source = channels_last(x, layout)
+    window = _window(node, source, node.attr_ints("ksize"), node.attr_ints("strides"), layout)
+    return channels_as_in(maximum(source, window), layout)
+
+
+@kernel("MaxPoolV2")
+def max_pool_v2(node: Node, x: Array, size: Array, strides: Array) -> Array:
+    """``MaxPool`` with the window given by tensors."""
+    layout = layout_of(node)
+    source = channels_last(x, layout)
+    window = _window(node, source, integers(size), integers(strides), layout)
+    return channels_as_in(maximum(source, window), layout)
+
+
+@shape_fn("MaxPoolV2")
+def pool_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As MaxPool, windows and strides given as inputs."""
+    sizes, strides = args.integers(1), args.integers(2)
+    shape = with_rank(args.shapes[0], 4)
+    if sizes is None or strides is None or len(sizes) != 4 or len(strides) != 4:
+        return [(UNKNOWN,) * 4]
+    return [pooled_sizes(args.node, shape, sizes, strides)]
+
+
+flop_rule("MaxPoolV2")(depends_on_values)
+
+
+@kernel("AvgPool", "AvgPool3D")
+def avg_pool(node: Node, x: Array) -> Array:
+    """The mean of each window's elements, padding left out."""
+    layout = layout_of(node)
+    source = channels_last(x, layout)
+    window = _window(node, source, node.attr_ints("ksize"), node.attr_ints("strides"), layout)
+    return channels_as_in(average(source, window), layout)
+
+
+@shape_fn("AvgPool", "MaxPool", "AvgPool3D", "MaxPool3D")
+def pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The image with a result for each window."""
+    return [pooled_shape(args)]
+
+
+@flop_rule("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
+def pool_flops(sizes: Sizes) -> float:
+    """One operation for each element of each window."""
+    area = 1
+    for extent in sizes.node.attr_ints("ksize"):
+        area *= extent
+    return sizes.made() * area
+
+
+def _window(
+    node: Node, x: Array, size: Sequence[int], strides: Sequence[int], layout: str
+) -> Window:
+    if not x.ndim == len(size) == len(strides):
+        message = f"a window over {len(size)} axes on a tensor of {x.ndim}"
+        raise ValueError(message)
+    inner = spatial(size, layout)
+    ones = (1,) * len(inner)
+    return make_window(node, x.shape[1:-1], inner, spatial(strides, layout), ones)
+
+
+@shape_fn("MaxPoolGrad")
+def max_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape of the image that was pooled."""
+    return [with_rank(args.shapes[0], 4)]
+
+
+@shape_fn("AvgPoolGrad")
+def avg_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the first input holds."""
+    return [with_rank(args.as_shape(0), 4)]

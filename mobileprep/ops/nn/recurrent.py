@@ -1,0 +1,176 @@
+"""Whole recurrent cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import scalar
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import UNKNOWN, dim, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.matmul import product
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+@dataclass(frozen=True, slots=True)
+class _Lstm:
+    """The weights of an LSTM cell and how it computes.
+
+    Args:
+        w, b: of the four gates together.
+        peepholes: from the cell state to the input, forget and output gates; None without.
+        forget_bias: added to the forget gate.
+        clip: what the cell state is held within; 0 or less for no bound.
+        order: the places of input gate, cell input, forget gate and output gate in ``w``.
+    """
+
+    w: Array
+    b: Array
+    peepholes: tuple[Array, Array, Array] | None
+    forget_bias: float
+    clip: float
+    order: tuple[int, int, int, int]
+
+    def step(self, x: Array, state: Array, hidden: Array) -> tuple[Array, ...]:
+        """(i, cs, f, o, ci, co, h) of one step, as the ops name them."""
+        kind = x.dtype.type
+        gates = product(np.concatenate([x, hidden], axis=1), self.w) + self.b
+        parts = np.split(gates, 4, axis=1)
+        i, ci, f, o = (parts[place] for place in self.order)
+        if self.peepholes is not None:
+            i, f = i + state * self.peepholes[0], f + state * self.peepholes[1]
+        i, f = _sigmoid(i), _sigmoid(f + kind(self.forget_bias))
+        ci = np.tanh(ci)
+        cs = ci * i + state * f
+        if self.clip > 0:
+            cs = np.clip(cs, kind(-self.clip), kind(self.clip))
+        if self.peepholes is not None:
+            o = o + cs * self.peepholes[2]
+        o, co = _sigmoid(o), np.tanh(cs)
+        return i, cs, f, o, ci, co, o * co
+
+
+def _sigmoid(x: Array) -> Array:
+    one = x.dtype.type(1)
+    return np.asarray(one / (one + np.exp(-x)))
+
+
+def _lstm(node: Node, w: Array, b: Array, peepholes: tuple[Array, Array, Array]) -> _Lstm:
+    newer = node.op == "BlockLSTMV2"
+    return _Lstm(
+        w,
+        b,
+        peepholes if node.attr_bool("use_peephole", False) else None,
+        0.0 if newer else node.attr_float("forget_bias", 1.0),
+        node.attr_float("cell_clip", 0.0 if newer else 3.0),
+        # The newer op keeps the gates in the order of cuDNN: input, forget, cell, output.
+        (0, 2, 1, 3) if newer else (0, 1, 2, 3),
+    )
+
+
+@kernel("LSTMBlockCell")
+def lstm_block_cell(
+    node: Node,
+    x: Array,
+    state: Array,
+    hidden: Array,
+    w: Array,
+    wci: Array,
+    wcf: Array,
+    wco: Array,
+    b: Array,
+) -> tuple[Array, ...]:
+    """One step of an LSTM for a batch."""
+    return _lstm(node, w, b, (wci, wcf, wco)).step(x, state, hidden)
+
+
+@shape_fn("LSTMBlockCell")
+def lstm_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The state's shape for each of the seven outputs."""
+    batch = with_rank(args.shapes[0], 2)[0]
+    cells = with_rank(args.shapes[1], 2)[1]
+    return [(batch, cells)] * 7
+
+
+@flop_rule("LSTMBlockCell")
+def lstm_cell_flops(sizes: Sizes) -> float:
+    """One step of ``lstm``."""
+    return _lstm_step(sizes.input(0)[0], sizes.input(3))
+
+
+@kernel("BlockLSTM", "BlockLSTMV2")
+def block_lstm(
+    node: Node,
+    length: Array,
+    x: Array,
+    state: Array,
+    hidden: Array,
+    w: Array,
+    wci: Array,
+    wcf: Array,
+    wco: Array,
+    b: Array,
+) -> tuple[Array, ...]:
+    """An LSTM over [time, batch, inputs]; steps beyond the longest sequence are zeros."""
+    cell = _lstm(node, w, b, (wci, wcf, wco))
+    out = np.zeros((7, len(x), *state.shape), dtype=x.dtype)
+    for t in range(min(scalar(length), len(x))):
+        results = cell.step(x[t], state, hidden)
+        for place, value in enumerate(results):
+            out[place, t] = value
+        state, hidden = results[1], results[6]
+    return tuple(out)
+
+
+@shape_fn("BlockLSTM", "BlockLSTMV2")
+def block_lstm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Time by batch by cells for each of the seven outputs; four gates share the bias."""
+    time, batch = with_rank(args.shapes[1], 3)[:2]
+    gates = dim(args.shapes[-1], 0)
+    return [(time, batch, UNKNOWN if gates < 0 else gates // 4)] * 7
+
+
+@flop_rule("BlockLSTM", "BlockLSTMV2")
+def lstm_flops(sizes: Sizes) -> float:
+    """A product with the weights of four gates, and what a cell does, at each time."""
+    times, batch = sizes.input(1)[:2]
+    return times * _lstm_step(batch, sizes.input(4))
+
+
+@kernel("GRUBlockCell")
+def gru_block_cell(
+    node: Node, x: Array, hidden: Array, w_ru: Array, w_c: Array, b_ru: Array, b_c: Array
+) -> tuple[Array, ...]:
+    """One step of a gated recurrent unit for a batch: (r, u, c, h)."""
+    gates = _sigmoid(product(np.concatenate([x, hidden], axis=1), w_ru) + b_ru)
+    r, u = np.split(gates, 2, axis=1)
+    c = np.tanh(product(np.concatenate([x, r * hidden], axis=1), w_c) + b_c)
+    one = x.dtype.type(1)
+    return r, u, c, np.asarray(u * hidden + (one - u) * c)
+
+
+@shape_fn("GRUBlockCell")
+def gru_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The state's shape for each of the four outputs."""
+    batch = with_rank(args.shapes[0], 2)[0]
+    cells = with_rank(args.shapes[1], 2)[1]
+    return [(batch, cells)] * 4
+
+
+@flop_rule("GRUBlockCell")
+def gru_cell_flops(sizes: Sizes) -> float:
+    """A product with the weights of two gates and of the candidate, and what a cell does."""
+    batch, cells = sizes.input(0)[0], sizes.input(3)[1]
+    return batch * (2 * sizes.input(3)[0] * 3 * cells + 3 * cells + 14 * cells)
+
+
+def _lstm_step(batch: int, weights: tuple[int, ...]) -> float:
+    wide = weights[1]
+    # Three sigmoids, two hyperbolic tangents, biases, and the sums and products of the state.
+    return batch * (2 * weights[0] * wide + wide + 19 * wide / 4)

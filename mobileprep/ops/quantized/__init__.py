@@ -1,0 +1,1 @@
+"""Ops on eight-bit integers, and to and from them."""

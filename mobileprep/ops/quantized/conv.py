@@ -1,0 +1,170 @@
+"""Quantized convolutions: 8-bit factors, 32-bit sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.depthwise_convolution import convolve_depthwise
+from mobileprep.numerics.integer_products import convolve_integers
+from mobileprep.numerics.quantization import offset_of_zero
+from mobileprep.numerics.windows import NHWC, Window, filter_window, spatial
+from mobileprep.ops.arrays import check_allocation
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.nn.conv import (
+    conv_shape,
+    convolution_flops,
+    depthwise_conv_shape,
+    depthwise_flops,
+)
+from mobileprep.ops.quantized.ranges import (
+    Quantized,
+    check_output,
+    check_type,
+    limits_of,
+    product_limits,
+)
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)
+# Taps for which a sum of products of eight-bit numbers is exact in single precision.
+_EXACT_TAPS = (1 << 24) // (255 * 128)
+
+
+@kernel("QuantizedConv2D")
+def quantized_conv(
+    node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
+) -> Quantized:
+    """A convolution over two spatial axes.
+
+    With unsigned filters, numbers stand for floats as their ranges say. TensorFlow 2 leaves signed
+    ones to oneDNN, to which the zero of both factors is 0, whatever their ranges are.
+
+    Raises:
+        UnsupportedError: types, strides or dilations that the original has no kernel for.
+        InvalidGraphError: strides, dilations or padding cannot be.
+        ValueError: the filters do not fit x.
+    """
+    check_type(node, "Tinput", x, DType.QUINT8)
+    check_type(node, "Tfilter", filters, DType.QUINT8, DType.QINT8)
+    check_output(node, "out_type", DType.QINT32)
+    if x.ndim != 4 or filters.ndim != 4 or x.shape[3] != filters.shape[2]:
+        message = f"filters of shape {list(filters.shape)} for images of {list(x.shape)}"
+        raise ValueError(message)
+    of_x, of_f = limits_of(low_x, high_x), limits_of(low_f, high_f)
+    limits = product_limits(of_x, of_f, _UINT8, filters.dtype)
+    if filters.dtype == _INT8:
+        window = filter_window(node, x, filters)
+        _check(window, x, filters.shape[3])
+        return convolve_integers(x, filters, window), *limits.outputs()
+    window, inner = _centred(node, x, filters)
+    _check(window, inner, filters.shape[3])
+    zeros = offset_of_zero(of_x, _UINT8), offset_of_zero(of_f, _UINT8)
+    return convolve_integers(inner, filters, window, zeros), *limits.outputs()
+
+
+flop_rule("QuantizedConv2D")(convolution_flops)
+
+
+@kernel("QuantizedDepthwiseConv2D")
+def quantized_depthwise_conv(
+    node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
+) -> Quantized:
+    """A convolution of each channel with its own signed filters; the zero of both factors is 0.
+
+    Raises:
+        UnsupportedError: the original has no kernel for the types.
+        InvalidGraphError: strides, dilations or padding cannot be.
+        ValueError: the filters do not fit x.
+    """
+    check_type(node, "Tinput", x, DType.QUINT8)
+    check_type(node, "Tfilter", filters, DType.QINT8)
+    check_output(node, "out_type", DType.QINT32)
+    if x.ndim != 4 or filters.ndim != 4:
+        message = "input and filters need 4 axes"
+        raise ValueError(message)
+    limits = product_limits(limits_of(low_x, high_x), limits_of(low_f, high_f), _UINT8, _INT8)
+    window = filter_window(node, x, filters)
+    _check(window, x, math.prod(filters.shape[2:]))
+    kind = np.float32 if math.prod(window.size) <= _EXACT_TAPS else np.float64
+    out = convolve_depthwise(x.astype(kind), filters.astype(kind), window)
+    return out.astype(np.int32), *limits.outputs()
+
+
+@shape_fn("QuantizedConv2D", "QuantizedDepthwiseConv2D")
+def quantized_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As Conv2D or DepthwiseConv2dNative, and the range of the result."""
+    image = depthwise_conv_shape(args) if "Depthwise" in args.node.op else conv_shape(args)
+    return [*image, (), ()]
+
+
+flop_rule("QuantizedDepthwiseConv2D")(depthwise_flops)
+
+
+def _check(window: Window, x: Array, channels: int) -> None:
+    """Refuse results that no device could hold, and windows that do not fit."""
+    check_allocation((len(x), *window.positions(x.shape[1:-1]), channels), _INT32)
+
+
+def _centred(node: Node, x: Array, filters: Array) -> tuple[Window, Array]:
+    """The window, and the part of x that it slides over.
+
+    The original centres the windows' positions on the input: where strides leave much of its end
+    out, they leave out as much of its beginning.
+    """
+    stride, padding = _stride(node), node.attr_str("padding")
+    if padding not in ("SAME", "VALID"):
+        message = f"node {node.name!r} ({node.op}) has the padding {padding!r}"
+        raise InvalidGraphError(message, "it is SAME or VALID")
+    pads, inside = [], []
+    for extent, size in zip(x.shape[1:3], filters.shape[:2], strict=True):
+        room = extent if padding == "SAME" else extent - size + 1
+        missing = (max(-(-room // stride), 0) - 1) * stride + size - extent
+        # C cuts quotients towards zero.
+        before = int((missing + (padding == "VALID")) / 2)
+        pads.append((max(before, 0), max(missing - before, 0)))
+        inside.append(slice(max(-before, 0), extent + min(missing - before, 0)))
+    window = Window(filters.shape[:2], (stride, stride), (1, 1), tuple(pads))
+    return window, x[:, inside[0], inside[1]]
+
+
+def _stride(node: Node) -> int:
+    ones = (1, 1, 1, 1)
+    strides, dilations = node.attr_ints("strides"), node.attr_ints("dilations", ones) or ones
+    if len(strides) != 4 or len(dilations) != 4 or min(*strides, *dilations) < 1:
+        message = f"node {node.name!r} ({node.op}) has the strides {list(strides)} and dilations "
+        message += f"{list(dilations)}"
+        raise InvalidGraphError(message, "give four of each, at least 1")
+    rows, columns = spatial(strides, NHWC)
+    if rows != columns or dilations != ones:
+        message = f"node {node.name!r}: there is no {node.op} with the strides {list(strides)} and "
+        message += f"dilations {list(dilations)}"
+        raise UnsupportedError(message, "it needs equal strides and no dilations")
+    return rows
+
+
+@shape_fn(
+    *("QuantizedConv2DAndRelu", "QuantizedConv2DPerChannel", "QuantizedConv2DWithBias"),
+    "QuantizedConv2DWithBiasAndRelu",
+)
+def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As Conv2D, and ranges as the filters have them: one, or one for each channel."""
+    return [*conv_shape(args), args.shapes[-1], args.shapes[-1]]
+
+
+@shape_fn(
+    *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DAndRequantize"),
+    "QuantizedConv2DWithBiasAndReluAndRequantize",
+    "QuantizedConv2DWithBiasAndRequantize",
+)
+def quantized_conv_requantized_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As Conv2D, and the range of the result."""
+    return [*conv_shape(args), (), ()]

@@ -1,0 +1,131 @@
+"""Ops that join and reshape quantized tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
+from mobileprep.numerics.quantization import EVERY_BYTE, Limits, looked_up
+from mobileprep.ops.array.joining import concatenated_shape
+from mobileprep.ops.array.shape import reshape, reshape_shape
+from mobileprep.ops.arrays import axis_of, scalar
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.quantized.ranges import Quantized, check_type, limits_of, same_range
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+@kernel("QuantizedConcat")
+def quantized_concat(node: Node, axis: Array, *rest: Array) -> Quantized:
+    """Tensors joined along an axis, in a range that holds all of theirs.
+
+    Args:
+        node: gives N, how many tensors there are.
+        axis: the axis, counted from the front.
+        rest: N tensors, the low ends of their ranges, and the high ends.
+
+    Raises:
+        ValueError: the tensors do not fit each other, or there is no such axis.
+    """
+    along = scalar(axis)
+    if along < 0:
+        message = f"the axis {along} is not counted from the front"
+        raise ValueError(message)
+    return _joined(node, rest, along, (DType.QUINT8, DType.QINT32), from_zero=False)
+
+
+@shape_fn("QuantizedConcat")
+def quantized_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The inputs one after another along an axis, and the range of the result."""
+    count = args.node.attr_int("N")
+    return [concatenated_shape(args.shapes[1 : count + 1], args.scalar(0)), (), ()]
+
+
+@kernel("QuantizedConcatV2")
+def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
+    """As ``quantized_concat``, the axis after the tensors and counted from either side.
+
+    TensorFlow 2 leaves this op to oneDNN: unless all ranges are the same, that of unsigned numbers
+    begins at zero.
+    """
+    count = node.attr_int("N")
+    if len(inputs) != 3 * count + 1:
+        message = f"{count} tensors need {3 * count + 1} inputs, and have {len(inputs)}"
+        raise ValueError(message)
+    axis = axis_of(scalar(inputs[count]), inputs[0].ndim)
+    rest = (*inputs[:count], *inputs[count + 1 :])
+    return _joined(node, rest, axis, (DType.QUINT8, DType.QINT8), from_zero=True)
+
+
+@shape_fn("QuantizedConcatV2")
+def quantized_concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The inputs one after another along an axis, and the range of the result."""
+    count = args.node.attr_int("N")
+    return [concatenated_shape(args.shapes[:count], args.scalar(count)), (), ()]
+
+
+def _joined(
+    node: Node, rest: tuple[Array, ...], axis: int, types: tuple[DType, ...], *, from_zero: bool
+) -> Quantized:
+    count = node.attr_int("N")
+    if count < 1 or len(rest) != 3 * count:
+        message = f"{count} tensors need as many ends of ranges, and {len(rest) - count} are given"
+        raise ValueError(message)
+    parts = rest[:count]
+    for part in parts:
+        check_type(node, "T", part, *types)
+    ends = zip(rest[count : 2 * count], rest[2 * count :], strict=True)
+    ranges = [limits_of(*pair) for pair in ends]
+    signed = parts[0].dtype.kind == "i"
+    if from_zero and len(set(ranges)) == 1 and parts[0].ndim == 4:
+        return np.concatenate(parts, axis=axis), *ranges[0].outputs()
+    common = _common_range(ranges, signed=signed, from_zero=from_zero)
+    # The original leaves empty tensors out, but not their ranges, which others then get.
+    following = iter(ranges)
+    moved = [_in_range(part, next(following), common) if part.size else part for part in parts]
+    return np.concatenate(moved, axis=axis), *common.outputs()
+
+
+def _common_range(ranges: list[Limits], *, signed: bool, from_zero: bool) -> Limits:
+    """The range that holds zero and all ranges; of signed numbers, one evenly around zero."""
+    low, high = np.float32(0), np.finfo(np.float32).min
+    for of in ranges:
+        low = of.low if of.low < low else low
+        high = of.high if high < of.high else high
+    if signed:
+        largest = np.float32(abs(high) if abs(low) < abs(high) else abs(low))
+        return Limits(-largest, largest)
+    return Limits(np.float32(0 if from_zero else low), np.float32(high))
+
+
+def _in_range(values: Array, of: Limits, wanted: Limits) -> Array:
+    if (of.low, of.high) == (wanted.low, wanted.high):
+        return values
+    quantizer, dequantizer = Quantizer.of(wanted, values.dtype), Dequantizer.of(of, values.dtype)
+    if values.dtype.itemsize > 1:
+        return quantizer(dequantizer(values))
+    return looked_up(quantizer(dequantizer(EVERY_BYTE.view(values.dtype))), values)
+
+
+@kernel("QuantizedReshape")
+def quantized_reshape(node: Node, x: Array, shape: Array, low: Array, high: Array) -> Quantized:
+    """The same numbers, of the same range, in another shape."""
+    out = reshape(node, x, shape)
+    assert isinstance(out, np.ndarray)
+    return out, *same_range(low, high)
+
+
+@shape_fn("QuantizedReshape")
+def quantized_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the second input holds, and two scalars."""
+    return [*reshape_shape(args), (), ()]
+
+
+flop_rule("QuantizedConcat", "QuantizedConcatV2", "QuantizedReshape")(free)

@@ -1,0 +1,1 @@
+"""Ops on ragged tensors, as in `tf.ragged`."""

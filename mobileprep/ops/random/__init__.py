@@ -1,0 +1,1 @@
+"""Random numbers, as in `tf.random`."""

@@ -1,0 +1,141 @@
+"""Random numbers, which need a seed: the node's own, or one of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.errors import UnsupportedError
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import check_allocation, integers
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.context import Context, context_kernel
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+
+def generator(context: Context, node: Node) -> np.random.Generator:
+    """The source of a node's numbers; other numbers than TensorFlow's, equally distributed.
+
+    Raises:
+        UnsupportedError: neither the node nor the run has a seed.
+    """
+    seeds = node.attr_int("seed", 0), node.attr_int("seed2", 0)
+    if any(seeds):
+        return np.random.default_rng([s % (1 << 63) for s in seeds])
+    if context.random is None:
+        message = f"node {node.name!r} ({node.op}) draws random numbers and has no seed"
+        raise UnsupportedError(message, "feed its output, or give the run a seed")
+    return context.random
+
+
+def _shape(node: Node, dims: Array) -> tuple[int, ...]:
+    shape = integers(dims)
+    check_allocation(shape, np.dtype(np.float64))
+    return shape
+
+
+def _kind(node: Node) -> np.dtype[np.generic]:
+    kind = node.attr_dtype("dtype").numpy
+    if kind is None:
+        message = "numbers of this type cannot be drawn"
+        raise TypeError(message)
+    return kind
+
+
+@context_kernel("RandomUniform")
+def random_uniform(context: Context, node: Node, dims: Array) -> Array:
+    """Numbers from [0, 1)."""
+    drawn = generator(context, node).random(_shape(node, dims), dtype=np.float32)
+    # Rounding to a narrower type must not reach 1.
+    kind = _kind(node)
+    below_one = np.nextafter(kind.type(1), kind.type(0))
+    return np.asarray(np.minimum(drawn.astype(kind), below_one))
+
+
+@context_kernel("RandomUniformInt")
+def random_uniform_int(context: Context, node: Node, dims: Array, low: Array, high: Array) -> Array:
+    """Integers from [low, high)."""
+    first, end = int(low), int(high)
+    if first >= end:
+        message = f"there is no number in [{first}, {end})"
+        raise ValueError(message)
+    return generator(context, node).integers(first, end, _shape(node, dims), dtype=low.dtype)
+
+
+@context_kernel("RandomStandardNormal")
+def random_normal(context: Context, node: Node, dims: Array) -> Array:
+    """Numbers of mean 0 and standard deviation 1."""
+    return generator(context, node).standard_normal(_shape(node, dims)).astype(_kind(node))
+
+
+@context_kernel("TruncatedNormal")
+def truncated_normal(context: Context, node: Node, dims: Array) -> Array:
+    """Standard normal numbers, drawn anew where beyond two standard deviations."""
+    source, shape = generator(context, node), _shape(node, dims)
+    drawn = source.standard_normal(math.prod(shape))
+    while (far := np.abs(drawn) > 2).any():
+        drawn[far] = source.standard_normal(int(far.sum()))
+    return drawn.reshape(shape).astype(_kind(node))
+
+
+@shape_fn(
+    *("ParameterizedTruncatedNormal", "RandomStandardNormal", "RandomUniform"),
+    *("RandomUniformInt", "StatelessRandomNormal", "StatelessRandomNormalV2"),
+    *("StatelessRandomUniform", "StatelessRandomUniformFullInt"),
+    *("StatelessRandomUniformFullIntV2", "StatelessRandomUniformInt"),
+    *("StatelessRandomUniformIntV2", "StatelessRandomUniformV2"),
+    *("StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "TruncatedNormal"),
+)
+def drawn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the first input holds."""
+    return [args.as_shape(0)]
+
+
+@context_kernel("RandomShuffle")
+def random_shuffle(context: Context, node: Node, x: Array) -> Array:
+    """x with its slices along the first axis in random order."""
+    return x if x.ndim == 0 else generator(context, node).permutation(x, axis=0)
+
+
+shape_fn("RandomShuffle")(unchanged)
+
+
+@context_kernel("Multinomial")
+def multinomial(context: Context, node: Node, logits: Array, count: Array) -> Array:
+    """Classes drawn with the probabilities that rows of logits stand for."""
+    number = int(count)
+    if logits.ndim != 2 or (number and not logits.shape[1]):
+        message = "logits must be a matrix with a column for each class"
+        raise ValueError(message)
+    shape = (len(logits), number, logits.shape[1])
+    check_allocation(shape, np.dtype(np.float64))
+    noise = generator(context, node).gumbel(size=shape)
+    output = node.attrs.get("output_dtype")
+    kind = output.value.numpy if output is not None else np.dtype(np.int64)
+    return np.asarray(np.argmax(logits[:, None, :] + noise, axis=-1), dtype=kind)
+
+
+@shape_fn("Multinomial", "StatelessMultinomial")
+def multinomial_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As many draws as are asked for from each row."""
+    draws = args.scalar(1)
+    return [(with_rank(args.shapes[0], 2)[0], UNKNOWN if draws is None else draws)]
+
+
+flop_rule(
+    *("Multinomial", "RandomShuffle", "RandomStandardNormal", "RandomUniform"),
+    *("RandomUniformInt", "TruncatedNormal"),
+)(free)
+
+
+@shape_fn("RandomGamma", "RandomPoisson", "RandomPoissonV2")
+def drawn_each_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the first input holds, for each parameter."""
+    return [concatenate(args.as_shape(0), args.shapes[1])]

@@ -1,1 +1,0 @@
-"""Shape functions, one module a family of ops; each registers by decorator."""

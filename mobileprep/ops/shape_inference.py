@@ -1,0 +1,164 @@
+"""Infers the shapes of a graph's tensors, as far as they follow from the graph alone.
+
+Source: ``ShapeRefiner`` of TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ir.verify import execution_order
+from mobileprep.opdefs.signatures import MOST_TENSORS, output_count
+from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shape_function import find_shape_fn
+from mobileprep.ops.static_values import StaticValues
+
+Shapes = tuple[TensorShape, ...]
+
+_RECORDED = "_output_shapes"
+
+# Through these a handle stays what it was.
+_PASS_HANDLES = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
+
+
+def infer_shapes(
+    graph: Graph,
+    feeds: Mapping[str, TensorShape] | None = None,
+    *,
+    values: type[StaticValues] = StaticValues,
+    recorded: bool = False,
+) -> Mapping[str, Shapes]:
+    """The shape of each output of each node.
+
+    A shape is None where its rank is not known, and has -1 for each size that is not. Where
+    inputs do not fit each other, and for ops that nobody knows, nothing is known.
+
+    Args:
+        graph: the graph.
+        feeds: shapes of tensors that are fed, by their names; they replace what the graph says.
+        values: finds the values of tensors that shapes depend on; that of ``tf115`` finds fewer.
+        recorded: whether to believe shapes that are recorded as ``_output_shapes``.
+
+    Raises:
+        InvalidGraphError: an input of a node is missing, or nodes feed each other in a circle.
+    """
+    given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
+    return _Inference(graph, given, values, recorded).run()
+
+
+class _Inference:
+    """One pass over a graph, inputs before consumers."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        fed: Mapping[Ref, TensorShape],
+        values: type[StaticValues],
+        recorded: bool,
+    ) -> None:
+        self.graph = graph
+        self.fed = fed
+        self.recorded = recorded
+        self.shapes: dict[str, Shapes] = {}
+        self.handles: dict[str, TensorShape] = {}
+        fed_nodes = frozenset(ref.node for ref in fed)
+        self.values = values(graph.by_name, self.shape_of, fed_nodes)
+
+    def run(self) -> Mapping[str, Shapes]:
+        fed_nodes = {ref.node for ref in self.fed}
+        for node in execution_order(self.graph, ""):
+            outputs = self._infer(node)
+            if self.recorded:
+                outputs = _with_recorded(node, outputs)
+            if node.name in fed_nodes:
+                outputs = tuple(self.fed.get(Ref(node.name, i), s) for i, s in enumerate(outputs))
+            self.shapes[node.name] = outputs
+        return self.shapes
+
+    def shape_of(self, ref: Ref) -> TensorShape:
+        """A tensor's shape; unknown while its node has not come, as at the end of a loop."""
+        outputs = self.shapes.get(ref.node, ())
+        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+
+    def _infer(self, node: Node) -> Shapes:
+        if _declares_many(node):
+            return self._unknown(node)
+        function = find_shape_fn(node.op)
+        if function is not None and node.op not in self.graph.library.functions:
+            args = _Args(node, tuple(map(self.shape_of, node.data_inputs)), self)
+            try:
+                outputs = tuple(function(args))
+            except (ShapeConflictError, InvalidGraphError, IndexError, ValueError):
+                # Running the graph will say so, if this node runs at all.
+                return self._unknown(node)
+            if node.op in _PASS_HANDLES and node.data_inputs:
+                self.handles[node.name] = args.handle(0)
+            return outputs
+        return self._unknown(node)
+
+    def _unknown(self, node: Node) -> Shapes:
+        try:
+            return (None,) * (output_count(node, self.graph.library) or 0)
+        except InvalidGraphError:
+            return ()
+
+
+def _declares_many(node: Node) -> bool:
+    """Whether an attribute may count more outputs than a node can have: a list would not fit."""
+    return any(v.kind == "int" and v.value > MOST_TENSORS for v in node.attrs.values())
+
+
+def _with_recorded(node: Node, outputs: Shapes) -> Shapes:
+    if _RECORDED not in node.attrs:
+        return outputs
+    try:
+        told = node.attr_shapes(_RECORDED)
+        return tuple(map(merge, outputs, told)) if len(told) >= len(outputs) else outputs
+    except (InvalidGraphError, ShapeConflictError):
+        # A record may be out of date.
+        return outputs
+
+
+@dataclass(frozen=True)
+class _Args:
+    """What a shape function may look at, of one node."""
+
+    node: Node
+    shapes: Sequence[TensorShape]
+    _inference: _Inference
+
+    @property
+    def producer(self) -> int:
+        return self._inference.graph.versions.producer
+
+    def value(self, index: int) -> Array | None:
+        return self._inference.values.value(self.node.data_inputs[index])
+
+    def integers(self, index: int) -> tuple[int, ...] | None:
+        value = self.value(index)
+        if value is None or value.dtype.kind not in "iu":
+            return None
+        return tuple(int(x) for x in value.reshape(-1))
+
+    def scalar(self, index: int) -> int | None:
+        values = self.integers(index)
+        return values[0] if values is not None and len(values) == 1 else None
+
+    def as_shape(self, index: int) -> TensorShape:
+        return self._inference.values.as_shape(self.node.data_inputs[index])
+
+    def handle(self, index: int) -> TensorShape:
+        return self._inference.handles.get(self.node.data_inputs[index].node)
+
+    def set_handle(self, shape: TensorShape) -> None:
+        self._inference.handles[self.node.name] = shape
+
+    def count(self) -> int:
+        return output_count(self.node, self._inference.graph.library) or 0

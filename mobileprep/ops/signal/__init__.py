@@ -1,0 +1,1 @@
+"""Fourier transforms, as in `tf.signal`."""

@@ -1,0 +1,113 @@
+"""Fourier transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import check_allocation, integers
+from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import at_least_rank, unknown_dims
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_COMPLEX: dict[int, np.dtype[Any]] = {4: np.dtype(np.complex64), 8: np.dtype(np.complex128)}
+
+
+@kernel("RFFT", "RFFT2D", "RFFT3D")
+def rfft(node: Node, x: Array, length: Array) -> Array:
+    """The Fourier transform of real numbers over the last one, two or three axes."""
+    sizes = _sizes(length, x, _rank(node))
+    _check_lengths(x, sizes)
+    out: Array = np.fft.rfftn(x, sizes, axes=range(-len(sizes), 0))
+    return out.astype(_COMPLEX[x.dtype.itemsize], copy=False)
+
+
+@flop_rule("RFFT", "RFFT2D", "RFFT3D")
+def real_fourier_flops(sizes: Sizes) -> float:
+    """Half as many as of complex numbers."""
+    return 2.5 * _transform(sizes, sizes.input(0))
+
+
+@kernel("IRFFT", "IRFFT2D", "IRFFT3D")
+def irfft(node: Node, x: Array, length: Array) -> Array:
+    """The inverse of ``RFFT``, real."""
+    sizes = _sizes(length, x, _rank(node))
+    # Of the last axis half is stored: the rest is its mirror.
+    _check_lengths(x, (*sizes[:-1], sizes[-1] // 2 + 1))
+    out = np.fft.irfftn(x, sizes, axes=range(-len(sizes), 0))
+    return out.astype(np.float32 if x.dtype.itemsize == 8 else np.float64, copy=False)
+
+
+@shape_fn("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D")
+def real_transformed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The given lengths in the last dimensions; forwards, half of the last one, and one more."""
+    op = args.node.op
+    rank = int(op[-2]) if op[-1] == "D" else 1
+    shape, lengths = at_least_rank(args.shapes[0], rank), args.integers(1)
+    if shape is None:
+        return [None]
+    sizes = unknown_dims(rank) if lengths is None else lengths
+    if op.startswith("RFFT") and sizes[-1] > 0:
+        sizes = (*sizes[:-1], sizes[-1] // 2 + 1)
+    return [(*shape[:-rank], *sizes)]
+
+
+@flop_rule("IRFFT", "IRFFT2D", "IRFFT3D")
+def inverse_real_fourier_flops(sizes: Sizes) -> float:
+    """Half as many as of complex numbers."""
+    return 2.5 * _transform(sizes, sizes.output())
+
+
+@kernel("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
+def fft(node: Node, x: Array) -> Array:
+    """The Fourier transform of complex numbers, or its inverse, over the last axes."""
+    transform = np.fft.ifftn if node.op.startswith("I") else np.fft.fftn
+    return transform(x, axes=range(-_rank(node), 0)).astype(x.dtype, copy=False)
+
+
+shape_fn("FFT", "IFFT")(unchanged)
+
+
+@shape_fn("FFT2D", "FFT3D", "IFFT2D", "IFFT3D")
+def transformed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape."""
+    return [args.shapes[0]]
+
+
+@flop_rule("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
+def fourier_flops(sizes: Sizes) -> float:
+    """5 n log2 n, the usual count of a complex transform."""
+    return 5 * _transform(sizes, sizes.output())
+
+
+def _check_lengths(x: Array, needed: tuple[int, ...]) -> None:
+    if any(d < n for d, n in zip(x.shape[-len(needed) :], needed, strict=True)):
+        message = f"a transform of {list(needed)} numbers from the shape {list(x.shape)}"
+        raise ValueError(message)
+
+
+def _rank(node: Node) -> int:
+    return {"2D": 2, "3D": 3}.get(node.op[-2:], 1)
+
+
+def _sizes(length: Array, x: Array, rank: int) -> tuple[int, ...]:
+    sizes = integers(length)
+    if len(sizes) != rank or x.ndim < rank:
+        message = f"lengths {list(sizes)} for a transform over {rank} axes of {x.ndim}"
+        raise ValueError(message)
+    check_allocation((*x.shape[:-rank], *sizes), np.dtype(np.complex128))
+    return sizes
+
+
+def _transform(sizes: Sizes, shape: tuple[int, ...]) -> float:
+    rank = {"2D": 2, "3D": 3}.get(sizes.node.op[-2:], 1)
+    length = math.prod(shape[-rank:])
+    return math.prod(shape) * math.log2(length) if length > 1 else 0

@@ -1,0 +1,1 @@
+"""Ops on sparse tensors, as in `tf.sparse`."""

@@ -1,0 +1,144 @@
+"""Ops that arrange the elements of sparse tensors anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.arrays import axis_of, check_allocation, integers, same_type
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.sparse.parts import flat_places, in_order, sparse_shape
+
+
+@kernel("SparseReorder")
+def sparse_reorder(node: Node, indices: Array, values: Array, dims: Array) -> tuple[Array, Array]:
+    """Indices and values in row-major order."""
+    sparse_shape(indices, dims, values)
+    order = in_order(indices)
+    return indices[order], values[order]
+
+
+@shape_fn("SparseReorder")
+def sparse_reorder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shapes of the indices and of the values."""
+    return [args.shapes[0], args.shapes[1]]
+
+
+@kernel("SparseReshape")
+def sparse_reshape(node: Node, indices: Array, dims: Array, wanted: Array) -> tuple[Array, Array]:
+    """The indices of the same elements in another shape, of which one dimension may be -1."""
+    shape = sparse_shape(indices, dims)
+    target = _completed(integers(wanted), math.prod(shape))
+    place = flat_places(indices, shape)
+    columns = []
+    for extent in reversed(target):
+        columns.append(place % max(extent, 1))
+        place = place // max(extent, 1)
+    out = np.empty((len(indices), len(target)), np.int64)
+    for axis, column in enumerate(reversed(columns)):
+        out[:, axis] = column
+    return out, np.array(target, np.int64)
+
+
+@shape_fn("SparseReshape")
+def sparse_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The same elements under indices of another length."""
+    count = with_rank(args.shapes[0], 2)[0]
+    rank = with_rank(args.shapes[2], 1)[0]
+    return [(count, rank), (rank,)]
+
+
+def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The shape with its -1, if any, replaced by what the number of elements leaves."""
+    known = math.prod(d for d in target if d != -1)
+    if target.count(-1) == 1 and known > 0 and size % known == 0:
+        return tuple(size // known if d == -1 else d for d in target)
+    if min(target, default=0) < 0 or known != size:
+        message = f"{size} elements do not fill the shape {list(target)}"
+        raise ValueError(message)
+    return target
+
+
+@kernel("SparseFillEmptyRows")
+def sparse_fill_empty_rows(
+    node: Node, indices: Array, values: Array, dims: Array, default: Array
+) -> tuple[Array, Array, Array, Array]:
+    """A matrix with a default at the beginning of each row that has nothing.
+
+    Returns:
+        The indices and the values in the order of rows, which rows [rows] were empty, and where
+        each of the given elements went.
+    """
+    same_type(node, values, default)
+    shape = sparse_shape(indices, dims, values)
+    rows = shape[0] if shape else 0
+    check_allocation((rows, len(shape)), indices.dtype)
+    empty = np.ones(rows, dtype=bool)
+    empty[indices[:, 0]] = False
+    added = np.zeros((int(empty.sum()), len(shape)), indices.dtype)
+    added[:, 0] = np.flatnonzero(empty)
+    together = np.concatenate([indices, added])
+    order = np.argsort(together[:, 0], kind="stable")
+    filled = np.concatenate([values, np.broadcast_to(default, len(added))])
+    went = np.empty(len(order), np.int64)
+    went[order] = np.arange(len(order))
+    return together[order], filled[order], empty, went[: len(indices)]
+
+
+@shape_fn("SparseFillEmptyRows")
+def sparse_fill_empty_rows_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """More indices and values, a flag for each row, and where each element went."""
+    count, rank = with_rank(args.shapes[0], 2)
+    rows = args.as_shape(2)
+    return [(UNKNOWN, rank), (UNKNOWN,), (rows[0] if rows else UNKNOWN,), (count,)]
+
+
+@kernel("SparseSlice")
+def sparse_slice(
+    node: Node, indices: Array, values: Array, dims: Array, start: Array, size: Array
+) -> tuple[Array, Array, Array]:
+    """The part of a sparse tensor in a box, which may reach over its end."""
+    shape = sparse_shape(indices, dims, values)
+    begin, extent = np.array(integers(start), np.int64), np.array(integers(size), np.int64)
+    if len(begin) != len(shape) or len(extent) != len(shape) or min(*begin, *extent, 0) < 0:
+        message = f"a box at {begin.tolist()} of {extent.tolist()} in {len(shape)} axes"
+        raise ValueError(message)
+    cut = np.clip(np.array(shape, np.int64) - begin, 0, extent)
+    inside = ((indices >= begin) & (indices - begin < cut)).all(axis=1)
+    return indices[inside] - begin, values[inside], cut
+
+
+@kernel("SparseConcat")
+def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
+    """Sparse tensors joined along an axis, elements in row-major order."""
+    count = node.attr_int("N")
+    indices, values, dims = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
+    same_type(node, *values)
+    shapes = [sparse_shape(*part) for part in zip(indices, dims, values, strict=True)]
+    axis = axis_of(node.attr_int("concat_dim"), len(shapes[0]))
+    if any(s[:axis] + s[axis + 1 :] != shapes[0][:axis] + shapes[0][axis + 1 :] for s in shapes):
+        message = f"the shapes {[list(s) for s in shapes]} differ beside axis {axis}"
+        raise ValueError(message)
+    extents = np.array([s[axis] for s in shapes], np.int64)
+    offsets = np.cumsum(extents) - extents
+    together = np.concatenate(indices)
+    together[:, axis] += np.repeat(offsets, [len(part) for part in indices])
+    order = in_order(together)
+    shape = np.array(shapes[0], np.int64)
+    shape[axis] = extents.sum()
+    return together[order], np.concatenate(values)[order], shape
+
+
+flop_rule(
+    *("SparseConcat", "SparseFillEmptyRows", "SparseReorder", "SparseReshape"),
+    "SparseSlice",
+)(free)

@@ -1,0 +1,1 @@
+"""Ops on texts, as in `tf.strings`."""

@@ -1,0 +1,158 @@
+"""Ops that turn texts into other tensors, and the other way round."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.texts import as_texts, each_text, texts
+from mobileprep.ops.arrays import check_allocation
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_INTEGER = re.compile(rb"\s*[+-]?[0-9]+\s*")
+_REAL = re.compile(
+    rb"\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?|inf(inity)?|nan)\s*",
+    re.IGNORECASE,
+)
+_WIDEST = 1 << 12
+
+
+@kernel("AsString")
+def as_string(node: Node, x: Array) -> Array:
+    """Numbers as C's printf writes them, truth values as "true" and "false"."""
+    if x.dtype == object:
+        return x
+    layout = _layout(node, x)
+    if x.dtype.kind == "c":
+        return as_texts(
+            (f"({layout % v.real},{layout % v.imag})".encode() for v in x.flat), x.shape
+        )
+    if x.dtype.kind == "b":
+        return as_texts(((b"false", b"true")[v] for v in x.ravel().tolist()), x.shape)
+    # C fills with zeros before digits only.
+    endless = layout.replace("%0", "%", 1)
+    wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
+    written = ((layout if np.isfinite(v) else endless) % v for v in wide.ravel().tolist())
+    return as_texts((w.encode() for w in written), x.shape)
+
+
+def _layout(node: Node, x: Array) -> str:
+    """The conversion that the node's attributes ask for, in the notation of printf."""
+    width, precision = node.attr_int("width", -1), node.attr_int("precision", -1)
+    fill = node.attr_str("fill", "")
+    scientific, shortest = node.attr_bool("scientific", False), node.attr_bool("shortest", False)
+    real = x.dtype.kind not in "iub"
+    if max(width, precision) > _WIDEST or len(fill) > 1 or (scientific and shortest):
+        message = f"texts of width {width}, precision {precision}, filled with {fill!r}"
+        raise ValueError(message)
+    if not real and (scientific or shortest or precision >= 0):
+        message = f"a precision is for real numbers, not for {x.dtype}"
+        raise ValueError(message)
+    # A place for the sign is no matter of numbers without one.
+    fill = "" if x.dtype.kind == "u" and fill in ("+", " ") else fill
+    size = f"{fill}{width}" if width > -1 else ""
+    digits = f".{precision}" if precision > -1 else ""
+    if not real:
+        return f"%{size}d"
+    return f"%{size}{digits}{'g' if shortest else 'e' if scientific else 'f'}"
+
+
+@kernel("StringToNumber")
+def string_to_number(node: Node, x: Array) -> Array:
+    """Numbers written in decimal digits."""
+    kind = node.attr_dtype("out_type", DType.FLOAT).numpy or np.dtype(np.float32)
+    numbers = [number_in(text, kind) for text in texts(x)]
+    return np.array(numbers, dtype=kind).reshape(x.shape)
+
+
+def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
+    """The number that a text spells, of a type.
+
+    Raises:
+        ValueError: the text is no number, or none that fits.
+    """
+    whole = kind.kind in "iu"
+    if (_INTEGER if whole else _REAL).fullmatch(text) is None:
+        message = f"{text!r} is no number of type {kind}"
+        raise ValueError(message)
+    return _in_range(int(text), kind) if whole else float(text)
+
+
+def _in_range(value: int, kind: np.dtype[Any]) -> int:
+    bounds = np.iinfo(kind)
+    if not bounds.min <= value <= bounds.max:
+        message = f"{value} does not fit into {kind}"
+        raise ValueError(message)
+    return value
+
+
+@kernel("DecodeRaw")
+def decode_raw(node: Node, x: Array) -> Array:
+    """The bytes of texts, which must have one length, as numbers along a new last axis."""
+    kind = node.attr_dtype("out_type").numpy
+    elements = texts(x)
+    length = len(elements[0]) if elements else 0
+    if kind is None or length % kind.itemsize or any(len(t) != length for t in elements):
+        message = f"texts of {length} bytes cannot all be read as {kind}"
+        raise ValueError(message)
+    shape = (*x.shape, length // kind.itemsize)
+    check_allocation(shape, kind)
+    numbers = np.frombuffer(b"".join(elements), kind).reshape(shape)
+    return numbers if node.attr_bool("little_endian", True) else numbers.byteswap()
+
+
+@shape_fn("DecodeRaw")
+def decode_raw_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The texts' shape with one more dimension."""
+    return [None if args.shapes[0] is None else (*args.shapes[0], UNKNOWN)]
+
+
+@kernel("DecodeBase64")
+def decode_base64(node: Node, x: Array) -> Array:
+    """Texts out of base64 with the letters for web addresses, padded or not."""
+    return each_text(_from_base64, x)
+
+
+def _from_base64(text: bytes) -> bytes:
+    bare = text.rstrip(b"=")
+    try:
+        return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        message = f"{text[:20]!r} is no base64"
+        raise ValueError(message) from error
+
+
+@kernel("EncodeBase64")
+def encode_base64(node: Node, x: Array) -> Array:
+    """Texts in base64 with the letters for web addresses, padded on demand."""
+    pad = node.attr_bool("pad", False)
+
+    def change(text: bytes) -> bytes:
+        coded = base64.urlsafe_b64encode(text)
+        return coded if pad else coded.rstrip(b"=")
+
+    return each_text(change, x)
+
+
+shape_fn(
+    *("AsString", "DecodeBase64", "EncodeBase64", "StringToNumber"),
+)(unchanged)
+
+
+flop_rule(
+    *("AsString", "DecodeBase64", "DecodeRaw", "EncodeBase64", "StringToNumber"),
+)(free)

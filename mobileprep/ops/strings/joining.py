@@ -1,0 +1,188 @@
+"""Ops that join, cut and strip texts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.regular_expressions import decoded, encoded
+from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
+from mobileprep.ops.arrays import axis_of, check_allocation, integers
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, broadcast
+from mobileprep.ops.kernel import kernel
+from mobileprep.ops.math.reduce import reduction_shape
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_SPACE = b" \t\n\v\f\r"
+_REFERENCE = np.dtype(object)
+
+
+@kernel("StringJoin")
+def string_join(node: Node, *parts: Array) -> Array:
+    """Texts joined element by element; scalars go with every element."""
+    separator = node.attr_str("separator", "").encode()
+    shape = next((p.shape for p in parts if p.ndim), ())
+    if any(p.ndim and p.shape != shape for p in parts):
+        message = f"the shapes {[list(p.shape) for p in parts]} differ"
+        raise ValueError(message)
+    columns = [texts(np.broadcast_to(p, shape)) for p in parts]
+    return as_texts(map(separator.join, zip(*columns, strict=True)), shape)
+
+
+@shape_fn("StringJoin")
+def string_join_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The common shape of the inputs that are no scalars."""
+    if None in args.shapes:
+        return [None]
+    larger = [s for s in args.shapes if s != ()]
+    return [larger[0] if larger else ()]
+
+
+@kernel("ReduceJoin")
+def reduce_join(node: Node, x: Array, indices: Array) -> Array:
+    """Texts joined along axes, of which the first one named runs fastest."""
+    separator = node.attr_str("separator", "").encode()
+    axes = [axis_of(a, x.ndim) for a in integers(indices)]
+    if len(set(axes)) != len(axes):
+        message = f"the axes {axes} are not all different"
+        raise ValueError(message)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    shape = tuple(x.shape[a] for a in kept)
+    rows = x.transpose([*kept, *reversed(axes)]).reshape(math.prod(shape), -1 if x.size else 0)
+    if node.attr_bool("keep_dims", False):
+        shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    return as_texts(map(separator.join, rows.tolist()), shape)
+
+
+shape_fn("ReduceJoin")(reduction_shape)
+
+
+@kernel("StringSplit")
+def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, Array]:
+    """Texts cut at any of the delimiter's characters, as a sparse matrix."""
+    marks = one_text(delimiter)
+    skip = node.attr_bool("skip_empty", True)
+    cut = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
+
+    def parts(text: bytes) -> list[bytes]:
+        if cut is None:
+            return [text[i : i + 1] for i in range(len(text))]
+        found: list[bytes] = cut.split(text) if text else []
+        return [p for p in found if p or not skip]
+
+    return _sparse(x, parts)
+
+
+@kernel("StringSplitV2")
+def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Array, Array]:
+    """Texts cut at a separator or, where that is empty, at white space, as a sparse matrix."""
+    mark, most = one_text(separator), node.attr_int("maxsplit", -1)
+
+    def parts(text: bytes) -> list[bytes]:
+        if mark or most == 0:
+            return text.split(mark or None, most) if most else [text]
+        found = text.split(None, most)
+        # What is left after the last cut counts even where nothing is.
+        return [*found, b""] if len(found) == most else found
+
+    return _sparse(x, parts)
+
+
+@shape_fn("StringSplit", "StringSplitV2")
+def string_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A sparse matrix of texts."""
+    return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
+
+
+def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, Array, Array]:
+    """Indices, values and shape of a matrix whose rows are the parts of each text."""
+    if x.ndim != 1:
+        message = f"a vector of texts is needed, not the shape {list(x.shape)}"
+        raise ValueError(message)
+    rows = [cut(text) for text in texts(x)]
+    indices = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+    values = list(itertools.chain.from_iterable(rows))
+    return (
+        np.array(indices, dtype=np.int64).reshape(-1, 2),
+        as_texts(values, (len(values),)),
+        np.array([len(rows), max(map(len, rows), default=0)], dtype=np.int64),
+    )
+
+
+@kernel("Substr")
+def substr(node: Node, x: Array, positions: Array, lengths: Array) -> Array:
+    """Parts of texts, counted in bytes or characters; negative positions count from the end."""
+    characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
+    shape = np.broadcast_shapes(x.shape, positions.shape)
+    check_allocation(shape, _REFERENCE)
+    starts, counts = (np.broadcast_to(a, shape).ravel().tolist() for a in (positions, lengths))
+
+    def part(text: bytes, start: int, count: int) -> bytes:
+        if not characters:
+            return text[_span(len(text), start, count)]
+        string = decoded(text)
+        return encoded(string[_span(len(string), start, count)])
+
+    elements = texts(np.broadcast_to(x, shape))
+    return as_texts(map(part, elements, starts, counts), shape)
+
+
+@shape_fn("Substr")
+def substr_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Texts, positions and lengths broadcast to each other."""
+    return [broadcast(args.shapes[0], args.shapes[1])]
+
+
+def _span(length: int, start: int, count: int) -> slice:
+    if not -length <= start <= length or count < 0:
+        message = f"a text of {length} has no {count} elements from {start} on"
+        raise ValueError(message)
+    begin = start + length if start < 0 else start
+    return slice(begin, begin + count)
+
+
+@kernel("StringLength")
+def string_length(node: Node, x: Array) -> Array:
+    """How many bytes, or characters, each text has."""
+    characters = node.attr_str("unit", "BYTE") == "UTF8_CHAR"
+    lengths = [len(decoded(t)) if characters else len(t) for t in texts(x)]
+    return np.array(lengths, dtype=np.int32).reshape(x.shape)
+
+
+@kernel("StringStrip")
+def string_strip(node: Node, x: Array) -> Array:
+    """Texts without white space around them."""
+    return each_text(lambda t: t.strip(_SPACE), x)
+
+
+@kernel("StringLower", "StringUpper")
+def string_case(node: Node, x: Array) -> Array:
+    """Texts in small or capital letters, of ASCII unless the attribute ``encoding`` is utf-8."""
+    lower, everywhere = node.op == "StringLower", node.attr_str("encoding", "") != ""
+
+    def change(text: bytes) -> bytes:
+        if everywhere:
+            characters = decoded(text)
+            return encoded(characters.lower() if lower else characters.upper())
+        return text.lower() if lower else text.upper()
+
+    return each_text(change, x)
+
+
+shape_fn("StringLength", "StringLower", "StringStrip", "StringUpper")(unchanged)
+
+
+flop_rule(
+    *("ReduceJoin", "StringJoin", "StringLength", "StringLower", "StringSplit"),
+    *("StringSplitV2", "StringStrip", "StringUpper", "Substr"),
+)(free)

@@ -1,0 +1,101 @@
+"""The shapes of what slides a window over an image, for convolution and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, with_rank
+from mobileprep.ops.shape_function import ShapeArgs
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """Where an image's batch, space and channels are."""
+
+    space: tuple[int, ...]
+    channel: int
+
+    @property
+    def rank(self) -> int:
+        return len(self.space) + 2
+
+
+def image_layout(node: Node, rank: int = 4) -> ImageLayout:
+    """The layout that a node's ``data_format`` names, of an image of so many axes."""
+    text = node.attr_str("data_format", "NHWC" if rank == 4 else "NDHWC")
+    if text.startswith("NC"):
+        return ImageLayout(tuple(range(2, rank)), 1)
+    return ImageLayout(tuple(range(1, rank - 1)), rank - 1)
+
+
+def window_count(size: int, window: int, stride: int, padding: str, edges: tuple[int, int]) -> int:
+    """How many windows fit into a size.
+
+    Source: ``GetWindowedOutputSizeFromDims``.
+    """
+    if stride < 1:
+        message = f"a stride cannot be {stride}"
+        raise ShapeConflictError(message)
+    if size < 0 or (window < 0 and padding != "SAME"):
+        return UNKNOWN
+    if padding == "SAME":
+        return -(-size // stride)
+    extra = sum(edges) if padding == "EXPLICIT" else 0
+    count = (size + extra - window + stride) // stride
+    if count < 0:
+        message = f"a window of {window} does not fit into {size + extra}"
+        raise ShapeConflictError(message)
+    return count
+
+
+def _edges(node: Node, axis: int) -> tuple[int, int]:
+    listed = node.attr_ints("explicit_paddings", ())
+    if len(listed) <= 2 * axis + 1:
+        return 0, 0
+    return listed[2 * axis], listed[2 * axis + 1]
+
+
+def slid(
+    node: Node, shape: tuple[int, ...], layout: ImageLayout, windows: Sequence[int], channels: int
+) -> tuple[int, ...]:
+    """The image's shape after windows slid over it."""
+    strides = node.attr_ints("strides")
+    dilations = node.attr_ints("dilations", (1,) * layout.rank)
+    if len(strides) != layout.rank or len(dilations) != layout.rank:
+        message = f"{layout.rank} strides and dilations are needed"
+        raise ShapeConflictError(message)
+    padding = node.attr_str("padding")
+    out = list(shape)
+    out[layout.channel] = channels
+    for axis, window in zip(layout.space, windows, strict=True):
+        wide = window if window < 0 else (window - 1) * dilations[axis] + 1
+        out[axis] = window_count(shape[axis], wide, strides[axis], padding, _edges(node, axis))
+    return tuple(out)
+
+
+def pooled_shape(args: ShapeArgs) -> TensorShape:
+    """The shape of a pooled image, windows and strides taken from the node's attributes."""
+    sizes = args.node.attr_ints("ksize")
+    strides = args.node.attr_ints("strides")
+    rank = 5 if args.node.op.endswith("3D") else 4
+    if len(sizes) != rank or len(strides) != rank:
+        message = f"{rank} window sizes and strides are needed"
+        raise ShapeConflictError(message)
+    return pooled_sizes(args.node, with_rank(args.shapes[0], rank), sizes, strides)
+
+
+def pooled_sizes(
+    node: Node, shape: tuple[int, ...], sizes: Sequence[int], strides: Sequence[int]
+) -> tuple[int, ...]:
+    """The shape of an image pooled with windows of some sizes, one for each axis."""
+    layout = image_layout(node, len(shape))
+    padding = node.attr_str("padding")
+    out = list(shape)
+    # A window may also span channels, which are never padded.
+    for axis in (*layout.space, layout.channel):
+        edges = _edges(node, axis)
+        out[axis] = window_count(shape[axis], sizes[axis], strides[axis], padding, edges)
+    return tuple(out)

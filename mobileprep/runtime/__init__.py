@@ -1,0 +1,1 @@
+"""Running graphs: selecting, planning, fusing, running, loops and calls, engines, accounting."""

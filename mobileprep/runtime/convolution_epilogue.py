@@ -1,0 +1,103 @@
+"""A convolution together with scale, bias, a sum with another tensor, and activation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.convolution import convolve
+from mobileprep.numerics.depthwise_convolution import convolve_depthwise
+from mobileprep.numerics.tiles import Tile
+from mobileprep.numerics.windows import filter_window
+from mobileprep.ops.context import Context
+from mobileprep.runtime.actions import Values
+
+_UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
+# Long enough for a vector loop to outweigh its start.
+_LINE = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class FusedConvolution:
+    """Computes activation(convolution + shift + residual) of float32 NHWC tensors.
+
+    Args:
+        node: the convolution, for its attributes.
+        filters: the filters, scaled.
+        shift: the bias of each channel, repeated to fill a line of some rows; None for none.
+        activation: "Relu", "Relu6" or nothing.
+    """
+
+    node: Node
+    filters: Array
+    shift: Array | None
+    activation: str
+
+    @classmethod
+    def prepared(
+        cls, node: Node, filters: Array, scale: Array, shift: Array, activation: str
+    ) -> FusedConvolution:
+        """With a scale for each output channel that goes into the filters."""
+        if np.any(scale != 1):
+            factor = scale.astype(np.float32)
+            if node.op == "DepthwiseConv2dNative":
+                factor = factor.reshape(filters.shape[2:])
+            filters = filters * factor
+        line = None
+        if np.any(shift):
+            rows = max(_LINE // len(shift), 1)
+            line = np.tile(shift.astype(np.float32), rows)
+        return cls(node, np.ascontiguousarray(filters), line, activation)
+
+    def __call__(self, context: Context, inputs: Values) -> Values:
+        """The output for an input, and for a second input that is added."""
+        x = inputs[0]
+        if x.dtype != np.float32 or x.ndim != 4:
+            message = "a float32 tensor of four axes is needed"
+            raise ValueError(message)
+        window = filter_window(self.node, x, self.filters)
+        shape = (x.shape[0], *window.positions(x.shape[1:-1]), self._channels)
+        residual = inputs[1] if len(inputs) > 1 else None
+        broadcast = residual is not None and residual.shape != shape
+
+        def finish(values: Array, tile: Tile) -> None:
+            if self.shift is not None:
+                _add_line(values, self.shift)
+            if residual is not None and not broadcast:
+                np.add(values, tile.of(residual), out=values)
+            if not broadcast:
+                self._activate(values)
+
+        run = convolve_depthwise if self._depthwise else convolve
+        out = run(x, self.filters, window, finish)
+        if residual is not None and broadcast:
+            out = np.add(out, residual)
+            self._activate(out)
+        return (out,)
+
+    @property
+    def _depthwise(self) -> bool:
+        return self.node.op == "DepthwiseConv2dNative"
+
+    @property
+    def _channels(self) -> int:
+        inner, outer = self.filters.shape[-2:]
+        return int(inner * outer if self._depthwise else outer)
+
+    def _activate(self, x: Array) -> None:
+        if self.activation:
+            # One pass even for two bounds, and faster than a maximum with a scalar.
+            np.clip(x, np.float32(0), _UPPER[self.activation], out=x)
+
+
+def _add_line(tile: Array, line: Array) -> None:
+    """Add one number to each channel, several rows of channels at a time."""
+    flat = tile.reshape(-1)
+    whole = flat.size // line.size * line.size
+    body = flat[:whole].reshape(-1, line.size)
+    np.add(body, line, out=body)
+    rest = flat[whole:]
+    np.add(rest, line[: rest.size], out=rest)

@@ -1,0 +1,101 @@
+"""Whether an engine computes what the interpreter computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mobileprep.ir.tensor import Array
+from mobileprep.runtime.engines.base import Engine
+
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two engines are apart.
+
+    Args:
+        engine, reference: their names.
+        largest: the largest difference of an element, relative to the largest magnitude in its
+            tensor; infinite where shapes, integers, texts or places of NaN differ.
+        fetch: the tensor that it was found in.
+        tolerance: what ``largest`` may be.
+    """
+
+    engine: str
+    reference: str
+    largest: float
+    fetch: str
+    tolerance: float = TOLERANCE
+
+    @property
+    def holds(self) -> bool:
+        """Whether the engines agree."""
+        return self.largest <= self.tolerance
+
+    def __str__(self) -> str:
+        verdict = "agrees" if self.holds else "does not agree"
+        apart = f"apart by {self.largest:.1e} of the largest value"
+        if not math.isfinite(self.largest):
+            apart = "apart in shape, type, whole numbers, text, NaN or infinity"
+        return f"{self.engine} {verdict} with {self.reference}: {apart} (in {self.fetch})"
+
+
+def check_agreement(
+    engine: Engine, reference: Engine, fetches: Sequence[str], feeds: Mapping[str, Array]
+) -> Agreement:
+    """Run both engines on the same feeds and compare what they give.
+
+    Raises:
+        MobileprepError: whatever running raises, see ``Engine.run``.
+    """
+    found = engine.run(fetches, feeds)
+    expected = reference.run(fetches, feeds)
+    return agreement_of(engine.name, found, reference.name, expected, fetches)
+
+
+def agreement_of(
+    engine: str,
+    found: Sequence[Array],
+    reference: str,
+    expected: Sequence[Array],
+    fetches: Sequence[str],
+) -> Agreement:
+    """Compare what two engines gave for the same fetches and feeds.
+
+    Args:
+        engine, reference: their names.
+        found, expected: what each gave.
+        fetches: the names of the tensors.
+    """
+    apart = [relative_difference(a, b) for a, b in zip(found, expected, strict=True)]
+    worst = max(range(len(apart)), key=lambda i: apart[i], default=0)
+    largest, fetch = (apart[worst], fetches[worst]) if apart else (0.0, "no tensor")
+    return Agreement(engine, reference, largest, fetch)
+
+
+def relative_difference(found: Array, expected: Array) -> float:
+    """The largest difference of an element, relative to the largest finite magnitude expected."""
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return float("inf")
+    if found.dtype.kind not in "fc" and found.dtype.kind != "V":
+        return 0.0 if bool(np.all(found == expected)) else float("inf")
+    a, b = (
+        x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (found, expected)
+    )
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), finite) or not _same(a[~finite], b[~finite]):
+        return float("inf")
+    scale = float(np.abs(b[finite]).max(initial=0.0))
+    difference = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    if difference == 0:
+        return 0.0
+    return difference / scale if scale else float("inf")
+
+
+def _same(a: Array, b: Array) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=True))

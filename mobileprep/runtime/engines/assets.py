@@ -1,0 +1,82 @@
+"""The files that a graph reads while it runs, such as the words of a lookup table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+import numpy as np
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.numerics.texts import one_text
+from mobileprep.opdefs.table_ops import READERS
+
+_FOLDER = "assets"
+_PASSING = frozenset({"Identity", "StopGradient", "Snapshot"})
+
+
+def folders_near(path: Path) -> tuple[Path, ...]:
+    """Where the files of a graph may lie: beside it, or in ``assets``."""
+    return path.parent, path.parent / _FOLDER
+
+
+def with_found_assets(graph: Graph, folders: Sequence[Path]) -> Graph:
+    """The graph with each file that it names by a relative path named where it was found.
+
+    Args:
+        graph: the graph.
+        folders: where to look, in this order. What is in none of them is left for the engine to
+            look for, which starts at the working directory.
+    """
+    found = {
+        node.name: path
+        for node in _named_files(graph)
+        if (path := _found(node, folders)) is not None
+    }
+    if not found:
+        return graph
+    return graph.with_nodes([_at(n, found[n.name]) if n.name in found else n for n in graph])
+
+
+def _named_files(graph: Graph) -> list[Node]:
+    """The constants that name files to read."""
+    named = [
+        _origin(graph, node.data_inputs[1])
+        for node in graph
+        if node.op in READERS and len(node.data_inputs) > 1
+    ]
+    return [node for node in named if node is not None and node.op == "Const"]
+
+
+def _origin(graph: Graph, ref: Ref) -> Node | None:
+    """The node that a tensor comes from, passed on or not."""
+    seen: set[str] = set()
+    node = graph.get(ref.node)
+    while node is not None and node.op in _PASSING and node.data_inputs:
+        if node.name in seen:
+            return None
+        seen.add(node.name)
+        node = graph.get(node.data_inputs[0].node)
+    return node
+
+
+def _found(node: Node, folders: Sequence[Path]) -> Path | None:
+    value = node.attr_tensor("value").array()
+    if value.size != 1 or value.dtype != object:
+        return None
+    name = one_text(value).decode("utf-8", "surrogateescape")
+    if "\0" in name or PurePath(name).is_absolute():
+        return None
+    try:
+        return next((f / name for f in folders if (f / name).is_file()), None)
+    except OSError:  # no name of a file at all, such as a very long one
+        return None
+
+
+def _at(node: Node, path: Path) -> Node:
+    text = np.array(str(path.absolute()).encode("utf-8", "surrogateescape"), dtype=object)
+    shape = node.attr_tensor("value").shape
+    return constant(node.name, Tensor.of(text).reshaped(shape), node.device)

@@ -1,0 +1,135 @@
+"""Choosing an engine by name, or the fastest that can run a graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.ops.context import Printer
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
+from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
+from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+
+AUTO: Final = "auto"
+_ALWAYS: Final = "numpy"
+
+Open = Callable[[Graph, str, int], Engine]
+
+# Fastest first, as measured on convolutional networks.
+_ENGINES: Final[dict[str, Open]] = {
+    "openvino": OpenVinoEngine,
+    "tensorflow": TensorFlowEngine,
+    "numpy": NumpyEngine,
+}
+ENGINE_NAMES: Final = (AUTO, *sorted(_ENGINES))
+
+
+def open_engine(
+    name: str,
+    graph: Graph,
+    path: Path | None,
+    *,
+    where: str = "",
+    threads: int = 0,
+    seed: int | None = None,
+    among: Collection[str] | None = None,
+    tell: Callable[[str], None] | None = None,
+    printer: Printer | None = None,
+) -> Engine:
+    """An engine for a graph.
+
+    Args:
+        name: "auto" for the fastest installed one that can run the graph, else the engine's name.
+        graph: the graph.
+        path: where the graph was read from: for messages, and to find the files beside it that
+            the graph reads.
+        where: what the graph is called, for messages; its path if empty.
+        threads: how many to use, 0 or less for what the engine takes by itself.
+        seed: for random numbers that the graph draws, which only numpy takes.
+        among: with "auto", the engines to choose from, numpy besides; None for all installed.
+        tell: with "auto", told in a sentence why an engine cannot be taken.
+        printer: given what the graph prints, which numpy takes; TensorFlow prints by itself.
+
+    Raises:
+        UnsupportedError: the engine is not installed, or does not take the graph.
+        UsageError: there is no engine of that name.
+    """
+    where = where or str(path or "graph")
+    if name != AUTO and name not in _ENGINES:
+        message = f"there is no engine {name!r}"
+        hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
+        raise UsageError(message, hint)
+    if path is not None:
+        graph = with_found_assets(graph, folders_near(path))
+    if name == AUTO:
+        known = installed_engines()
+        listed = [n for n in known if among is None or n == _ALWAYS or n in among]
+        openers = {n: _opener(n, seed, printer) for n in listed}
+        return _Fastest(openers, graph, where, threads, tell)
+    return _opener(name, seed, printer)(graph, where, threads)
+
+
+def _opener(name: str, seed: int | None, printer: Printer | None) -> Open:
+    if name == _ALWAYS:
+        return partial(NumpyEngine, seed=seed, printer=printer)
+    return _ENGINES[name]
+
+
+def installed_engines() -> list[str]:
+    """The engines that can be opened on this machine, fastest first."""
+    return [n for n in _ENGINES if n == _ALWAYS or _is_installed(n)]
+
+
+def _is_installed(name: str) -> bool:
+    found = importlib.util.find_spec(name)
+    # A folder of that name that happens to be in the path has no origin.
+    return found is not None and found.origin is not None
+
+
+class _Fastest:
+    """The first engine that runs what is asked for; whether one can is known once it has."""
+
+    def __init__(
+        self,
+        openers: Mapping[str, Open],
+        graph: Graph,
+        where: str,
+        threads: int,
+        tell: Callable[[str], None] | None,
+    ) -> None:
+        self._openers = openers
+        self._left = list(openers)
+        self._graph = graph
+        self._where = where
+        self._threads = threads
+        self._tell = tell
+        self._engine: Engine | None = None
+
+    @property
+    def name(self) -> str:
+        """The engine's name, "auto" before the first run."""
+        return AUTO if self._engine is None else self._engine.name
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``. An engine that cannot is not asked again."""
+        while True:
+            try:
+                if self._engine is None:
+                    opened = self._openers[self._left[0]]
+                    self._engine = opened(self._graph, self._where, self._threads)
+                return self._engine.run(fetches, feeds)
+            except UnsupportedError as error:
+                if len(self._left) == 1:
+                    raise
+                self._engine = None
+                refused = self._left.pop(0)
+                if self._tell is not None:
+                    self._tell(f"{refused} is not taken: {error.message}")

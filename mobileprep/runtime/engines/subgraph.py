@@ -1,0 +1,137 @@
+"""The part of a graph between feeds and fetches, as a graph that stands for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.runtime.actions import edge
+from mobileprep.runtime.feeds import checked_feed
+from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """A graph whose placeholders have the fed shapes, and whose ends are the fetches.
+
+    Args:
+        graph: the graph.
+        inputs: the placeholder for each feed, in their order.
+        outputs: the last node for each fetch, in their order.
+    """
+
+    graph: Graph
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def known_ref(graph: Graph, name: str, what: str, where: str) -> Ref:
+    """The reference to a tensor of the graph.
+
+    Args:
+        graph: the graph.
+        name: the tensor's name.
+        what: "feed" or "fetch", for the message.
+        where: what the graph is called.
+
+    Raises:
+        UsageError: there is no such tensor.
+    """
+    ref = parse_ref(name)
+    if ref.node not in graph or ref.is_control:
+        message = f"the {what} {name!r} is not in the graph"
+        raise UsageError(message, nearest_hint(ref.node, graph.by_name), where)
+    return ref
+
+
+def checked_feeds(graph: Graph, feeds: Mapping[str, Array], where: str) -> dict[str, Array]:
+    """The fed arrays, their names, types and shapes checked."""
+    return {
+        name: checked_feed(graph, known_ref(graph, name, "feed", where), array, where)
+        for name, array in feeds.items()
+    }
+
+
+def cut_out(
+    graph: Graph, fetches: Sequence[str], feeds: Mapping[str, Array], where: str
+) -> Subgraph:
+    """What has to run for ``fetches`` when ``feeds`` are given.
+
+    Args:
+        graph: the graph.
+        fetches: the tensors wanted.
+        feeds: arrays for tensors, checked, of which only types and shapes are looked at.
+        where: what the graph is called.
+
+    Raises:
+        InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
+        UsageError: a fetch is not in the graph, or a placeholder that is needed is not fed.
+    """
+    wanted = [known_ref(graph, name, "fetch", where) for name in fetches]
+    fed = [known_ref(graph, name, "feed", where) for name in feeds]
+    nodes = needed_nodes(graph, wanted, {edge(r) for r in fed}, where)
+    _check_placeholders(nodes, where)
+    taken = {n.name for n in nodes}
+    inputs = {edge(r): _free(f"feed_{i}", taken) for i, r in enumerate(fed)}
+    outputs = tuple(_free(f"fetch_{i}", taken) for i in range(len(wanted)))
+
+    there = {n.name for n in nodes}
+
+    def moved(ref: Ref) -> Ref:
+        name = None if ref.is_control else inputs.get(edge(ref))
+        return ref if name is None else Ref(name, 0)
+
+    def inputs_of(node: Node) -> tuple[Ref, ...]:
+        # What waits for a node that is fed has nothing to wait for.
+        return tuple(moved(r) for r in node.inputs if not r.is_control or r.node in there)
+
+    placeholders = [
+        _placeholder(inputs[edge(r)], array) for r, array in zip(fed, feeds.values(), strict=True)
+    ]
+    body = [replace(n, inputs=inputs_of(n)) for n in nodes]
+    ends = [
+        Node(name, "Identity", (moved(r),), attrs={"T": attr.dtype(_type(graph, r, where))})
+        for name, r in zip(outputs, wanted, strict=True)
+    ]
+    return Subgraph(
+        graph.with_nodes([*placeholders, *body, *ends]), tuple(inputs.values()), outputs
+    )
+
+
+def _check_placeholders(nodes: Sequence[Node], where: str) -> None:
+    unfed = [n.name for n in nodes if n.op in PLACEHOLDERS]
+    if unfed:
+        message = f"nothing is fed to the placeholder {unfed[0]!r}"
+        raise UsageError(message, "feed every placeholder that the outputs need", where)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that no node has, and which is taken from now on."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _placeholder(name: str, array: Array) -> Node:
+    dtype = dtype_from_numpy(array.dtype) or DType.INVALID
+    attrs = {"dtype": attr.dtype(dtype), "shape": attr.shape(array.shape)}
+    return Node(name, "Placeholder", attrs=attrs)
+
+
+def _type(graph: Graph, ref: Ref, where: str) -> DType:
+    node = graph[ref.node]
+    definition = signature_of(node, graph.library)
+    types = output_types(node, definition) if definition is not None else []
+    if ref.index >= len(types):
+        message = f"the fetch {str(ref)!r} is not in the graph"
+        raise UsageError(message, f"{ref.node!r} has {len(types)} outputs", where)
+    return types[ref.index].base

@@ -1,0 +1,113 @@
+"""The interpreter: runs a graph with numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.parallel import all_processors
+from mobileprep.ops.context import Context, Observer, Printer
+from mobileprep.runtime.branches import DEAD
+from mobileprep.runtime.execution_plan import Plan
+from mobileprep.runtime.executor import run_plan
+from mobileprep.runtime.feeds import checked_feed
+from mobileprep.runtime.memory import keep_freed_memory
+from mobileprep.runtime.planner import make_plan
+
+# Plans hold weights prepared for them: many at once would multiply a model's size.
+_KEPT_PLANS = 4
+
+
+class Interpreter:
+    """Runs a graph. The order of work is planned once for each set of fetches and feeds.
+
+    Args:
+        graph: the graph.
+        where: what the graph is called, for messages.
+        combine: compute what depends on constants alone once, and chains such as a convolution
+            with its bias and activation together. That may change results by rounding, and
+            observers see fewer steps.
+        observer: told of every step.
+        seed: for random numbers, the same in every run; without it nodes that draw them are refused
+            unless they have a seed of their own. They are not the numbers that TensorFlow draws.
+        printer: given what Print and PrintV2 print; without it they are silent.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        where: str = "graph",
+        combine: bool = True,
+        observer: Observer | None = None,
+        seed: int | None = None,
+        printer: Printer | None = None,
+    ) -> None:
+        self._graph = graph
+        self._where = where
+        self._combine = combine
+        self._observer = observer
+        self._seed = seed
+        self._printer = printer
+        self._resources: dict[str, Any] = {}
+        self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """The values of the tensors named by ``fetches``.
+
+        Args:
+            fetches: tensor names such as "probabilities" or "split:1".
+            feeds: values for tensors by name; any tensor may be fed, not placeholders only.
+
+        Returns:
+            An array for each fetch; strings as object arrays of bytes. The arrays may share
+            memory with constants of the graph and must not be written to.
+
+        Raises:
+            UsageError: a name is not in the graph, a feed does not fit its placeholder, or a
+                placeholder that is needed is not fed.
+            UnsupportedError: an op that has to run has no kernel.
+            InvalidGraphError: the graph is malformed, or a node's inputs do not fit its op.
+        """
+        keep_freed_memory()
+        plan = self._plan(tuple(fetches), tuple(feeds))
+        given = [
+            checked_feed(self._graph, parse_ref(name), array, self._where)
+            for name, array in feeds.items()
+        ]
+        random = None if self._seed is None else np.random.default_rng(self._seed)
+        context = Context(self._resources, random, self._observer, self._printer)
+        # Infinities and NaN are results like others, as they are to TensorFlow.
+        with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
+            results = run_plan(plan, given, context, self._where)
+        for name, value in zip(fetches, results, strict=True):
+            if value is DEAD:
+                message = f"{name!r} was not computed: its branch was not taken"
+                raise UsageError(message, "fetch what comes after the branches join", self._where)
+        return results
+
+    def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> Plan:
+        key = (fetches, feeds)
+        plan = self._plans.get(key)
+        if plan is None:
+            wanted = [self._ref(name, "fetch") for name in fetches]
+            fed = [self._ref(name, "feed") for name in feeds]
+            plan = make_plan(self._graph, wanted, fed, self._where, combine=self._combine)
+            if len(self._plans) >= _KEPT_PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[key] = plan
+        return plan
+
+    def _ref(self, name: str, what: str) -> Ref:
+        ref = parse_ref(name)
+        if ref.node not in self._graph or ref.is_control:
+            message = f"the {what} {name!r} is not in the graph"
+            raise UsageError(message, nearest_hint(ref.node, self._graph.by_name), self._where)
+        return ref

@@ -1,0 +1,82 @@
+"""Planning: from a graph, fetches and feeds to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mobileprep.errors import UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.runtime.actions import edge
+from mobileprep.runtime.execution_plan import Plan, placed
+from mobileprep.runtime.folding import fold
+from mobileprep.runtime.functions.inline import inline_calls
+from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
+from mobileprep.runtime.fusion import fuse
+from mobileprep.runtime.regions import NOWHERE, Region
+from mobileprep.runtime.selection import needed_nodes, refuse
+from mobileprep.runtime.survey import Survey, survey
+
+
+def make_plan(
+    graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str, *, combine: bool
+) -> Plan:
+    """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
+
+    Args:
+        graph: the graph.
+        fetches: the tensors wanted.
+        feeds: the tensors given.
+        where: what the graph is called, for messages.
+        combine: compute what depends on constants alone ahead, and chains of nodes together,
+            which may change results by rounding.
+
+    Raises:
+        InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
+        UnsupportedError: a node that has to run has an op without kernel.
+        UsageError: a placeholder that is needed is not fed, or a fetch is in a loop or a branch
+            that is never taken.
+    """
+    fed = {edge(r) for r in feeds}
+    wanted = [edge(r) for r in fetches]
+    nodes = needed_nodes(graph, fetches, fed, where)
+    if any(_calls(n, graph) for n in nodes):
+        names = {r.node for r in (*fetches, *feeds)}
+        whole = graph.with_nodes(_with_fed(nodes, feeds, graph))
+        graph = inline_calls(whole, names, where, lower_control_flow=True)
+        nodes = needed_nodes(graph, fetches, fed, where)
+    # Without feeds everything is constant: there is nothing to be ahead of.
+    known = survey(nodes, fed, wanted, where, combine=combine and bool(feeds))
+    _check_fetches(fetches, known)
+    region = Region(known, known.frames.root, {})
+    refuse(region.lacking, where)
+    for ref in fetches:
+        if edge(ref) not in fed and region.tensor(ref) == NOWHERE:
+            message = f"{str(ref)!r} lies in a branch that is never taken"
+            raise UsageError(message, "fetch what comes after the branches join", where)
+    actions, constants = region.actions, region.constants
+    if known.combine:
+        actions, constants = fold(actions, constants, wanted, where)
+        actions = fuse(actions, constants, wanted)
+    return placed(actions, constants, [edge(r) for r in feeds], wanted)
+
+
+def _calls(node: Node, graph: Graph) -> bool:
+    return node.op in CALLS or node.op in FUNCTIONAL or node.op in graph.library.functions
+
+
+def _with_fed(nodes: Sequence[Node], feeds: Sequence[Ref], graph: Graph) -> list[Node]:
+    """The nodes, and before them those whose outputs are all fed, which others still name."""
+    there = {n.name for n in nodes}
+    return [
+        *(graph[name] for name in dict.fromkeys(r.node for r in feeds) if name not in there),
+        *nodes,
+    ]
+
+
+def _check_fetches(fetches: Sequence[Ref], known: Survey) -> None:
+    for ref in fetches:
+        if known.frames.of_output(ref.node) is not known.frames.root:
+            message = f"{str(ref)!r} is inside a while loop, and has a value for each iteration"
+            raise UsageError(message, "fetch what leaves the loop", known.where)

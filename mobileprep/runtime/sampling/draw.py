@@ -1,0 +1,182 @@
+"""Draws samples for a graph that the graph can run, in the ranges that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import InvalidGraphError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.runtime.sampling.findings import FirstOps
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.runtime.sampling.movement import MOVES, largest_movement
+from mobileprep.runtime.sampling.ranges import ValueRange, value_ranges
+from mobileprep.runtime.sampling.sizes import Sizes, size_choices
+from mobileprep.runtime.sampling.values import data_hint, sample
+
+_SEED: Final = 20160823
+_MOST_CHOICES: Final = 60
+
+Feeds = Mapping[str, Array]
+Run = Callable[[Feeds], list[Array]]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Feeds, one after another, and what the source gives for each.
+
+    Args:
+        feeds: arrays by input, for each run.
+        outputs: the fetched tensors of each run.
+        inputs: what is fed, in words, by input.
+    """
+
+    feeds: tuple[Feeds, ...]
+    outputs: tuple[list[Array], ...]
+    inputs: Mapping[str, str]
+
+
+def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run) -> Samples:
+    """Seeded samples that a graph can run; the same for the same graph.
+
+    Open dimensions get the first sizes with which the graph runs. Where nothing in the graph
+    tells the range of an input, the first usual one is taken to which the outputs answer.
+
+    Args:
+        graph: the graph.
+        inputs: what to feed.
+        count: how many samples, each of them a run.
+        run: runs the graph.
+
+    Raises:
+        UsageError: the graph runs with no sizes that were tried, or nothing can be drawn for
+            the type of an input.
+    """
+    drawing = _Drawing(graph, inputs)
+    count = count if inputs else 1
+    sizes = _runnable_sizes(drawing, run)
+    best: Samples | None = None
+    most = -1.0
+    for trial in range(drawing.trials):
+        found = drawing.samples(sizes, trial, count, run)
+        moved = largest_movement(found.outputs)
+        if best is None or moved > most:
+            best, most = found, moved
+        if most >= MOVES:
+            break
+    assert best is not None
+    return best
+
+
+def _runnable_sizes(drawing: _Drawing, run: Run) -> Sizes:
+    """The first sizes with which the graph runs."""
+    first: InvalidGraphError | UsageError | None = None
+    tried: list[Sizes] = []
+    for sizes in islice(size_choices(drawing.inputs, drawing.ops), _MOST_CHOICES):
+        feeds = drawing.feeds(sizes, 0, 0)
+        try:
+            run(feeds)
+        except (InvalidGraphError, UsageError) as error:
+            first = first or error
+            tried.append(sizes)
+            continue
+        return sizes
+    raise _no_sizes(drawing, tried, first)
+
+
+def _no_sizes(
+    drawing: _Drawing, tried: Sequence[Sizes], error: InvalidGraphError | UsageError | None
+) -> UsageError:
+    reason = "" if error is None else f": {error.message}"
+    is_open = [fed for fed in drawing.inputs if not fed.is_whole]
+    if not is_open or len(tried) == 1:
+        names = ", ".join(repr(fed.name) for fed in drawing.inputs)
+        message = f"the source does not run on samples drawn for {names}{reason}"
+        return UsageError(message, data_hint(drawing.inputs[0].name) if names else "")
+    names = " and ".join(f"{fed.name!r} {_shown(fed)}" for fed in is_open)
+    message = f"the source runs with none of {len(tried)} choices of sizes for the input {names}"
+    hint = f"give the input its shape, such as [1, 224, 224, 3]; or {data_hint(is_open[0].name)}"
+    return UsageError(f"{message}; with the first of them{reason}", hint)
+
+
+def _shown(fed: FedTensor) -> str:
+    return "of unknown rank" if fed.shape is None else str(list(fed.shape))
+
+
+class _Drawing:
+    """What is known of a graph's inputs, and the samples made of it."""
+
+    def __init__(self, graph: Graph, inputs: Sequence[FedTensor]) -> None:
+        self.inputs = inputs
+        self.ops: list[FirstOps] = [first_ops(graph, fed.ref) for fed in inputs]
+        self.ranges = [_ranges(f, o) for f, o in zip(inputs, self.ops, strict=True)]
+        self.trials = max((len(ranges) for ranges in self.ranges), default=1)
+        self._defaults = [_default(graph, fed) for fed in inputs]
+
+    def samples(self, sizes: Sizes, trial: int, count: int, run: Run) -> Samples:
+        """The samples of one choice of ranges, and what the graph gives for them."""
+        feeds = tuple(self.feeds(sizes, trial, number) for number in range(count))
+        told = {
+            fed.name: f"{fed.dtype.short} {list(feeds[0][fed.name].shape)}{self._told(at, trial)}"
+            for at, fed in enumerate(self.inputs)
+        }
+        return Samples(feeds, tuple(run(given) for given in feeds), told)
+
+    def feeds(self, sizes: Sizes, trial: int, number: int) -> Feeds:
+        """One sample: an array for each input."""
+        longest = self._longest(sizes)
+        made = {}
+        for at, (fed, ops) in enumerate(zip(self.inputs, self.ops, strict=True)):
+            default = self._defaults[at]
+            if default is not None:
+                made[fed.name] = default
+                continue
+            generator = np.random.default_rng([_SEED, at, number])
+            limits = self._range(at, trial)
+            made[fed.name] = sample(fed, sizes[fed.name], ops, limits, generator, longest)
+        return made
+
+    def _range(self, at: int, trial: int) -> ValueRange:
+        ranges = self.ranges[at]
+        return ranges[min(trial, len(ranges) - 1)]
+
+    def _told(self, at: int, trial: int) -> str:
+        if self._defaults[at] is not None:
+            return ", its default"
+        dtype = self.inputs[at].dtype
+        if dtype in (DType.BOOL, DType.STRING):
+            return ""
+        return f", {self._range(at, trial)}"
+
+    def _longest(self, sizes: Sizes) -> int:
+        """What an input that is a length is given: the size of what may be a sequence."""
+        longest = 1
+        for fed in self.inputs:
+            if len(sizes[fed.name]) > 1:
+                longest = max(longest, sizes[fed.name][1])
+        return longest
+
+
+def _ranges(fed: FedTensor, ops: FirstOps) -> tuple[ValueRange, ...]:
+    if fed.dtype in (DType.BOOL, DType.STRING):
+        return (ValueRange(0, 1),)
+    return value_ranges(fed, ops)
+
+
+def _default(graph: Graph, fed: FedTensor) -> Array | None:
+    """What a setting, such as a rate of dropout, is when nobody feeds it."""
+    node = graph[fed.ref.node]
+    if node.op != "PlaceholderWithDefault" or not node.data_inputs:
+        return None
+    before = graph.get(node.data_inputs[0].node)
+    if before is None or before.op != "Const":
+        return None
+    value = before.attr_tensor("value")
+    return value.array() if value.size == 1 and not value.shape else None

@@ -1,0 +1,107 @@
+"""The tensors that samples are made for: their types and shapes, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ops.dims import ShapeConflictError, merge
+from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.runtime.feeds import tensor_dtype
+
+PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+
+# The first version of graphs in which an empty shape is that of a scalar.
+_TELLS_SCALARS: Final = 24
+
+
+@dataclass(frozen=True)
+class FedTensor:
+    """A tensor to feed.
+
+    Args:
+        name: as it is fed.
+        dtype: its type.
+        shape: its sizes, -1 where one is open; None where the rank is.
+    """
+
+    name: str
+    dtype: DType
+    shape: TensorShape = None
+
+    @property
+    def ref(self) -> Ref:
+        """The tensor."""
+        return parse_ref(self.name)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every size is known."""
+        return self.shape is not None and all(size >= 0 for size in self.shape)
+
+
+def fed_tensors(
+    graph: Graph, names: Iterable[str], declared: Mapping[str, TensorShape] | None = None
+) -> list[FedTensor]:
+    """The tensors of these names.
+
+    Args:
+        graph: the graph.
+        names: tensors to feed, placeholders or not.
+        declared: shapes that a recipe gives, by name; they say more than the graph, or the same.
+
+    Raises:
+        InvalidGraphError: a name is not in the graph, or a shape contradicts the graph's.
+        UsageError: the type of a tensor is not known.
+    """
+    names = list(names)
+    for name in names:
+        node = graph.get(parse_ref(name).node)
+        if node is None:
+            message = f"the input {name!r} is not in the graph"
+            raise InvalidGraphError(message, nearest_hint(parse_ref(name).node, graph.by_name))
+    shapes = known_shapes(graph, [parse_ref(name) for name in names])
+    return [
+        FedTensor(name, _dtype(graph, name), _merged(name, shape, (declared or {}).get(name)))
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+
+
+def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
+    """The shapes of tensors; those of placeholders without a look at the rest of the graph."""
+    if all(graph[ref.node].op in PLACEHOLDERS for ref in refs):
+        found = [graph[ref.node].attr_shape("shape") for ref in refs]
+        # As TensorFlow reads them: old graphs leave the shape empty where it is unknown.
+        is_old = graph.versions.producer < _TELLS_SCALARS
+        return [None if shape == () and is_old else shape for shape in found]
+    shapes = infer_shapes(graph, recorded=True)
+    return [_nth(shapes.get(ref.node, ()), ref.index) for ref in refs]
+
+
+def _nth(shapes: Sequence[TensorShape], index: int) -> TensorShape:
+    return shapes[index] if 0 <= index < len(shapes) else None
+
+
+def _dtype(graph: Graph, name: str) -> DType:
+    dtype = tensor_dtype(graph, parse_ref(name))
+    if dtype is None:
+        node = graph[parse_ref(name).node]
+        message = f"the type of the input {name!r} is not known: nobody knows the op {node.op!r}"
+        raise UsageError(message, "name a tensor of a known op as the input")
+    return dtype
+
+
+def _merged(name: str, found: TensorShape, declared: TensorShape) -> TensorShape:
+    try:
+        return merge(found, declared)
+    except ShapeConflictError as error:
+        known = "of unknown rank" if found is None else str(list(found))
+        message = f"the input {name!r} has the shape {known} in the graph, "
+        message += f"which {list(declared or ())} does not fit"
+        raise InvalidGraphError(message, "use the graph's sizes, -1 for any") from error

@@ -1,0 +1,54 @@
+"""Which source files ops need."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.errors import UnsupportedError
+from mobileprep.opdefs.source_files import kernel_files, makefile_sources
+
+RELEASES = ["1.15", "2.21"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_files_of_other_ops_are_left_out_and_helpers_kept(release: str) -> None:
+    kept = kernel_files(["Relu"], release).kept
+    assert "relu_op.cc" in kept
+    assert "softmax_op.cc" not in kept
+    assert "cwise_ops_common.cc" in kept
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_runtimes_own_kernels_are_kept_whatever_the_ops(release: str) -> None:
+    kept = kernel_files([], release).kept
+    assert {"function_ops.cc", "no_op.cc", "sendrecv_ops.cc"} <= set(kept)
+
+
+def test_an_op_outside_the_mobile_build_adds_its_files() -> None:
+    assert kernel_files(["Lgamma"], "1.15").added == ("cwise_op_lgamma.cc",)
+    assert kernel_files(["Relu"], "1.15").added == ()
+
+
+def test_an_op_that_the_mobile_build_has_in_part_adds_nothing() -> None:
+    files = kernel_files(["Einsum"], "1.15")
+    assert "einsum_op_impl_float.cc" in files.kept
+    assert files.added == ()
+
+
+def test_ops_of_unknown_place_are_told() -> None:
+    assert kernel_files(["Relu", "Frobnicate"], "2.21").unplaced == ("Frobnicate",)
+
+
+def test_the_answer_is_sorted_and_does_not_hang_on_order() -> None:
+    one, other = kernel_files(["Tanh", "Relu"], "1.15"), kernel_files(["Relu", "Tanh"], "1.15")
+    assert one == other
+    assert list(one.kept) == sorted(one.kept)
+
+
+def test_the_makefile_lists_op_definitions_too() -> None:
+    assert "tensorflow/core/ops/nn_ops.cc" in makefile_sources()
+
+
+def test_a_release_without_a_table_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"TensorFlow 1\.4"):
+        kernel_files(["Relu"], "1.4")

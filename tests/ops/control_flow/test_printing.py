@@ -1,0 +1,124 @@
+"""Print, PrintV2, StringFormat and Assert: what they print, when, and where to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.numerics.texts import as_texts
+from mobileprep.ops.context import Printed
+from mobileprep.runtime.interpreter import Interpreter
+from tests.transforms.graphs import const, node, placeholder
+
+X = np.float32([[-20.887871, 22.274715]])
+
+
+def printer(name: str, inputs: str, types: int = 1, **attrs: object) -> Node:
+    listed = AttrValue("list(type)", (DType.FLOAT,) * types)
+    return node(name, "Print", inputs, **attrs).with_attrs(U=listed)
+
+
+def printed(graph: Graph, fetch: str, feeds: dict, runs: int = 1) -> list[Printed]:
+    told: list[Printed] = []
+    interpreter = Interpreter(graph, printer=told.append)
+    for _ in range(runs):
+        interpreter.run([fetch], feeds)
+    return told
+
+
+def test_a_message_and_each_tensor_go_to_the_standard_error() -> None:
+    shown = printer("p", "x x low", 2, message=";p;__requant_min_max:", summarize=1)
+    graph = Graph([placeholder("x"), const("low", -1.5), shown])
+    [told] = printed(graph, "p", {"x": X})
+    assert told == Printed("p", "stderr", ";p;__requant_min_max:[[-20.8878708...]...][-1.5]\n")
+
+
+def test_first_n_counts_over_all_runs() -> None:
+    graph = Graph([placeholder("x"), printer("p", "x x", first_n=2)])
+    assert len(printed(graph, "p", {"x": X}, runs=5)) == 2
+    graph = Graph([placeholder("x"), printer("p", "x x")])
+    assert len(printed(graph, "p", {"x": X}, runs=5)) == 5
+
+
+def test_constants_are_printed_in_every_run() -> None:
+    graph = Graph([placeholder("x"), const("c", 2.0), printer("p", "c c"), node("y", "Mul", "x p")])
+    assert [t.text for t in printed(graph, "y", {"x": X}, runs=2)] == ["[2]\n"] * 2
+
+
+def test_a_branch_that_is_not_taken_prints_nothing() -> None:
+    graph = Graph(
+        [
+            placeholder("x"),
+            node("which", "Placeholder", T=None, dtype=DType.BOOL),
+            node("switch", "Switch", "x which"),
+            printer("no", "switch:0 switch:0", message="no"),
+            printer("yes", "switch:1 switch:1", message="yes"),
+            node("y", "Merge", "no yes"),
+        ]
+    )
+    feeds = {"x": np.float32([1]), "which": np.array(True)}
+    assert [t.text for t in printed(graph, "y", feeds)] == ["yes[1]\n"]
+
+
+def test_nothing_is_printed_without_a_printer(capfd: pytest.CaptureFixture[str]) -> None:
+    graph = Graph([placeholder("x"), printer("p", "x x", message="loud")])
+    np.testing.assert_array_equal(Interpreter(graph).run(["p"], {"x": X})[0], X)
+    assert capfd.readouterr() == ("", "")
+
+
+def text_graph(**attrs: object) -> Graph:
+    words = Node("s", "Placeholder", attrs={"dtype": attr.dtype(DType.STRING)})
+    show = node("show", "PrintV2", "s", T=None, **attrs)
+    return Graph([words, show, const("c", 1.0), node("y", "Identity", "c ^show")])
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "log(info)", "log(error)", "file:///x"])
+def test_text_goes_to_its_stream_with_its_end(stream: str) -> None:
+    feeds = {"s": as_texts([b"a\nb"], ())}
+    told = printed(text_graph(output_stream=stream, end="!"), "y", feeds)
+    assert told == [Printed("show", stream, "a\nb!")]
+    assert not Path("/x").exists()
+
+
+def test_an_unknown_stream_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match=r"no output stream 'printer'") as caught:
+        printed(text_graph(output_stream="printer"), "y", {"s": as_texts([b""], ())})
+    assert "log(info)" in caught.value.hint
+
+
+def formatted(template: str, count: int = 1) -> Graph:
+    shown = node(
+        "y", "StringFormat", " ".join(["x"] * count), T=None, template=template, placeholder="{}"
+    )
+    return Graph([placeholder("x"), shown])
+
+
+def test_a_template_is_filled() -> None:
+    [told] = Interpreter(formatted("a{}b{}", 2)).run(["y"], {"x": np.float32([1, 0.1])})
+    assert told.item() == b"a[1 0.1]b[1 0.1]"
+    with pytest.raises(InvalidGraphError, match="the template has 2 places for 1 tensors"):
+        Interpreter(formatted("{}{}")).run(["y"], {"x": X})
+
+
+def test_an_assertion_fails_as_tensorflow_words_it() -> None:
+    shown = AttrValue("list(type)", (DType.FLOAT, DType.STRING))
+    check = node("check", "Assert", "ok x word", T=None, summarize=1).with_attrs(T=shown)
+    flag = node("ok", "Placeholder", T=None, dtype=DType.BOOL)
+    nodes = [placeholder("x"), flag, const("word", [b"a\n", b"b"], object), check]
+    graph = Graph([*nodes, node("y", "Neg", "x ^check")])
+    feeds = {"x": X, "ok": np.array(True)}
+    assert Interpreter(graph).run(["y"], feeds)[0].tolist() == (-X).tolist()
+    with pytest.raises(InvalidGraphError) as caught:
+        Interpreter(graph).run(["y"], feeds | {"ok": np.array(False)})
+    told = r"node 'check' (Assert): assertion failed: [[-20.8878708...]...] [a\n...]"
+    assert caught.value.message == told
+    with pytest.raises(InvalidGraphError, match=r"should be a scalar, not of shape \[2\]"):
+        Interpreter(graph).run(["y"], feeds | {"ok": np.array([True, True])})

@@ -1,0 +1,43 @@
+"""Records of comma-separated values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import f32, i32, run_all
+from tests.ops.strings.test_joining import texts
+
+NEEDED = np.zeros(0, np.float32)
+
+
+def test_columns_have_types_and_defaults():
+    lines = texts('1,2.5,"a ""b"", c"', ",,")
+    found = run_all("DecodeCSV", lines, i32([7]), f32([0.5]), texts("?"))
+    assert [c.tolist() for c in found] == [[1, 7], [2.5, 0.5], [b'a "b", c', b"?"]]
+
+
+def test_chosen_columns_other_delimiters_and_marks_for_missing():
+    attrs = {"select_cols": (1,), "field_delim": ";", "na_value": "NA"}
+    assert run_all("DecodeCSV", texts("a;2", "b;NA"), i32([9]), **attrs)[0].tolist() == [2, 9]
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("1,2", "2 fields"),
+        ('a"', "not quoted"),
+        ('"a', "does not end"),
+        ("", "0 fields"),
+        ("x", "no num"),
+    ],
+)
+def test_faulty_records_are_refused(line, match):
+    with pytest.raises(InvalidGraphError, match=match):
+        run_all("DecodeCSV", texts(line), NEEDED)
+
+
+def test_a_needed_field_must_be_there():
+    with pytest.raises(InvalidGraphError, match="without a default is missing"):
+        run_all("DecodeCSV", texts(",1"), NEEDED, NEEDED)

@@ -1,0 +1,86 @@
+"""Serialized examples as dense, sparse and ragged tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from tests.ops.examples import example, floats_of, integers_of, texts_of
+from tests.ops.graphs import f32, run_all
+from tests.ops.strings.test_joining import scalar, texts
+
+
+def serialized(*examples: bytes) -> np.ndarray:
+    out = np.empty(len(examples), object)
+    out[:] = examples
+    return out
+
+
+TWO = serialized(example(x=floats_of(1, 2), w=texts_of(b"a", b"b")), example(w=texts_of(b"c")))
+LISTS: dict[str, Any] = {
+    "Tdense": (),
+    "num_sparse": 0,
+    "sparse_types": (),
+    "ragged_value_types": (),
+    "ragged_split_types": (),
+    "dense_shapes": (),
+}
+
+
+def dense(data: np.ndarray, default: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    attrs = {"Nsparse": 0, "sparse_types": (), "Ndense": 1, "dense_shapes": (shape,)}
+    inputs = (data, texts(), scalar("x"), default)
+    return run_all("ParseExample", *inputs, Tdense=(DType.FLOAT,), **attrs)[0]
+
+
+def test_a_missing_feature_takes_its_default():
+    assert dense(TWO, f32(7, 8), (2,)).tolist() == [[1, 2], [7, 8]]
+    with pytest.raises(InvalidGraphError, match="'x' is missing and has no default"):
+        dense(TWO, np.zeros(0, np.float32), (2,))
+
+
+def test_a_feature_of_varying_length_is_padded():
+    assert dense(TWO, f32(-1), (-1,)).tolist() == [[1, 2], [-1, -1]]
+    assert dense(TWO, f32(-1), (-1, 2)).tolist() == [[[1, 2]], [[-1, -1]]]
+    with pytest.raises(InvalidGraphError, match="3 does not divide"):
+        dense(TWO, f32(-1), (-1, 3))
+
+
+def test_counts_and_types_must_fit():
+    with pytest.raises(InvalidGraphError, match="'x' has 2 values, not 3"):
+        dense(TWO, f32(1, 2, 3), (3,))
+    with pytest.raises(InvalidGraphError, match="holds INT64, not FLOAT"):
+        dense(serialized(example(x=integers_of(1))), f32(1), (1,))
+    with pytest.raises(CorruptFileError, match="declared"):
+        dense(serialized(TWO[0][:-1]), f32(1), (1,))
+
+
+def test_sparse_and_ragged_features():
+    sparse = {**LISTS, "num_sparse": 1, "sparse_types": (DType.STRING,)}
+    none = texts()
+    indices, values, shape = run_all("ParseExampleV2", TWO, none, texts("w"), none, none, **sparse)
+    assert indices.tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert values.tolist() == [b"a", b"b", b"c"]
+    assert shape.tolist() == [2, 2]
+    kinds = {"ragged_value_types": (DType.STRING,), "ragged_split_types": (DType.INT32,)}
+    inputs = (TWO, none, none, none, texts("w"))
+    values, splits = run_all("ParseExampleV2", *inputs, **{**LISTS, **kinds})
+    assert (values.tolist(), splits.tolist()) == ([b"a", b"b", b"c"], [0, 2, 3])
+    assert splits.dtype == np.int32
+
+
+def test_one_example_has_no_axis_of_examples():
+    attrs = {
+        "num_sparse": 1,
+        "sparse_keys": ("w",),
+        "sparse_types": (DType.STRING,),
+        "dense_keys": ("x",),
+        "dense_shapes": ((2,),),
+        "Tdense": (DType.FLOAT,),
+    }
+    outputs = run_all("ParseSingleExample", TWO[:1].reshape(()), f32(0, 0), **attrs)
+    assert [o.tolist() for o in outputs] == [[[0], [1]], [b"a", b"b"], [2], [1, 2]]

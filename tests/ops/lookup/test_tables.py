@@ -1,0 +1,161 @@
+"""Lookup tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.strings.test_joining import scalar, texts
+from tests.transforms.graphs import const, node
+
+INT64, STRING = DType.INT64, DType.STRING
+
+
+def text_const(name: str, value: np.ndarray) -> Node:
+    return constant(name, Tensor.of(value))
+
+
+def table(
+    fill: list[Node],
+    *,
+    key: DType = STRING,
+    value: DType = INT64,
+    older: bool = False,
+    kind: str = "HashTable",
+) -> Graph:
+    """A table, what fills it, a look-up of the placeholder "words", and the table's size."""
+    end = "" if older else "V2"
+    kinds = {"T": None, "key_dtype": key, "value_dtype": value}
+    default = (
+        text_const("default", scalar("?")) if value is STRING else const("default", -1, np.int64)
+    )
+    return Graph(
+        [
+            node("table", f"{kind}{end}", **kinds),
+            *fill,
+            node("words", "Placeholder", T=None, dtype=key),
+            default,
+            node(
+                "find", f"LookupTableFind{end}", "table words default", T=None, Tin=key, Tout=value
+            ),
+            node("size", f"LookupTableSize{end}", "table", T=None),
+        ]
+    )
+
+
+def filled(**options) -> Graph:
+    end = "" if options.get("older") else "V2"
+    keys = text_const("keys", texts("yes", "no"))
+    values = const("values", [7, 8], np.int64)
+    fill = node(
+        "fill", f"InitializeTable{end}", "table keys values", T=None, Tkey=STRING, Tval=INT64
+    )
+    return table([keys, values, fill], **options)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_keys_are_looked_up(older: bool) -> None:
+    runner = Interpreter(filled(older=older))
+    runner.run(["fill"], {})
+    words = texts("no", "maybe", "yes").reshape(3, 1)
+    found = runner.run(["find", "size"], {"words": words})
+    assert found[0].tolist() == [[8], [-1], [7]]
+    assert (found[0].dtype, found[1].tolist()) == (np.int64, 2)
+
+
+def test_a_table_that_was_not_filled_says_so() -> None:
+    with pytest.raises(InvalidGraphError, match="looks into a table that was not filled"):
+        Interpreter(filled()).run(["find"], {"words": texts("no")})
+
+
+def test_filling_twice_with_the_same_is_allowed() -> None:
+    runner = Interpreter(filled())
+    runner.run(["fill"], {})
+    runner.run(["fill"], {})
+
+
+def test_a_key_of_two_values_is_refused() -> None:
+    keys = text_const("keys", texts("a", "a"))
+    values = const("values", [7, 8], np.int64)
+    fill = node("fill", "InitializeTableV2", "table keys values", T=None, Tkey=STRING, Tval=INT64)
+    with pytest.raises(InvalidGraphError, match="key b'a' has two values"):
+        Interpreter(table([keys, values, fill])).run(["fill"], {})
+
+
+def from_file(path: Path, *, key: DType, value: DType, **attrs) -> Graph:
+    given = {"key_index": -2, "value_index": -1, "vocab_size": -1, "delimiter": "\t", **attrs}
+    file = text_const("file", scalar(str(path)))
+    fill = node("fill", "InitializeTableFromTextFileV2", "table file", T=None, **given)
+    return table([file, fill], key=key, value=value)
+
+
+def test_lines_and_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary"
+    path.write_bytes(b"cat\r\ndog\nbird")
+    runner = Interpreter(from_file(path, key=STRING, value=INT64))
+    runner.run(["fill"], {})
+    found = runner.run(["find"], {"words": texts("bird", "cat", "fish")})[0]
+    assert found.tolist() == [2, 0, -1]
+
+
+def test_numbers_and_columns(tmp_path: Path) -> None:
+    path = tmp_path / "columns"
+    path.write_text("5,cat,x\n9,dog,y\n3,bird,z\n")
+    graph = from_file(
+        path, key=INT64, value=STRING, key_index=0, value_index=1, delimiter=",", vocab_size=2
+    )
+    runner = Interpreter(graph)
+    runner.run(["fill"], {})
+    found = runner.run(["find"], {"words": np.array([9, 5, 3])})[0]
+    assert found.tolist() == [b"dog", b"cat", b"?"]
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"vocab_size": 3}, "has 2 lines, and 3 are needed"),
+        ({"value_index": 4}, "line 1 has no column 4"),
+        ({"value_index": 0}, "holds b'cat', which is no int64"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path: Path, attrs: dict, message: str) -> None:
+    path = tmp_path / "vocabulary"
+    path.write_text("cat\ndog\n")
+    with pytest.raises(InvalidGraphError, match=message):
+        Interpreter(from_file(path, key=STRING, value=INT64, **attrs)).run(["fill"], {})
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    graph = from_file(tmp_path / "none", key=STRING, value=INT64)
+    with pytest.raises(CorruptFileError, match="none"):
+        Interpreter(graph).run(["fill"], {})
+
+
+def test_tables_that_grow() -> None:
+    kinds = {"T": None, "key_dtype": INT64, "value_dtype": INT64}
+    moves = {"T": None, "Tin": INT64, "Tout": INT64}
+    graph = Graph(
+        [
+            node("table", "MutableHashTableV2", **kinds),
+            const("keys", [1, 2], np.int64),
+            const("values", [10, 20], np.int64),
+            node("insert", "LookupTableInsertV2", "table keys values", **moves),
+            const("new", [3], np.int64),
+            node("replace", "LookupTableImportV2", "table new new", **moves),
+            node("size", "LookupTableSizeV2", "table", T=None),
+        ]
+    )
+    runner = Interpreter(graph)
+    assert runner.run(["size"], {})[0] == 0
+    runner.run(["insert"], {})
+    assert runner.run(["size"], {})[0] == 2
+    runner.run(["replace"], {})
+    assert runner.run(["size"], {})[0] == 1

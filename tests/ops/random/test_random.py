@@ -1,0 +1,73 @@
+"""Random numbers: their distributions, and that seeds decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.graphs import f32, fetches, i32, op_graph
+
+# Of 20,000 numbers; a mean strays by less than 1 % of the spread.
+COUNT = 20_000
+
+
+def draw(op: str, *inputs: Any, seed: int = 3, **attrs: Any) -> np.ndarray:
+    arrays = [np.asarray(x) for x in inputs]
+    graph = op_graph(op, arrays, **attrs)
+    feeds = {f"x{i}": x for i, x in enumerate(arrays)}
+    return Interpreter(graph, seed=seed).run(fetches(graph), feeds)[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "mean", "spread", "lowest", "highest"),
+    [
+        ("RandomUniform", 0.5, 12**-0.5, 0, 1),
+        ("RandomStandardNormal", 0, 1, -9, 9),
+        ("TruncatedNormal", 0, 0.8796, -2, 2),
+    ],
+)
+def test_a_distribution(op: str, mean: float, spread: float, lowest: float, highest: float) -> None:
+    for kind in (np.float32, np.float64, np.float16):
+        out = draw(op, i32(COUNT // 4, 4), dtype=kind)
+        assert (out.shape, out.dtype) == ((COUNT // 4, 4), kind)
+        wide = out.astype(float)
+        assert wide.mean() == pytest.approx(mean, abs=0.03)
+        assert wide.std() == pytest.approx(spread, rel=0.03)
+        assert lowest <= wide.min() <= wide.max() <= highest
+
+
+def test_uniform_numbers_stay_below_one_in_half_precision() -> None:
+    assert float(draw("RandomUniform", i32([COUNT]), dtype=np.float16).max()) < 1
+
+
+def test_whole_numbers() -> None:
+    out = draw("RandomUniformInt", i32([COUNT]), i32(-2), i32(3), Tout=np.int32)
+    assert (sorted(set(out.tolist())), out.dtype) == ([-2, -1, 0, 1, 2], np.int32)
+    with pytest.raises(InvalidGraphError, match="no number in"):
+        draw("RandomUniformInt", i32([1]), i32(3), i32(3), Tout=np.int32)
+
+
+def test_classes_by_their_logits() -> None:
+    out = draw("Multinomial", f32([[np.log(0.25), np.log(0.75)]]), i32(COUNT))
+    assert out.shape == (1, COUNT)
+    assert out.mean() == pytest.approx(0.75, abs=0.02)
+
+
+def test_an_order_is_a_permutation() -> None:
+    out = draw("RandomShuffle", np.arange(50))
+    assert sorted(out.tolist()) == list(range(50))
+    assert out.tolist() != list(range(50))
+
+
+def test_another_seed_gives_other_numbers() -> None:
+    first, second = (draw("RandomUniform", i32([4]), dtype=np.float32, seed=s) for s in (1, 2))
+    assert not np.array_equal(first, second)
+
+
+def test_a_shape_that_no_memory_holds_is_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="passes"):
+        draw("RandomUniform", i32(2**30, 2**30), dtype=np.float32)

@@ -1,0 +1,133 @@
+"""Sparse tensors arranged anew, computed with, and crossed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from tests.ops.graphs import f32, i32, run, run_all
+from tests.ops.strings.test_joining import texts
+
+
+def i64(*values: Any) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+INDICES, VALUES, SHAPE = i64([0, 1], [0, 3], [2, 0]), f32(1, 2, -3), i64(4, 4)
+MATRIX = (INDICES, VALUES, SHAPE)
+DENSE = np.zeros((4, 4), np.float32)
+DENSE[tuple(INDICES.T)] = VALUES
+
+
+def test_elements_are_put_in_order():
+    indices, values = run_all("SparseReorder", INDICES[::-1], VALUES[::-1], SHAPE)
+    assert (indices.tolist(), values.tolist()) == (INDICES.tolist(), VALUES.tolist())
+
+
+def test_a_shape_is_completed():
+    indices, shape = run_all("SparseReshape", INDICES, SHAPE, i64(2, -1))
+    assert (indices.tolist(), shape.tolist()) == ([[0, 1], [0, 3], [1, 0]], [2, 8])
+    with pytest.raises(InvalidGraphError, match="do not fill"):
+        run_all("SparseReshape", INDICES, SHAPE, i64(3, -1))
+
+
+def test_empty_rows_get_a_default():
+    indices, values, empty, went = run_all("SparseFillEmptyRows", *MATRIX, f32(9))
+    assert indices.tolist() == [[0, 1], [0, 3], [1, 0], [2, 0], [3, 0]]
+    assert values.tolist() == [1, 2, 9, -3, 9]
+    assert empty.tolist() == [False, True, False, True]
+    assert went.tolist() == [0, 1, 3]
+
+
+def test_a_box_is_cut_out():
+    indices, values, shape = run_all("SparseSlice", *MATRIX, i64(0, 1), i64(2, 9))
+    assert (indices.tolist(), values.tolist()) == ([[0, 0], [0, 2]], [1, 2])
+    assert shape.tolist() == [2, 3]
+
+
+def test_matrices_are_joined_in_order():
+    inputs = (INDICES, INDICES, VALUES, VALUES, SHAPE, SHAPE)
+    indices, values, shape = run_all("SparseConcat", *inputs, concat_dim=-1, N=2)
+    assert indices.tolist() == [[0, 1], [0, 3], [0, 5], [0, 7], [2, 0], [2, 4]]
+    assert (values.tolist(), shape.tolist()) == ([1, 2, 1, 2, -3, -3], [4, 8])
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "shape"),
+    [
+        (i64([4, 0]), f32([1]), SHAPE),
+        (i64([-1, 0]), f32([1]), SHAPE),
+        (INDICES, VALUES[:2], SHAPE),
+        (INDICES, VALUES, i64(4, 4, 4)),
+        (INDICES, VALUES, i64(2**40, 2**40)),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(indices, values, shape):
+    with pytest.raises(InvalidGraphError):
+        run_all("SparseReorder", indices, values, shape)
+
+
+def test_reductions():
+    assert run("SparseReduceSum", *MATRIX, i32([1])).tolist() == [3, 0, -3, 0]
+    assert run("SparseReduceMax", *MATRIX, i32([0]), keep_dims=True).tolist() == [[-3, 1, 0, 2]]
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_products_with_a_dense_matrix(turned):
+    other = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    left, right = (x.T if t else x for x, t in zip((DENSE, other), turned, strict=True))
+    attrs = {"adjoint_a": turned[0], "adjoint_b": turned[1]}
+    found = run("SparseTensorDenseMatMul", *MATRIX, other, **attrs)
+    np.testing.assert_allclose(found, left @ right, rtol=1e-6)
+
+
+def test_elements_meet_those_of_a_dense_tensor():
+    assert run("SparseDenseCwiseMul", *MATRIX, f32(10, 20, 30, 40)).tolist() == [20, 80, -30]
+    with pytest.raises(InvalidGraphError):
+        run("SparseDenseCwiseMul", *MATRIX, np.ones((2, 4, 4), np.float32))
+
+
+def test_the_softmax_is_of_what_is_there():
+    found = run("SparseSoftmax", *MATRIX)
+    np.testing.assert_allclose(found, [1 / (1 + np.e), np.e / (1 + np.e), 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("how", "by"), [("Sum", 1), ("Mean", 2), ("SqrtN", np.sqrt(2))])
+def test_rows_are_combined_by_segment(how, by):
+    x = f32([[1, 2], [3, 4], [5, 6]])
+    found = run(f"SparseSegment{how}", x, i32(2, 0, 1), i32(0, 0, 2))
+    np.testing.assert_allclose(found, [[6 / by, 8 / by], [0, 0], [3, 4]], rtol=1e-6)
+    numbered = (x, i32(2, 0, 1), i32(0, 0, 2), i32(4))
+    longer = run(f"SparseSegment{how}WithNumSegments", *numbered)
+    np.testing.assert_allclose(longer, [*found, [0, 0]], rtol=1e-6)
+
+
+def test_segments_must_ascend_and_rows_be_there():
+    with pytest.raises(InvalidGraphError, match="ascending"):
+        run("SparseSegmentSum", f32([[1]]), i32(0, 0), i32(1, 0))
+    with pytest.raises(InvalidGraphError, match="index 1 is not in"):
+        run("SparseSegmentSum", f32([[1]]), i32([1]), i32([0]))
+
+
+CROSS: dict[str, Any] = {
+    "N": 1,
+    "num_buckets": 100,
+    "hash_key": 956888297470,
+    "sparse_types": (DType.INT64,),
+    "dense_types": (DType.STRING,),
+    "out_type": DType.INT64,
+    "internal_type": DType.INT64,
+}
+
+
+def test_every_combination_of_a_row_is_crossed():
+    inputs = (i64([0, 0], [0, 1]), i64(3, 4), i64(2, 2), texts("a", "b").reshape(2, 1))
+    indices, values, shape = run_all("SparseCross", *inputs, **CROSS, hashed_output=True)
+    assert (indices.tolist(), shape.tolist()) == ([[0, 0], [0, 1]], [2, 2])
+    assert values.tolist() == [52, 25]
+    with pytest.raises(UnsupportedError, match="joins texts"):
+        run_all("SparseCross", *inputs, **CROSS, hashed_output=False)

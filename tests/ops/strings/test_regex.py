@@ -1,0 +1,46 @@
+"""Regular expressions over texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.errors import InvalidGraphError
+from tests.ops.graphs import f32, run
+from tests.ops.strings.test_joining import scalar, texts
+
+LINES = texts("cat hat", "dog", "")
+
+
+def test_every_match_or_the_first_is_rewritten() -> None:
+    rest = (scalar("(.)at"), scalar(r"\1ow"))
+    assert run("RegexReplace", LINES, *rest).tolist() == [b"cow how", b"dog", b""]
+    first = run("RegexReplace", LINES, *rest, replace_global=False)
+    assert first.tolist() == [b"cow hat", b"dog", b""]
+
+
+def test_pattern_and_rewrite_may_be_attributes() -> None:
+    found = run("StaticRegexReplace", LINES, pattern="[aeiou]", rewrite="é")
+    assert found.tolist() == ["cét hét".encode(), "dég".encode(), b""]
+
+
+def test_whole_matches() -> None:
+    assert run("RegexFullMatch", LINES, scalar("d.*")).tolist() == [False, True, False]
+    assert run("StaticRegexFullMatch", LINES, pattern="[a-z ]*").tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize(("pattern", "rewrite"), [("(", ""), ("a", r"\1"), ("(?=a)", "")])
+def test_malformed_expressions_name_the_node(pattern: str, rewrite: str) -> None:
+    with pytest.raises(Exception, match="node 'y'") as caught:
+        run("RegexReplace", LINES, scalar(pattern), scalar(rewrite))
+    assert caught.type.__name__ in ("InvalidGraphError", "UnsupportedError")
+
+
+def test_texts_that_are_no_utf8_pass_through() -> None:
+    odd = texts("x")
+    odd[0] = b"\xffx"
+    assert run("RegexReplace", odd, scalar("x"), scalar("y")).tolist() == [b"\xffy"]
+
+
+def test_numbers_are_no_texts() -> None:
+    with pytest.raises(InvalidGraphError, match="texts are needed, not float32"):
+        run("StaticRegexFullMatch", f32(1), pattern="a")

@@ -1,0 +1,70 @@
+"""Computing one node from constants."""
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.tf115.arithmetic import approximate_rsqrt, tf115_kernel
+
+
+def _node(op, **attrs):
+    given = {"T": DType.FLOAT, **attrs}
+    return Node("n", op, attrs={k: attr.dtype(v) for k, v in given.items()})
+
+
+def _floats(*values):
+    return Tensor.of(np.array(values, np.float32))
+
+
+def test_a_constant_is_its_value():
+    value = _floats(1, 2)
+    assert evaluate_node(constant("c", value), [])[0] is value
+
+
+def test_outputs_have_the_types_that_the_op_declares():
+    shape = evaluate_node(_node("Shape", out_type=DType.INT64), [_floats(1, 2)])[0]
+    assert shape.dtype is DType.INT64
+    assert shape.array().tolist() == [2]
+
+
+def test_a_tensor_passed_through_is_not_copied():
+    value = _floats(1, 2)
+    assert evaluate_node(_node("Identity"), [value])[0] is value
+
+
+def test_arithmetic_takes_denormal_numbers_for_zeros_and_makes_none():
+    product = evaluate_node(_node("Mul"), [_floats(1e-30, 1e-40, 2), _floats(1e-10, 1e10, 3)])[0]
+    assert product.array().tolist() == [0, 0, 6]
+
+
+def test_a_move_keeps_denormal_numbers():
+    tiny = _floats(1e-40)
+    assert evaluate_node(_node("Neg"), [tiny])[0].array()[0] == -tiny.array()[0]
+
+
+def test_division_by_zero_is_no_failure():
+    assert evaluate_node(_node("RealDiv"), [_floats(1), _floats(0)])[0].array()[0] == np.inf
+
+
+def test_the_original_approximates_reciprocal_roots_of_whole_packets():
+    x = np.random.default_rng(3).uniform(0.5, 2, 10).astype(np.float32)
+    exact = evaluate_node(_node("Rsqrt"), [Tensor.of(x)])[0].array()
+    original = evaluate_node(_node("Rsqrt"), [Tensor.of(x)], tf115=tf115_kernel)[0].array()
+    np.testing.assert_array_equal(original[:8], approximate_rsqrt(x[:8]))
+    np.testing.assert_array_equal(original[8:], exact[8:])
+    np.testing.assert_allclose(original, exact, rtol=1e-6)
+
+
+def test_inputs_that_do_not_fit_are_an_error_that_names_the_node():
+    with pytest.raises(InvalidGraphError, match=r"'n' \(Add\)"):
+        evaluate_node(_node("Add"), [_floats(1, 2), _floats(1, 2, 3)])
+
+
+def test_an_op_without_a_kernel_is_unsupported():
+    with pytest.raises(UnsupportedError, match="MyOwnOp"):
+        evaluate_node(_node("MyOwnOp"), [])

@@ -1,0 +1,90 @@
+"""How many operations ops do."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.ir.node import Node
+from mobileprep.ops.context import context_kernel_names
+from mobileprep.ops.cost import Sizes, count_flops, counted_ops
+from mobileprep.ops.kernel import kernel_names
+from tests.transforms.graphs import conv, node
+
+IMAGE, FILTER = (1, 8, 8, 3), (3, 3, 3, 16)
+
+
+def flops(of: Node | str, inputs: list, outputs: list) -> int | None:
+    made = of if isinstance(of, Node) else node("n", of)
+    return count_flops(Sizes(made, inputs, outputs))
+
+
+def test_every_op_that_runs_has_a_rule() -> None:
+    missing = {*kernel_names(), *context_kernel_names()} - set(counted_ops())
+    assert not missing, "give them a cost rule beside their kernel"
+
+
+def test_convolutions_multiply_and_add() -> None:
+    out = (1, 8, 8, 16)
+    assert flops(conv("n", ""), [IMAGE, FILTER], [out]) == 2 * 8 * 8 * 16 * 27
+    depthwise = conv("n", "", op="DepthwiseConv2dNative")
+    assert flops(depthwise, [IMAGE, (3, 3, 3, 2)], [(1, 8, 8, 6)]) == 2 * 8 * 8 * 6 * 9
+    transposed = conv("n", "", op="Conv2DBackpropInput")
+    assert flops(transposed, [(4,), (2, 2, 5, 3), IMAGE], [(1, 16, 16, 5)]) == 2 * 192 * 20
+
+
+def test_matrix_products_multiply_and_add() -> None:
+    product = node("n", "MatMul", transpose_a=True, transpose_b=False)
+    assert flops(product, [(4, 2), (4, 3)], [(2, 3)]) == 2 * 2 * 3 * 4
+    batch = node("n", "BatchMatMulV2", adj_x=False, adj_y=False)
+    assert flops(batch, [(5, 2, 4), (5, 4, 3)], [(5, 2, 3)]) == 5 * 2 * 2 * 3 * 4
+    einsum = node("n", "Einsum", equation="bij,bjk->bik", N=2)
+    assert flops(einsum, [(5, 2, 4), (5, 4, 3)], [(5, 2, 3)]) == 5 * 2 * 2 * 3 * 4
+
+
+def test_what_fused_ops_do_afterwards_counts() -> None:
+    from mobileprep.ir.attrs import AttrValue
+
+    fused = conv("n", "", op="_FusedConv2D").with_attrs(
+        fused_ops=AttrValue("list(string)", (b"BiasAdd", b"Relu6"))
+    )
+    plain = 2 * 8 * 8 * 16 * 27
+    assert flops(fused, [IMAGE, FILTER, (16,)], [(1, 8, 8, 16)]) == plain + 3 * 8 * 8 * 16
+
+
+@pytest.mark.parametrize(
+    ("op", "factor"),
+    [("Relu", 1), ("Relu6", 2), ("Add", 1), ("Rsqrt", 2), ("Sigmoid", 4), ("Softmax", 5)],
+)
+def test_elementwise_ops_count_each_element(op: str, factor: int) -> None:
+    assert flops(op, [(2, 3), (2, 3)], [(2, 3)]) == factor * 6
+
+
+def test_reductions() -> None:
+    assert flops("Sum", [(2, 10), (1,)], [(2,)]) == 18
+    assert flops("Mean", [(2, 10), (1,)], [(2,)]) == 20
+    pool = node("n", "AvgPool", ksize=(1, 3, 3, 1), strides=(1, 1, 1, 1), padding="SAME")
+    assert flops(pool, [IMAGE], [IMAGE]) == 9 * 192
+
+
+def test_sums_of_several_tensors() -> None:
+    assert flops("AddN", [(4,)] * 3, [(4,)]) == 8
+
+
+def test_batch_normalization() -> None:
+    assert flops(node("n", "FusedBatchNormV3", is_training=False), [IMAGE], [IMAGE]) == 384
+    assert flops(node("n", "FusedBatchNormV3", is_training=True), [IMAGE], [IMAGE]) == 6 * 192
+
+
+def test_moving_costs_no_operations() -> None:
+    assert flops("Transpose", [IMAGE, (4,)], [(1, 3, 8, 8)]) == 0
+
+
+@pytest.mark.parametrize("shape", [None, (1, -1, 8, 3)])
+def test_unknown_shapes_are_unknown_costs(shape) -> None:
+    assert flops("Relu", [shape], [shape]) is None
+    assert flops(conv("n", ""), [IMAGE, shape], [(1, 8, 8, 16)]) is None
+
+
+def test_unknown_ops_are_unknown_costs() -> None:
+    assert flops("Frobnicate", [IMAGE], [IMAGE]) is None
+    assert flops("NonMaxSuppressionV2", [(9, 4), (9,), (), ()], [(-1,)]) is None

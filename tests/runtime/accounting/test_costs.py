@@ -1,0 +1,104 @@
+"""What graphs cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
+from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorSpec
+from mobileprep.runtime.interpreter import Interpreter
+from tests.transforms.graphs import const, conv, node, normal, placeholder
+
+SHAPE = (1, 8, 8, 3)
+
+
+def network() -> Graph:
+    """A convolution of 8 x 8 x 4 outputs, a view, an activation, a sum of both."""
+    return Graph(
+        [
+            placeholder(),
+            const("w", normal(3, 3, 3, 4)),
+            conv("conv", "x w"),
+            node("same", "Identity", "conv"),
+            node("relu", "Relu", "same"),
+            node("out", "AddV2", "conv relu"),
+            const("unused", normal(100)),
+        ]
+    )
+
+
+def observed(graph: Graph, x: np.ndarray, fetch: str = "out") -> GraphCosts:
+    recorder = Recorder()
+    Interpreter(graph, combine=False, observer=recorder).run([fetch], {"x": x})
+    return executed_costs(graph, recorder.ran, {("x", 0): TensorSpec.of(x)}, [(fetch, 0)])
+
+
+@pytest.fixture(params=["inferred", "observed"])
+def costs(request: pytest.FixtureRequest) -> GraphCosts:
+    if request.param == "inferred":
+        return inferred_costs(network(), ["out"], {"x": SHAPE})
+    return observed(network(), normal(*SHAPE))
+
+
+def test_operations_add_up(costs: GraphCosts) -> None:
+    assert costs.flops_by_op == {"Conv2D": 2 * 256 * 27, "AddV2": 256, "Relu": 256}
+    assert costs.flops == 2 * 256 * 27 + 512
+    assert costs.uncounted == ()
+
+
+def test_only_parameters_that_are_read_count(costs: GraphCosts) -> None:
+    assert (costs.parameters, costs.parameter_bytes) == (108, 432)
+
+
+def test_views_move_nothing(costs: GraphCosts) -> None:
+    moved = {n.name: (n.read, n.written) for n in costs.nodes}
+    assert moved == {
+        "conv": (192 * 4 + 432, 1024),
+        "same": (0, 0),
+        "relu": (1024, 1024),
+        "out": (2048, 1024),
+    }
+    assert costs.moved == 1200 + 1024 + 2048 + 3072
+
+
+def test_tensors_are_there_from_their_making_to_their_last_use(costs: GraphCosts) -> None:
+    # The sum needs the convolution, its activation, and itself.
+    assert costs.peak_bytes == 3 * 1024
+
+
+def test_parts_are_all_that_is_read_of_a_large_tensor() -> None:
+    graph = Graph(
+        [
+            placeholder(),
+            const("rows", [0, 2], np.int32),
+            const("axis", 0, np.int32),
+            node("out", "GatherV2", "x rows axis", Tindices=None),
+        ]
+    )
+    [cost] = observed(graph, normal(1000, 4)).nodes
+    assert (cost.read, cost.written) == (32 + 8 + 4, 32)
+
+
+def test_executions_in_a_loop_add_up() -> None:
+    recorder = Recorder()
+    relu = node("relu", "Relu", "x")
+    for _ in range(3):
+        recorder([relu], 0.0, 0.0, [normal(4)])
+    graph = Graph([placeholder(), relu])
+    [cost] = executed_costs(graph, recorder.ran, {("x", 0): TensorSpec((4,), 4)}, []).nodes
+    assert (cost.calls, cost.flops, cost.moved) == (3, 12, 96)
+
+
+@pytest.mark.parametrize(("fetch", "feed"), [("none", "x"), ("out", "none")])
+def test_tensors_that_are_not_there_are_refused(fetch: str, feed: str) -> None:
+    with pytest.raises(UsageError, match="'none' is not in the graph"):
+        inferred_costs(network(), [fetch], {feed: SHAPE})
+
+
+def test_unknown_shapes_are_told() -> None:
+    costs = inferred_costs(network(), ["out"], {"x": (-1, 8, 8, 3)})
+    assert costs.flops == 0
+    assert costs.uncounted == ("AddV2", "Conv2D", "Relu")

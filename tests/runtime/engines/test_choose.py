@@ -1,0 +1,130 @@
+"""Choosing an engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.engines import choose
+from mobileprep.runtime.engines.choose import ENGINE_NAMES, installed_engines, open_engine
+from tests.transforms.graphs import node, normal, placeholder
+
+GRAPH = Graph([placeholder(), node("out", "Relu", "x")])
+X = normal(2, 3)
+
+
+class Picky:
+    """An engine that refuses some fetches."""
+
+    name = "picky"
+
+    def __init__(self, graph: Graph, where: str, threads: int) -> None:
+        self.asked: list[Sequence[str]] = []
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        if "odd" in fetches:
+            msg = "odd things"
+            raise UnsupportedError(msg)
+        return [np.zeros(1) for _ in fetches]
+
+
+class Absent:
+    """An engine that cannot be opened."""
+
+    def __init__(self, graph: Graph, where: str, threads: int) -> None:
+        msg = "it is broken"
+        raise UnsupportedError(msg)
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = choose._ENGINES["numpy"]
+    known = {"absent": Absent, "picky": Picky, "numpy": numpy}
+    monkeypatch.setattr(choose, "_ENGINES", known)
+    monkeypatch.setattr(choose, "installed_engines", lambda: list(known))
+
+
+def test_numpy_is_always_there() -> None:
+    engine = open_engine("numpy", GRAPH, None)
+    assert engine.name == "numpy"
+    np.testing.assert_array_equal(engine.run(["out"], {"x": X})[0], np.maximum(X, 0))
+    assert installed_engines()[-1] == "numpy"
+
+
+def test_the_names_are_those_of_the_recipe() -> None:
+    assert ENGINE_NAMES == ("auto", "numpy", "openvino", "tensorflow")
+
+
+def test_an_unknown_engine_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_engine("numpi", GRAPH, None)
+    assert caught.value.hint == "did you mean 'numpy'?"
+
+
+def test_auto_takes_the_first_that_opens(engines: None) -> None:
+    told: list[str] = []
+    engine = open_engine("auto", GRAPH, None, tell=told.append)
+    assert engine.name == "auto"
+    engine.run(["out"], {"x": X})
+    assert engine.name == "picky"
+    assert told == ["absent is not taken: it is broken"]
+
+
+def test_auto_goes_on_where_an_engine_refuses_the_graph(engines: None) -> None:
+    graph = Graph([placeholder(), node("odd", "Relu", "x")])
+    told: list[str] = []
+    engine = open_engine("auto", graph, None, tell=told.append)
+    np.testing.assert_array_equal(engine.run(["odd"], {"x": X})[0], np.maximum(X, 0))
+    assert engine.name == "numpy"
+    assert told[-1] == "picky is not taken: odd things"
+
+
+def test_auto_may_be_bound_to_some(engines: None) -> None:
+    for among, name in (((), "numpy"), (["picky"], "picky"), (["absent"], "numpy")):
+        engine = open_engine("auto", GRAPH, None, among=among)
+        engine.run(["out"], {"x": X})
+        assert engine.name == name
+
+
+def test_a_folder_of_an_engine_s_name_is_no_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("openvino", "tensorflow"):
+        (tmp_path / name).mkdir()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert installed_engines() == ["numpy"]
+
+
+def test_auto_says_what_the_last_engine_says(engines: None) -> None:
+    graph = Graph([placeholder(), node("odd", "Frobnicate", "x")])
+    with pytest.raises(UnsupportedError, match="'Frobnicate'"):
+        open_engine("auto", graph, Path("g.pb")).run(["odd"], {"x": X})
+
+
+def test_threads_may_be_limited() -> None:
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(None):
+        engine = open_engine("numpy", GRAPH, None, threads=1)
+        engine.run(["out"], {"x": X})
+        blas = [i for i in threadpoolctl.threadpool_info() if i["user_api"] == "blas"]
+        assert all(i["num_threads"] == 1 for i in blas)
+
+
+@pytest.mark.parametrize("name", ["openvino", "tensorflow"])
+def test_an_engine_that_is_not_installed_says_so(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (name, f"{name}.compat.v1"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UnsupportedError) as caught:
+        open_engine(name, GRAPH, None)
+    assert "not installed" in caught.value.message
+    assert caught.value.hint.startswith("pip install ")

@@ -1,0 +1,343 @@
+"""Drawn samples: ranges that the graph shows, sizes with which it runs, structure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph, Versions
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.runtime.engines.choose import open_engine
+from mobileprep.runtime.sampling.draw import Samples, draw_samples
+from mobileprep.runtime.sampling.inputs import fed_tensors
+from tests.stages.jobs import op, placeholder
+
+NEW = Versions(producer=1000)
+
+
+def const(name: str, value: Any) -> Node:
+    return constant(name, Tensor.of(np.asarray(value)))
+
+
+def convolution(x: str, channels: int = 3, **attrs: attr.AttrValue) -> list[Node]:
+    rng = np.random.default_rng(1)
+    return [
+        const("w", rng.standard_normal((3, 3, channels, 4)).astype(np.float32)),
+        op(
+            "y",
+            "Conv2D",
+            x,
+            "w",
+            strides=attr.integers(1, 1, 1, 1),
+            padding=attr.string(b"SAME"),
+            **attrs,
+        ),
+    ]
+
+
+def drawn(
+    nodes: list[Node], *names: str, count: int = 3, shapes: Mapping[str, Any] | None = None
+) -> Samples:
+    graph = Graph(nodes, versions=NEW)
+    engine = open_engine("numpy", graph, None, where="g")
+    inputs = fed_tensors(graph, names or ("x",), shapes)
+    return draw_samples(graph, inputs, count, lambda feeds: engine.run(["y"], feeds))
+
+
+def limits(samples: Samples, name: str = "x") -> tuple[float, float]:
+    fed = [feeds[name] for feeds in samples.feeds]
+    return float(min(a.min() for a in fed)), float(max(a.max() for a in fed))
+
+
+def scaled(*steps: tuple[str, float]) -> list[Node]:
+    """A picture that is scaled by the steps, one after another, and convolved."""
+    nodes = [placeholder((-1, 16, 16, 3))]
+    before = "x"
+    for i, (kind, value) in enumerate(steps):
+        nodes += [const(f"c{i}", np.float32(value)), op(f"s{i}", kind, before, f"c{i}")]
+        before = f"s{i}"
+    return nodes + convolution(before)
+
+
+@pytest.mark.parametrize(
+    ("steps", "low", "high"),
+    [
+        ([("RealDiv", 255)], 0, 255),
+        ([("Mul", 1 / 255)], 0, 255),
+        ([("Sub", 117)], 0, 255),
+        ([("Mul", 1 / 127.5), ("Sub", 1)], 0, 255),
+        ([("Sub", 128), ("RealDiv", 128)], 0, 255),
+        ([("Mul", 2), ("Sub", 1)], 0, 1),
+        ([("Sub", 0.5), ("Mul", 2)], 0, 1),
+        ([("Sub", 0.485), ("RealDiv", 0.229)], 0, 1),
+        ([("Mul", 255)], 0, 1),
+        ([("Add", 1), ("Mul", 127.5)], -1, 1),
+    ],
+    ids=str,
+)
+def test_a_picture_s_range_is_read_off_the_first_operations(
+    steps: list[tuple[str, float]], low: float, high: float
+) -> None:
+    samples = drawn(scaled(*steps))
+    found = limits(samples)
+    span = high - low
+    assert low <= found[0] < low + 0.2 * span
+    assert high - 0.2 * span < found[1] <= high
+    assert "the first operations scale it so" in samples.inputs["x"]
+
+
+def test_a_reversed_subtraction_and_negation_are_followed() -> None:
+    nodes = [
+        placeholder((-1, 16, 16, 3)),
+        const("c", np.float32(255)),
+        op("d", "Sub", "c", "x"),
+        op("n", "Neg", "d"),
+        const("e", np.float32(127.5)),
+        op("s", "RealDiv", "n", "e"),
+        const("one", np.float32(1)),
+        op("t", "Add", "s", "one"),
+        *convolution("t"),
+    ]
+    assert limits(drawn(nodes))[1] > 200
+
+
+def test_measurements_less_their_mean_are_drawn_around_it() -> None:
+    nodes = [
+        placeholder((-1, 4)),
+        const("mean", np.float32([5.8, 3, 3.7, 1.2])),
+        op("s", "Sub", "x", "mean"),
+        const("w", np.eye(4, dtype=np.float32)),
+        op("y", "MatMul", "s", "w"),
+    ]
+    low, high = limits(drawn(nodes, count=20))
+    assert 1 < low < 2.5
+    assert 4.5 < high < 6
+
+
+def test_what_nothing_scales_is_told_so() -> None:
+    samples = drawn(scaled())
+    assert samples.inputs["x"].endswith("0 to 1 (nothing in the graph tells the range)")
+
+
+def test_of_usual_ranges_the_first_is_taken_to_which_the_outputs_answer() -> None:
+    big = 100.0  # what lies below it is cut off
+    nodes = [
+        placeholder((-1, 16)),
+        const("w", np.eye(16, dtype=np.float32)),
+        op("m", "MatMul", "x", "w"),
+        const("c", np.full(16, -big, np.float32)),
+        op("b", "BiasAdd", "m", "c"),
+        op("r", "Relu", "b"),
+        const("one", np.ones(16, np.float32)),
+        op("y", "BiasAdd", "r", "one"),
+    ]
+    assert limits(drawn(nodes))[1] > big
+
+
+def test_fake_quantization_states_the_range() -> None:
+    nodes = [
+        placeholder((-1, 16, 16, 3)),
+        const("low", np.float32(-0.5)),
+        const("high", np.float32(3)),
+        op("q", "FakeQuantWithMinMaxVars", "x", "low", "high", num_bits=attr.integer(8)),
+        *convolution("q"),
+    ]
+    samples = drawn(nodes)
+    low, high = limits(samples)
+    assert -0.5 <= low < 0.2
+    assert 2.3 < high <= 3
+    assert "the graph states it" in samples.inputs["x"]
+
+
+def test_a_first_batch_normalisation_states_the_range() -> None:
+    mean, variance = np.full(3, 100, np.float32), np.full(3, 25, np.float32)
+    nodes = [
+        placeholder((-1, 16, 16, 3)),
+        const("scale", np.ones(3, np.float32)),
+        const("shift", np.zeros(3, np.float32)),
+        const("mean", mean),
+        const("variance", variance),
+        op("n", "FusedBatchNorm", "x", "scale", "shift", "mean", "variance",
+           is_training=attr.boolean(False)),
+        *convolution("n"),
+    ]  # fmt: skip
+    low, high = limits(drawn(nodes))
+    assert 90 <= low < 95
+    assert 105 < high <= 110
+
+
+def test_bytes_use_their_whole_range() -> None:
+    cast = {"SrcT": attr.dtype(DType.UINT8), "DstT": attr.dtype(DType.FLOAT)}
+    nodes = [
+        placeholder((1, 16, 16, 3), DType.UINT8),
+        Node("f", "Cast", (parse_ref("x"),), attrs=cast),
+        *convolution("f"),
+    ]
+    samples = drawn(nodes)
+    assert samples.feeds[0]["x"].dtype == np.uint8
+    assert limits(samples)[0] < 50
+    assert limits(samples)[1] > 200
+
+
+def looked_up(rows: int, dtype: DType = DType.INT32) -> list[Node]:
+    types = {"Tindices": attr.dtype(dtype), "Tparams": attr.dtype(DType.FLOAT)}
+    table = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+    return [
+        placeholder((-1, -1), dtype),
+        const("table", table),
+        Node("y", "Gather", (parse_ref("table"), parse_ref("x")), attrs=types),
+    ]
+
+
+@pytest.mark.parametrize("rows", [2, 50])
+def test_what_chooses_rows_of_a_table_stays_within_it(rows: int) -> None:
+    samples = drawn(looked_up(rows), count=10)
+    assert limits(samples) == (0, rows - 1)
+    assert "it chooses rows of a table" in samples.inputs["x"]
+
+
+def test_samples_have_structure_and_are_not_alike() -> None:
+    pictures = [feeds["x"][0] for feeds in drawn(scaled(("RealDiv", 255))).feeds]
+    for picture in pictures:
+        steps = np.abs(np.diff(picture, axis=1))
+        # Neighbours are alike, which noise's are not, and there are edges.
+        assert np.median(steps) < 0.12 * np.ptp(picture)
+        assert steps.max() > 0.2 * np.ptp(picture)
+    assert np.abs(pictures[0] - pictures[1]).max() > 50
+
+
+def test_a_long_row_is_a_sound() -> None:
+    nodes = [placeholder((1, 8000, 1)), op("y", "Relu", "x")]
+    (feeds,) = drawn(nodes, count=1).feeds
+    tone = feeds["x"].ravel()
+    assert -1 <= tone.min() < -0.25
+    assert 0.25 < tone.max() <= 1
+    spectrum = np.abs(np.fft.rfft(tone)) ** 2
+    # A tenth of the frequencies hold nearly everything.
+    assert np.sort(spectrum)[-len(spectrum) // 10 :].sum() > 0.9 * spectrum.sum()
+
+
+def matrix(rows: int) -> list[Node]:
+    weights = np.random.default_rng(2).standard_normal((rows, 3)).astype(np.float32)
+    return [const("w", weights), op("y", "MatMul", "x", "w")]
+
+
+@pytest.mark.parametrize("shape", [(-1, -1), None, (-1, 13)])
+def test_sizes_that_the_first_layer_asks_for_are_taken(shape: Any) -> None:
+    assert drawn([placeholder(shape), *matrix(13)]).feeds[0]["x"].shape == (1, 13)
+
+
+def test_channels_are_those_of_the_first_filter() -> None:
+    nodes = [placeholder((-1, -1, -1, -1)), *convolution("x", channels=5)]
+    assert drawn(nodes).feeds[0]["x"].shape == (1, 224, 224, 5)
+
+
+def test_sizes_are_tried_until_the_graph_runs() -> None:
+    # Only 32 by 32 pixels make rows of 1,024.
+    flat = {"Tshape": attr.dtype(DType.INT32)}
+    nodes = [
+        placeholder((-1, -1, -1, 1)),
+        op("r", "Relu", "x"),
+        const("to", np.array([-1, 1024], np.int32)),
+        const("batch", np.array([1, 32, 32, 1], np.int32)),
+        op("same", "Reshape", "r", "batch", **flat),
+        op("flat", "Reshape", "same", "to", **flat),
+        const("w", np.ones((1024, 2), np.float32)),
+        op("y", "MatMul", "flat", "w"),
+    ]
+    assert drawn(nodes).feeds[0]["x"].shape == (1, 32, 32, 1)
+
+
+def test_open_sizes_are_the_same_in_all_inputs() -> None:
+    nodes = [
+        placeholder((-1, -1, 3)),
+        placeholder((-1, -1, 3), name="z"),
+        op("y", "Mul", "x", "z"),
+    ]
+    feeds = drawn(nodes, "x", "z").feeds[0]
+    assert feeds["x"].shape == feeds["z"].shape
+    assert not np.array_equal(feeds["x"], feeds["z"])
+
+
+def test_no_sizes_that_run_are_told_with_the_mend() -> None:
+    nodes = [
+        placeholder((-1, -1, -1, 3)),
+        op("r", "Relu", "x"),
+        const("to", np.array([1, 1234567], np.int32)),
+        op("y", "Reshape", "r", "to", Tshape=attr.dtype(DType.INT32)),
+    ]
+    with pytest.raises(
+        UsageError, match=r"none of \d+ choices of sizes for the input 'x'"
+    ) as caught:
+        drawn(nodes)
+    assert "such as [1, 224, 224, 3]" in caught.value.hint
+    assert "check: {data: FILE.npz}" in caught.value.hint
+
+
+def test_a_truth_value_of_unknown_shape_is_one() -> None:
+    nodes = [placeholder(None, DType.BOOL), op("y", "LogicalNot", "x")]
+    x = drawn(nodes).feeds[0]["x"]
+    assert (x.shape, x.dtype, bool(x)) == ((), np.bool_, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("keep_prob", 1), ("dropout/rate", 0), ("thresholds", np.float32(0.6))]
+)
+def test_scalars_that_steer_a_model_go_by_their_names(name: str, value: float) -> None:
+    nodes = [placeholder((), name=name), op("y", "Identity", name)]
+    samples = drawn(nodes, name)
+    assert samples.feeds[0][name] == value
+    assert "its name tells" in samples.inputs[name]
+
+
+def test_a_placeholder_s_default_is_fed() -> None:
+    attrs = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape(())}
+    nodes = [
+        const("d", np.float32(7)),
+        Node("x", "PlaceholderWithDefault", (parse_ref("d"),), attrs=attrs),
+        op("y", "Identity", "x"),
+    ]
+    assert drawn(nodes).feeds[0]["x"] == 7
+
+
+def test_a_sound_file_is_drawn_for_what_decodes_one() -> None:
+    decode = {"desired_channels": attr.integer(1), "desired_samples": attr.integer(1600)}
+    nodes = [
+        placeholder((), DType.STRING),
+        Node("y", "DecodeWav", (parse_ref("x"),), attrs=decode),
+    ]
+    samples = drawn(nodes)
+    assert samples.outputs[0][0].shape == (1600, 1)
+    assert np.abs(samples.outputs[0][0]).max() > 0.2
+
+
+def test_a_picture_file_cannot_be_drawn_and_its_decoder_is_named() -> None:
+    nodes = [placeholder((), DType.STRING), Node("y", "DecodeJpeg", (parse_ref("x"),))]
+    with pytest.raises(UsageError, match="it is the content of a picture file") as caught:
+        drawn(nodes)
+    assert "name what DecodeJpeg gives as the input: 'y'" in caught.value.hint
+
+
+def test_a_sample_that_is_too_large_is_refused() -> None:
+    nodes = [placeholder((1 << 20, 1 << 20)), op("y", "Relu", "x")]
+    with pytest.raises(UsageError, match="is too large"):
+        drawn(nodes)
+
+
+def test_an_input_that_is_not_there_is_told() -> None:
+    with pytest.raises(InvalidGraphError, match="'z' is not in the graph"):
+        drawn(scaled(), "z")
+
+
+def test_old_graphs_leave_shapes_empty_where_they_are_unknown() -> None:
+    graph = Graph([placeholder(()), *matrix(5)], versions=Versions(producer=20))
+    (fed,) = fed_tensors(graph, ["x"])
+    assert fed.shape is None

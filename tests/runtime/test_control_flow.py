@@ -1,0 +1,312 @@
+"""Branches and loops made of Switch, Merge, Enter and their kin, and TensorArrays in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.graphs import c, f32, i32, n, p
+
+TRUE, FALSE = np.array(True), np.array(False)
+
+
+def branch() -> list[Node]:
+    """y = 2 x where "on" holds, else the constant 7; "which" tells the branch."""
+    return [
+        p("x"),
+        p("on", np.bool_),
+        n("switch", "Switch", "x", "on"),
+        n("yes", "Identity", "switch:1"),
+        n("pivot", "Switch", "on", "on"),
+        n("no", "Identity", "pivot"),
+        c("two", 2.0, "^yes"),
+        n("double", "Mul", "switch:1", "two"),
+        c("seven", 7.0, "^no"),
+        n("y", "Merge", "seven", "double"),
+        n("which", "Identity", "y:1"),
+    ]
+
+
+@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize(("on", "expected"), [(TRUE, [6, 1]), (FALSE, [7, 0])])
+def test_a_branch_is_taken(on: np.ndarray, expected: list[int], combine: bool) -> None:
+    runner = Interpreter(Graph(branch()), combine=combine)
+    out = runner.run(["y", "which"], {"x": f32(3), "on": on})
+    assert [a.tolist() for a in out] == expected
+    assert out[1].dtype == np.int32
+
+
+@pytest.mark.parametrize("combine", [False, True])
+def test_a_branch_of_constants_alone_is_taken_only_where_it_should_be(combine: bool) -> None:
+    sums = [
+        n("add_yes", "Add", "a_yes", "b_yes"),
+        n("add_no", "Add", "a_no", "b_no"),
+        n("y", "Merge", "add_no", "add_yes"),
+    ]
+    pairs = [c(f"{name}_{way}", 1.0, f"^{way}") for name in "ab" for way in ("yes", "no")]
+    nodes = [*branch()[:6], *pairs, *sums, n("which", "Identity", "y:1")]
+    runner = Interpreter(Graph(nodes), combine=combine)
+    for on, which in ((TRUE, 1), (FALSE, 0)):
+        assert runner.run(["which"], {"x": f32(3), "on": on})[0] == which
+
+
+def test_what_follows_the_branches_always_runs() -> None:
+    graph = Graph([*branch(), n("z", "Neg", "y", "^y")])
+    for on, expected in ((TRUE, -6), (FALSE, -7)):
+        assert Interpreter(graph).run(["z"], {"x": f32(3), "on": on})[0].tolist() == expected
+
+
+def test_a_tensor_of_the_other_branch_cannot_be_fetched() -> None:
+    runner = Interpreter(Graph(branch()))
+    assert runner.run(["double"], {"x": f32(3), "on": TRUE})[0].tolist() == 6
+    with pytest.raises(UsageError, match="'double' was not computed: its branch was not taken"):
+        runner.run(["double"], {"x": f32(3), "on": FALSE})
+
+
+def test_the_other_branch_is_not_run() -> None:
+    nodes = [
+        *branch()[:-2],
+        n("bad", "CheckNumerics", "double"),
+        n("y", "Merge", "seven", "bad"),
+    ]
+    runner = Interpreter(Graph(nodes))
+    assert runner.run(["y"], {"x": f32(np.nan), "on": FALSE})[0].tolist() == 7
+    with pytest.raises(InvalidGraphError, match="found NaN"):
+        runner.run(["y"], {"x": f32(np.nan), "on": TRUE})
+
+
+def frozen_branch(on: bool) -> list[Node]:
+    """A branch whose predicate was frozen; the branch not taken has an op that cannot be run."""
+    return [
+        p("x"),
+        c("on", on, dtype=bool),
+        n("pred", "Identity", "on"),
+        n("switch", "Switch", "x", "pred"),
+        n("train", "Frobnicate", "switch:1"),
+        n("infer", "Neg", "switch"),
+        n("y", "Merge", "infer", "train"),
+        n("z", "Relu", "y"),
+    ]
+
+
+def test_a_branch_that_is_never_taken_may_have_any_op() -> None:
+    out = Interpreter(Graph(frozen_branch(on=False))).run(["z", "y:1"], {"x": f32(-3)})
+    assert [a.tolist() for a in out] == [3, 0]
+    with pytest.raises(UnsupportedError, match="Frobnicate"):
+        Interpreter(Graph(frozen_branch(on=True))).run(["z"], {"x": f32(-3)})
+    with pytest.raises(UsageError, match="'train' lies in a branch that is never taken"):
+        Interpreter(Graph(frozen_branch(on=False))).run(["train"], {"x": f32(-3)})
+
+
+def loop(*, step: Node | None = None, start: str = "x") -> list[Node]:
+    """y = x doubled until it passes "limit"; "turns" counts."""
+    name = {"frame_name": "loop"}
+    return [
+        p("x"),
+        p("limit"),
+        c("zero", 0),
+        n("enter", "Enter", start, **name),
+        n("enter_count", "Enter", "zero", **name),
+        n("enter_limit", "Enter", "limit", **name, is_constant=True),
+        n("value", "Merge", "enter", "next"),
+        n("count", "Merge", "enter_count", "next_count"),
+        n("less", "Less", "value", "enter_limit"),
+        n("go", "LoopCond", "less"),
+        n("switch", "Switch", "value", "go"),
+        n("switch_count", "Switch", "count", "go"),
+        n("body", "Identity", "switch:1"),
+        c("two", 2.0, "^body"),
+        c("one", 1, "^body"),
+        step or n("double", "Mul", "body", "two"),
+        n("increment", "AddV2", "switch_count:1", "one"),
+        n("next", "NextIteration", "double"),
+        n("next_count", "NextIteration", "increment"),
+        n("y", "Exit", "switch"),
+        n("turns", "Exit", "switch_count"),
+    ]
+
+
+@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize(("limit", "expected"), [(100, [192, 6]), (3, [3, 0])])
+def test_a_loop_turns_until_its_condition_fails(
+    limit: float, expected: list[int], combine: bool
+) -> None:
+    runner = Interpreter(Graph(loop()), combine=combine)
+    out = runner.run(["y", "turns"], {"x": f32(3), "limit": f32(limit)})
+    assert [a.tolist() for a in out] == expected
+
+
+def test_a_loop_runs_anew_each_time() -> None:
+    runner = Interpreter(Graph(loop()))
+    for _ in range(2):
+        assert runner.run(["turns"], {"x": f32(3), "limit": f32(100)})[0].tolist() == 6
+
+
+def test_results_of_a_loop_can_be_used() -> None:
+    graph = Graph([*loop(), n("sum", "AddV2", "y", "x"), n("negated", "Neg", "sum")])
+    assert Interpreter(graph).run(["negated"], {"x": f32(3), "limit": f32(100)})[0].tolist() == -195
+
+
+def test_nodes_in_any_order() -> None:
+    runner = Interpreter(Graph(reversed(loop())))
+    assert runner.run(["turns"], {"x": f32(3), "limit": f32(100)})[0].tolist() == 6
+
+
+def test_a_loop_in_a_branch_that_is_not_taken_does_not_run() -> None:
+    nodes = [
+        *loop(start="gate:1"),
+        p("on", np.bool_),
+        n("gate", "Switch", "x", "on"),
+        n("other", "Neg", "gate"),
+        n("z", "Merge", "other", "y"),
+    ]
+    runner = Interpreter(Graph(nodes))
+    for on, expected in ((TRUE, 192), (FALSE, -3)):
+        feeds = {"x": f32(3), "limit": f32(100), "on": on}
+        assert runner.run(["z"], feeds)[0].tolist() == expected
+
+
+def test_a_tensor_in_a_loop_cannot_be_fetched() -> None:
+    with pytest.raises(UsageError, match="'double' is inside a while loop"):
+        Interpreter(Graph(loop())).run(["double"], {"x": f32(3), "limit": f32(100)})
+
+
+def test_constants_need_no_way_into_a_loop() -> None:
+    step = n("double", "AddV2", "body", "ten")
+    runner = Interpreter(Graph([*loop(step=step), c("ten", 10.0)]))
+    assert runner.run(["y"], {"x": f32(3), "limit": f32(25)})[0].tolist() == 33
+
+
+def test_a_failure_in_a_loop_names_the_node() -> None:
+    step = n("double", "MatMul", "body", "two")
+    with pytest.raises(
+        InvalidGraphError, match=r"node 'double' \(MatMul\) cannot run on float32\[\]"
+    ):
+        Interpreter(Graph(loop(step=step))).run(["y"], {"x": f32(3), "limit": f32(100)})
+
+
+def test_an_op_in_a_loop_that_cannot_be_run() -> None:
+    step = n("double", "Frobnicate", "body")
+    with pytest.raises(UnsupportedError, match="node 'double' has the op 'Frobnicate'"):
+        Interpreter(Graph(loop(step=step))).run(["y"], {"x": f32(3), "limit": f32(100)})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fetch", "message"),
+    [
+        ([p("x"), n("y", "Exit", "x")], "y", "leaves a loop that it is not in"),
+        (
+            [
+                p("x"),
+                n("a", "Enter", "x", frame_name="a"),
+                n("b", "Enter", "x", frame_name="b"),
+                n("sum", "Add", "a", "b"),
+                n("y", "Exit", "sum"),
+            ],
+            "y",
+            "takes tensors of two loops",
+        ),
+        (
+            [
+                p("x"),
+                n("a", "Enter", "x", frame_name="a"),
+                n("head", "Merge", "x", "next"),
+                n("sum", "Add", "head", "a"),
+                n("next", "NextIteration", "sum"),
+                n("y", "Exit", "sum"),
+            ],
+            "y",
+            "does not join what enters a loop with what returns",
+        ),
+        (
+            [
+                p("x"),
+                n("a", "Enter", frame_name="a"),
+                n("head", "Merge", "a", "next"),
+                n("sum", "Add", "head", "head"),
+                n("next", "NextIteration", "sum"),
+                n("y", "Exit", "sum"),
+            ],
+            "y",
+            "takes no tensor into its loop",
+        ),
+    ],
+    ids=["exit", "two loops", "head", "enter"],
+)
+def test_malformed_loops_are_refused(nodes: list[Node], fetch: str, message: str) -> None:
+    with pytest.raises(InvalidGraphError, match=message):
+        Interpreter(Graph(nodes)).run([fetch], {"x": f32(3)})
+
+
+def array_nodes(*last: Node) -> Graph:
+    """A TensorArray of three places, two of them written."""
+    return Graph(
+        [
+            c("size", 3),
+            c("zero", 0),
+            c("two", 2),
+            c("a", [1.0, 2.0]),
+            c("b", [5.0, 6.0]),
+            n(
+                "array",
+                "TensorArrayV3",
+                "size",
+                dtype=np.float32,
+                identical_element_shapes=True,
+            ),
+            n("first", "TensorArrayWriteV3", "array", "zero", "a", "array:1"),
+            n("second", "TensorArrayWriteV3", "array", "two", "b", "first"),
+            *last,
+        ]
+    )
+
+
+def test_an_array_is_written_and_read() -> None:
+    graph = array_nodes(
+        n("read", "TensorArrayReadV3", "array", "two", "second", dtype=np.float32),
+        c("all", [2, 1, 0]),
+        n("stack", "TensorArrayGatherV3", "array", "all", "second", dtype=np.float32),
+        n("count", "TensorArraySizeV3", "array", "second"),
+        n("joined", "TensorArrayConcatV3", "array", "second", dtype=np.float32),
+    )
+    out = Interpreter(graph).run(["read", "stack", "count", "joined", "joined:1"], {})
+    # What was never written reads as zeros of the shape of the others.
+    assert [a.tolist() for a in out] == [
+        [5, 6],
+        [[5, 6], [0, 0], [1, 2]],
+        3,
+        [1, 2, 0, 0, 5, 6],
+        [2, 2, 2],
+    ]
+
+
+def test_an_array_is_filled_from_a_tensor() -> None:
+    graph = array_nodes(
+        c("places", [1, 0]),
+        c("rows", [[7.0, 7.0], [8.0, 8.0]]),
+        n("filled", "TensorArrayScatterV3", "array", "places", "rows", "second"),
+        n("read", "TensorArrayReadV3", "array", "zero", "filled", dtype=np.float32),
+        c("lengths", [1, 0, 1], dtype=np.int64),
+        n("cut", "TensorArraySplitV3", "array", "rows", "lengths", "read_flow"),
+        n("read_flow", "Identity", "filled", "^read"),
+        n("part", "TensorArrayReadV3", "array", "two", "cut", dtype=np.float32),
+    )
+    out = Interpreter(graph).run(["read", "part"], {})
+    assert [a.tolist() for a in out] == [[8, 8], [[8, 8]]]
+
+
+def test_a_place_outside_an_array_is_refused() -> None:
+    graph = array_nodes(n("bad", "TensorArrayReadV3", "array", "size", "second", dtype=np.float32))
+    with pytest.raises(InvalidGraphError, match="there is no place 3 among 3"):
+        Interpreter(graph).run(["bad"], {})
+
+
+@pytest.mark.parametrize("size", [-1, 2**31 - 1])
+def test_an_array_of_an_impossible_size_is_refused(size: int) -> None:
+    graph = Graph([p("size", np.int32), n("array", "TensorArrayV3", "size", dtype=np.float32)])
+    with pytest.raises(InvalidGraphError, match="a list of"):
+        Interpreter(graph).run(["array:1"], {"size": i32(size)})

@@ -1,0 +1,260 @@
+"""The interpreter: what is run, what is kept, and what is said when something does not fit."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError, UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.ops.kernel import kernel, registry
+from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.graphs import c, f32, i32, n, p
+
+
+def two_branches() -> Graph:
+    return Graph(
+        [
+            p("x", shape=(-1, 2)),
+            c("two", 2.0),
+            n("double", "Mul", "x", "two", T=np.float32),
+            n("halves", "Split", "axis", "double", num_split=2, T=np.float32),
+            c("axis", 1),
+            n("sum", "Add", "halves", "halves:1"),
+            n("unused", "NoSuchOp", "x"),
+        ]
+    )
+
+
+X = f32([[1, 2], [3, 4]])
+
+
+def test_any_tensor_can_be_fetched() -> None:
+    out = Interpreter(two_branches()).run(["sum", "halves:1", "double", "x", "two"], {"x": X})
+    assert [a.tolist() for a in out] == [[[6], [14]], [[4], [8]], [[2, 4], [6, 8]], X.tolist(), 2]
+
+
+def test_any_tensor_can_be_fed() -> None:
+    runner = Interpreter(two_branches())
+    assert runner.run(["sum"], {"double": X})[0].tolist() == [[3], [7]]
+    assert runner.run(["sum"], {"halves:1": f32([[10]]), "x": X[:1]})[0].tolist() == [[12]]
+    assert runner.run(["sum"], {"x": X, "two": f32(3)})[0].tolist() == [[9], [21]]
+
+
+def test_what_is_fed_and_fetched_comes_back() -> None:
+    assert Interpreter(two_branches()).run(["x"], {"x": X})[0].tolist() == X.tolist()
+
+
+def test_a_feed_that_nothing_needs_is_fine() -> None:
+    assert Interpreter(two_branches()).run(["two"], {"x": X})[0].tolist() == 2
+
+
+def test_runs_do_not_disturb_each_other() -> None:
+    runner = Interpreter(two_branches())
+    first = runner.run(["sum"], {"x": X})[0]
+    runner.run(["sum"], {"x": -X})
+    assert first.tolist() == [[6], [14]]
+    assert X.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("combine", [False, True])
+def test_combining_does_not_show(combine: bool) -> None:
+    runner = Interpreter(two_branches(), combine=combine)
+    assert runner.run(["sum"], {"x": X})[0].tolist() == [[6], [14]]
+
+
+def failure(graph: Graph, fetches: list[str], feeds: dict[str, Any]) -> MobileprepError:
+    with pytest.raises(MobileprepError) as caught:
+        Interpreter(graph, where="net.pb").run(fetches, feeds)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert str(error).startswith("net.pb: ")
+    return error
+
+
+def test_a_misspelt_name_gives_the_nearest() -> None:
+    for fetches, feeds in ((["summ"], {"x": X}), (["sum"], {"X": X, "doubel": X})):
+        error = failure(two_branches(), fetches, feeds)
+        assert isinstance(error, UsageError)
+        assert "is not in the graph" in error.message
+    assert failure(two_branches(), ["summ"], {"x": X}).hint == "did you mean 'sum'?"
+
+
+def test_a_placeholder_that_is_not_fed_is_named() -> None:
+    error = failure(two_branches(), ["sum"], {})
+    assert (type(error), error.message) == (UsageError, "nothing is fed to the placeholder 'x'")
+
+
+def test_a_feed_of_another_type_names_both_types() -> None:
+    error = failure(two_branches(), ["sum"], {"x": i32([[1, 2]])})
+    assert (type(error), error.message) == (UsageError, "'x' takes float32, and is fed int32")
+
+
+def test_a_feed_of_another_shape_names_both_shapes() -> None:
+    error = failure(two_branches(), ["sum"], {"x": f32([[1, 2, 3]])})
+    assert error.message == "'x' takes the shape [?, 2], and is fed [1, 3]"
+
+
+def test_unknown_ops_are_counted_and_named() -> None:
+    graph = Graph(
+        [p("x"), n("a", "Frobnicate", "x"), n("b", "Mystify", "a"), n("c", "Mystify", "b")]
+    )
+    error = failure(graph, ["c"], {"x": X})
+    assert isinstance(error, UnsupportedError)
+    assert error.message == (
+        "node 'a' has the op 'Frobnicate', which cannot be run here "
+        "(of the 3 nodes that cannot, the ops are Frobnicate, Mystify)"
+    )
+
+
+def test_variables_are_to_be_frozen() -> None:
+    error = failure(Graph([n("v", "VariableV2", dtype=np.float32)]), ["v"], {})
+    assert "mobileprep freeze" in error.hint
+
+
+def test_ops_that_nothing_needs_may_be_unknown() -> None:
+    assert Interpreter(two_branches()).run(["sum"], {"x": X})
+
+
+def test_a_failure_names_node_op_and_shapes() -> None:
+    graph = Graph([p("x"), c("w", np.ones((3, 2))), n("product", "MatMul", "x", "w")])
+    error = failure(graph, ["product"], {"x": X})
+    assert isinstance(error, InvalidGraphError)
+    assert "node 'product' (MatMul) cannot run on float32[2, 2], float32[3, 2]" in error.message
+
+
+def test_a_kernels_own_error_names_the_node() -> None:
+    graph = Graph([p("x"), c("i", 1), n("sum", "Add", "x", "i")])
+    assert "node 'sum' (Add) mixes float32 with int32" in failure(graph, ["sum"], {"x": X}).message
+
+
+def test_a_missing_attribute_is_an_error() -> None:
+    graph = Graph([p("x"), c("axis", 0), n("parts", "Split", "axis", "x")])
+    assert "no int attribute 'num_split'" in failure(graph, ["parts"], {"x": X}).message
+
+
+def test_an_output_that_a_node_does_not_have() -> None:
+    error = failure(two_branches(), ["double:1"], {"x": X})
+    assert "has no output 1" in error.message
+
+
+def test_a_missing_input_is_an_error() -> None:
+    error = failure(Graph([n("a", "Identity", "gone")]), ["a"], {})
+    assert (type(error), error.message) == (
+        InvalidGraphError,
+        "node 'a' (Identity) takes 'gone', which is not there",
+    )
+
+
+def test_a_circle_is_an_error() -> None:
+    error = failure(Graph([n("a", "Identity", "b"), n("b", "Identity", "a")]), ["a"], {})
+    assert "feed each other in a circle" in error.message
+
+
+def test_a_wrong_number_of_inputs_is_an_error() -> None:
+    error = failure(Graph([p("x"), n("y", "MatMul", "x")]), ["y"], {"x": X})
+    assert "node 'y' (MatMul)" in error.message
+
+
+def test_a_long_chain_needs_no_deep_stack() -> None:
+    nodes = [p("x"), *(n(f"n{i}", "Neg", f"n{i - 1}" if i else "x") for i in range(20_001))]
+    assert Interpreter(Graph(nodes)).run(["n20000"], {"x": X})[0].tolist() == (-X).tolist()
+
+
+def test_infinities_raise_no_warnings() -> None:
+    graph = Graph([p("x"), c("zero", 0.0), n("q", "RealDiv", "x", "zero"), n("r", "Log", "q")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(Interpreter(graph).run(["r"], {"x": -X})[0]).all()
+
+
+def test_control_inputs_run_too() -> None:
+    graph = Graph(
+        [
+            p("x"),
+            c("no", False, dtype=bool),
+            n("check", "Assert", "no", "x", T=()),
+            n("y", "Neg", "x", "^check"),
+        ]
+    )
+    message = failure(graph, ["y"], {"x": X}).message
+    assert message == "node 'check' (Assert): assertion failed: [[1 2][3...]...]"
+
+
+def test_text_is_fed_as_bytes() -> None:
+    graph = Graph([p("s", np.object_)])
+    for given in (["a", "bc"], np.array([b"a", b"bc"], dtype=object), np.array(["a", "bc"])):
+        out = Interpreter(graph).run(["s"], {"s": np.asarray(given)})[0]
+        assert (out.dtype, out.tolist()) == (object, [b"a", b"bc"])
+
+
+def test_a_files_contents_keep_their_last_zeros() -> None:
+    out = Interpreter(Graph([p("s", np.object_)])).run(["s"], {"s": np.array(b"ab\0\0")})[0]
+    assert out.item() == b"ab\0\0"
+
+
+def test_constants_are_decoded_once_and_not_copied() -> None:
+    weights = np.ones((100, 100), np.float32)
+    graph = Graph([p("x"), c("w", weights), n("y", "MatMul", "x", "w")])
+    runner = Interpreter(graph)
+    (held,) = runner.run(["w"], {})
+    assert np.shares_memory(held, graph["w"].attr_tensor("value").array())
+
+
+def test_tensors_are_freed_after_their_last_use() -> None:
+    alive: list[int] = []
+    made: list[weakref.ref[np.ndarray]] = []
+
+    @kernel("TestFresh")
+    def fresh(node: Any, x: np.ndarray) -> np.ndarray:
+        gc.collect()
+        alive.append(sum(r() is not None for r in made))
+        out = x + 1
+        made.append(weakref.ref(out))
+        return out
+
+    try:
+        nodes = [p("x"), *(n(f"n{i}", "TestFresh", f"n{i - 1}" if i else "x") for i in range(6))]
+        Interpreter(Graph(nodes)).run(["n5"], {"x": X})
+    finally:
+        registry._entries.pop("TestFresh")
+    # The input of the step, and at most what the step before held for its caller.
+    assert max(alive) <= 2
+
+
+def test_an_observer_sees_every_step() -> None:
+    seen: list[tuple[str, list[tuple[int, ...]]]] = []
+
+    def observer(nodes: Any, start: float, seconds: float, outputs: Any) -> None:
+        assert seconds >= 0
+        seen.append((nodes[0].name, [a.shape for a in outputs]))
+
+    Interpreter(two_branches(), observer=observer, combine=False).run(["sum"], {"x": X})
+    assert seen == [("double", [(2, 2)]), ("halves", [(2, 1), (2, 1)]), ("sum", [(2, 1)])]
+
+
+def random_graph(**seeds: int) -> Graph:
+    return Graph([c("shape", [3]), n("r", "RandomUniform", "shape", dtype=np.float32, **seeds)])
+
+
+def test_random_numbers_need_a_seed() -> None:
+    error = failure(random_graph(), ["r"], {})
+    assert isinstance(error, UnsupportedError)
+    assert "node 'r' (RandomUniform) draws random numbers and has no seed" in error.message
+
+
+def test_seeded_random_numbers_are_the_same_in_every_run() -> None:
+    for runner in (Interpreter(random_graph(), seed=4), Interpreter(random_graph(seed=1, seed2=2))):
+        first, second = (runner.run(["r"], {})[0] for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+        assert (first.dtype, first.shape) == (np.float32, (3,))
+        assert ((first >= 0) & (first < 1)).all()
+
+
+def test_random_numbers_can_be_fed() -> None:
+    assert Interpreter(random_graph()).run(["r"], {"r": f32(1, 2, 3)})[0].tolist() == [1, 2, 3]
