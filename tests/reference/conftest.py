@@ -41,7 +41,12 @@ def original() -> Path:
 
 @pytest.fixture(scope="session")
 def tf() -> ModuleType:
-    """TensorFlow, where it is installed beside the tests."""
+    """TensorFlow with its own kernels, where it is installed beside the tests.
+
+    On processors with instructions for eight-bit products it hands convolutions to oneDNN, which
+    answers an empty batch with the input's channels instead of the filters'.
+    """
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     return pytest.importorskip("tensorflow", reason="tensorflow-cpu is not installed")
