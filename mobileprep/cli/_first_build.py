@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mobileprep.cli._progress import Progress
 from mobileprep.cli._targets import build_report, plan_state
-from mobileprep.errors import MobileprepError, UnsupportedError
+from mobileprep.errors import AccuracyError, MobileprepError, UnsupportedError
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
@@ -91,6 +91,9 @@ def _better(draft: Draft) -> Iterator[Draft]:
 
 def _explained(draft: Draft, path: Path, why: list[str]) -> tuple[Draft, Report]:
     report = _built(draft, path)
+    if draft.quantize and report.check is not None and report.check.warnings:
+        # A check that proves little is none: what 8 bits do would not be seen.
+        raise AccuracyError(report.check.warnings[0])
     if why and not draft.quantize:
         draft = replace(draft, unquantized=f"The weights stay float: {why[-1]}.")
     return draft, report

@@ -135,6 +135,23 @@ def test_what_cannot_be_checked_stays_float(model: Path, run: Run) -> None:
     assert run("build", "recipe.yaml").code == 0
 
 
+def test_a_check_that_proves_nothing_lets_nothing_be_quantized(model: Path, run: Run) -> None:
+    values = np.random.default_rng(0).normal(0, 1e-9, (32, 64)).astype(np.float32)
+    nodes = [
+        placeholder("x", 1, 32),
+        const("w", values),
+        node("product", "MatMul", "x", "w", T=FLOAT),
+        const("far", np.ones(64, np.float32)),
+        node("y", "AddV2", "product", "far", T=FLOAT),
+    ]
+    write_graph(model, Graph(nodes))
+    assert run("init", model).code == 0
+    target = load_recipe(Path("recipe.yaml")).targets[0]
+    assert (bool(target.check), target.quantize.mode) == (True, "none")
+    told = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+    assert "The weights stay float: outputs hardly move from sample to sample" in told
+
+
 def test_labelled_samples_become_a_validation(model: Path, run: Run) -> None:
     x = np.eye(3, dtype=np.float32)
     np.savez("data.npz", x=x, digit=np.arange(3))
