@@ -10,12 +10,12 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Renames, rename_inputs, unique_name
 from mobileprep.ir.tensor import Tensor
-from mobileprep.transforms._control_flow import conditional_nodes
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _MAKERS: Final = {"TensorArrayV3": "TensorArrayV2", "TensorArrayGradV3": "TensorArrayGradV2"}

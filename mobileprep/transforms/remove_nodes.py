@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.ir.bypass import FED_OR_FETCHED, Bypass, Guards
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.node import Node
-from mobileprep.ir.order import tool_order
+from mobileprep.ir.order import execution_order
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import Leave, Renames, Rule, rename_inputs, rewrite
-from mobileprep.transforms._bypass import FED_OR_FETCHED, Bypass, Guards
-from mobileprep.transforms._colocation import without_dangling
-from mobileprep.transforms._idle_controls import without_idle_controls
-from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME: Final = "remove_nodes"
@@ -51,20 +50,19 @@ class RemoveNodes(Transform):
         """
         if not self.op:
             raise refuse(_NAME, "no op is named", "name it: remove_nodes(op=Identity)")
-        if context.faithful:
+        if context.tf115:
             return self._in_rounds(graph, context)
         return self._at_once(graph, context)
 
     def _at_once(self, graph: Graph, context: Context) -> Result:
-        protected = fed_and_fetched(context)
+        protected = context.protected
         ready = without_idle_controls(graph, protected)
         bypass = Bypass(ready, protected)
-        for node in tool_order(ready):
+        for node in execution_order(ready):
             tensors = node.data_inputs
             if node.op in self.op and 1 <= len(tensors) <= self.max_inputs:
                 bypass.take_out(node, tensors[0])
-        done = bypass.result()
-        return done if done.matched else replace(done, graph=graph)
+        return Result.of(bypass.result(), graph, context)
 
     def _in_rounds(self, graph: Graph, context: Context) -> Result:
         """As the original goes about it, so that nodes come to stand in the same order."""
@@ -73,7 +71,7 @@ class RemoveNodes(Transform):
         for name in self.op:
             for count in range(1, self.max_inputs + 1):
                 while True:
-                    done = _one_round(graph, name, count, fed_and_fetched(context))
+                    done = _one_round(graph, name, count, context.protected)
                     graph = done.graph
                     matched += done.matched
                     if not done.matched:

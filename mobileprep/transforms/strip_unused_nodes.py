@@ -10,6 +10,7 @@ from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -17,7 +18,6 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import Shapes, infer_shapes
-from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME = "strip_unused_nodes"
@@ -107,7 +107,7 @@ class StripUnusedNodes(Transform):
         text = self.shape if listed is None else listed
         if text:
             return _shape_from_text(text)
-        return () if context.faithful else _recorded_shape(node, index, shapes)
+        return () if context.tf115 else _recorded_shape(node, index, shapes)
 
     def _for_name(self, node: str, option: str, values: tuple[str, ...]) -> str | None:
         if len(values) != len(self.name):

@@ -10,10 +10,9 @@ from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.runtime.actions import edge
 from mobileprep.runtime.feeds import checked_feed
 from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
 
