@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mobileprep.ir import branches
-from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.reachability import dependents
 
 SWITCHES: Final = branches.SWITCHES | {"_SwitchN"}
 _GATES: Final = SWITCHES | {"Enter", "RefEnter"}
@@ -18,4 +18,4 @@ def conditional_nodes(graph: Graph) -> frozenset[str]:
     What such a node's control inputs say is not order alone: they decide whether it runs, and
     in which turn of a loop.
     """
-    return dependents(graph, [n.name for n in graph if n.op in _GATES])
+    return frozenset(dependents(graph, [n.name for n in graph if n.op in _GATES]))

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Container, Iterable
 
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+
+
+def unused(graph: Graph, names: Iterable[str], stays: Callable[[Node], bool]) -> set[str]:
+    """Which of some nodes nothing uses, and what nothing uses without those.
+
+    Args:
+        graph: the graph.
+        names: the nodes that may have lost a use; those that are gone may be among them.
+        stays: says of a node whether it is left although nothing uses it.
+    """
+    counts = {name: len(nodes) for name, nodes in graph.consumers.items()}
+    waiting = list(names)
+    gone: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        node = graph.get(name)
+        if node is None or name in gone or counts.get(name, 0) or stays(node):
+            continue
+        gone.add(name)
+        for source in {r.node for r in node.inputs}:
+            counts[source] -= 1
+            waiting.append(source)
+    return gone
 
 
 def without_newly_unused(before: Graph, after: Graph, protected: Collection[str]) -> Graph:
@@ -17,19 +40,8 @@ def without_newly_unused(before: Graph, after: Graph, protected: Collection[str]
         after: the graph as it is.
         protected: names of nodes that stay.
     """
-    uses = Counter(r.node for n in after for r in n.inputs)
-    waiting = [n for n in after if not uses[n.name] and n.name in before.consumers]
-    unused: set[str] = set()
-    while waiting:
-        node = waiting.pop()
-        if node.name in protected:
-            continue
-        unused.add(node.name)
-        for ref in node.inputs:
-            uses[ref.node] -= 1
-            if not uses[ref.node]:
-                waiting.append(after[ref.node])
-    kept = [n for n in after if n.name not in unused]
+    gone = unused(after, before.consumers, lambda node: node.name in protected)
+    kept = [n for n in after if n.name not in gone]
     return after.with_nodes(without_dangling(kept, {n.name for n in kept}))
 
 

@@ -12,6 +12,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.unused import unused
 from mobileprep.ops.constant_evaluation import evaluate_node
 
 _LARGEST: Final = 1 << 16
@@ -41,21 +42,11 @@ class ConstantExpressions:
             names: the nodes that lost a consumer; what they alone needed is looked at as well.
             protected: names of nodes that must stay.
         """
-        counts = {name: len(nodes) for name, nodes in graph.consumers.items()}
-        waiting = list(names)
-        gone: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            node = graph.get(name)
-            if node is None or name in gone or name in protected or counts.get(name, 0):
-                continue
-            if node.op != "Const" and name not in self._values:
-                continue
-            gone.add(name)
-            for source in {r.node for r in node.inputs}:
-                counts[source] -= 1
-                waiting.append(source)
-        return gone
+
+        def stays(node: Node) -> bool:
+            return node.name in protected or (node.op != "Const" and node.name not in self._values)
+
+        return unused(graph, names, stays)
 
     def _value(self, name: str, depth: int) -> Tensor | None:
         if name not in self._values:

@@ -13,8 +13,9 @@ from mobileprep.errors import TransformError
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref, control
-from mobileprep.rewriting.constant_folding.execution import Execution, reachable
+from mobileprep.rewriting.constant_folding.execution import Execution
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.search import Folding
 from mobileprep.tf115.hash_order import hash_order

@@ -14,6 +14,7 @@ from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.dims import ShapeConflictError, merge
@@ -119,22 +120,19 @@ class StripUnusedNodes(Transform):
 
 
 def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
-    needed: set[str] = set()
-    waiting = [parse_ref(text).node for text in outputs]
-    for name in waiting:
+    roots = [parse_ref(text).node for text in outputs]
+    for name in roots:
         if name not in graph and name not in fed:
             message = f"the output {name!r} is not in the graph"
             raise refuse(_NAME, message, name_hint(graph, name, "output"))
-    while waiting:
-        name = waiting.pop()
-        if name in needed:
-            continue
-        needed.add(name)
+
+    def inputs(name: str) -> Iterable[str]:
         node = graph.get(name)
         if name in fed or node is None:
-            continue  # a missing input is found by the check that follows every step
-        waiting += [r.node for r in node.inputs if r.node not in needed]
-    return needed
+            return ()  # a missing input is found by the check that follows every step
+        return (r.node for r in node.inputs)
+
+    return closure(roots, inputs)
 
 
 def _used_outputs(kept: Iterable[Node], names: set[str]) -> Mapping[str, set[int]]:

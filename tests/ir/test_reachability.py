@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import dependents
 from mobileprep.ir.refs import parse_ref
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref, control, parse_ref
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
@@ -48,15 +49,3 @@ def execution(nodes: Iterable[Node], inputs: Iterable[str], outputs: Iterable[st
     needed = reachable(by_name, (r.node for r in fetched), fed)
     names = tuple(dict.fromkeys(r.node for r in tensors))
     return Execution({n: by_name[n] for n in by_name if n in needed}, fed, names, fetched)
-
-
-def reachable(nodes: Mapping[str, Node], roots: Iterable[str], fed: frozenset[Ref]) -> set[str]:
-    """The names of all nodes that the roots need, themselves included, not going past feeds."""
-    needed: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += [r.node for r in nodes[name].inputs if r not in fed]
-    return needed

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
@@ -85,15 +86,15 @@ def _needed_inputs(
         TransformError: one of them is fed, which only a Const with inputs of its own can lead to.
     """
     inputs: dict[str, tuple[Ref, ...]] = {}
-    waiting = [ref.node for ref in wanted]
-    while waiting:
-        name = waiting.pop()
+
+    def needed(name: str) -> list[str]:
         if name not in nodes:
             message = f"{_NAME}: a constant depends on {name!r}, which is fed"
             raise TransformError(message, "look for a Const that takes tensors")
-        if name not in inputs:
-            inputs[name] = () if name in constant.shapes else nodes[name].data_inputs
-            waiting += [ref.node for ref in inputs[name]]
+        inputs[name] = () if name in constant.shapes else nodes[name].data_inputs
+        return [ref.node for ref in inputs[name]]
+
+    closure((ref.node for ref in wanted), needed)
     return inputs
 
 

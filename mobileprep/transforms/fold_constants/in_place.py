@@ -8,11 +8,11 @@ from dataclasses import replace
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.signatures import output_count
-from mobileprep.rewriting.constant_folding.execution import reachable
 from mobileprep.rewriting.constant_folding.search import Folding
 
 
@@ -27,7 +27,7 @@ def folded_in_place(graph: Graph, folding: Folding) -> Graph:
     nodes = list(_Places(graph, folding).nodes())
     by_name = {n.name: n for n in nodes}
     roots = [*(r.node for r in folding.run.fetched), *folding.run.inputs]
-    kept = reachable(by_name, roots, frozenset())
+    kept = reachable(by_name, roots)
     nodes = without_dangling((n for n in nodes if n.name in kept), kept)
     if len(nodes) == len(graph) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
         return graph

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 
 
@@ -64,16 +65,12 @@ def needed(
 
 
 def _component(graph: Graph, start: str, chosen: Collection[str]) -> set[str]:
-    members, waiting = {start}, [start]
-    while waiting:
-        node = graph[waiting.pop()]
-        around = [r.node for r in node.inputs]
-        around += [n.name for n in graph.consumers.get(node.name, ())]
-        for name in around:
-            if name in chosen and name not in members:
-                members.add(name)
-                waiting.append(name)
-    return members
+    def around(name: str) -> Iterator[str]:
+        beside = [r.node for r in graph[name].inputs]
+        beside += [n.name for n in graph.consumers.get(name, ())]
+        return (other for other in beside if other in chosen)
+
+    return closure([start], around)
 
 
 def _with_borders(graph: Graph, names: Sequence[str]) -> Cluster:

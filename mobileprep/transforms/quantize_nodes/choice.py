@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_stay_float
 
 # What computes enough to pay for converting its inputs.
@@ -52,15 +53,13 @@ def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Cho
 
 def _fed_by_eightbit(graph: Graph, possible: Collection[str]) -> set[str]:
     """The heavy nodes, and those that a chain of eight-bit nodes leads to."""
-    waiting = [n for n in graph if n.op in _HEAVY and n.name in possible]
-    chosen = {n.name for n in waiting}
-    waiting += [n for n in graph if n.op == "Dequantize" and not _is_constant(graph, n)]
-    while waiting:
-        for consumer in graph.consumers.get(waiting.pop().name, ()):
-            if consumer.name in possible and consumer.name not in chosen:
-                chosen.add(consumer.name)
-                waiting.append(consumer)
-    return chosen
+    starts = [n.name for n in graph if n.op in _HEAVY and n.name in possible]
+    starts += [n.name for n in graph if n.op == "Dequantize" and not _is_constant(graph, n)]
+
+    def fed(name: str) -> Iterator[str]:
+        return (c.name for c in graph.consumers.get(name, ()) if c.name in possible)
+
+    return closure(starts, fed).intersection(possible)
 
 
 def _is_constant(graph: Graph, node: Node) -> bool:

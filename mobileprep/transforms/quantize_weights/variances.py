@@ -9,6 +9,7 @@ from mobileprep.ir.control_flow import SWITCHES
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import node_behind
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs
 
@@ -43,14 +44,11 @@ def variances(graph: Graph) -> frozenset[str]:
 
 
 def _constants(graph: Graph, ref: Ref) -> Iterator[str]:
-    waiting, seen = [ref], {ref.node}
-    while waiting:
-        node = node_behind(graph, waiting.pop())
-        if node.op == "Const":
-            yield node.name
-        passed = [r for r in _passed(node) if r.node not in seen]
-        waiting += passed
-        seen.update(r.node for r in passed)
+    def before(name: str) -> Iterator[str]:
+        return (node_behind(graph, r).name for r in _passed(graph[name]))
+
+    found = closure([node_behind(graph, ref).name], before)
+    return (name for name in found if graph[name].op == "Const")
 
 
 def _passed(node: Node) -> tuple[Ref, ...]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.tensor import Array
 from mobileprep.transforms.base import Context, refuse
 from mobileprep.transforms.sparsify_gather.restored import Restored
@@ -119,17 +120,13 @@ class Gathers:
         """What the outputs need, the weights of the look-ups left out; all where none is named."""
         if not self._context.outputs:
             return set(self._graph.by_name)
-        needed: set[str] = set()
-        waiting = [parse_ref(text).node for text in self._context.outputs]
-        while waiting:
-            name = waiting.pop()
-            if name in needed or name not in self._graph:
-                continue
-            needed.add(name)
-            node = self._graph[name]
-            inputs = node.inputs[1:] if name in replaced else node.inputs
-            waiting += [r.node for r in inputs]
-        return needed
+
+        def inputs(name: str) -> Iterator[str]:
+            node = self._graph.get(name)
+            taken = () if node is None else node.inputs[name in replaced :]
+            return (r.node for r in taken)
+
+        return closure(nodes_of(self._context.outputs), inputs)
 
     def _users(self, node: Node) -> list[Node]:
         return self._graph.consumers.get(node.name, [])
