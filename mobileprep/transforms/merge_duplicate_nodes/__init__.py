@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
 from mobileprep.ir.colocation import colocated
@@ -13,20 +12,13 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import signature_of
+from mobileprep.tf115.node_hashes import NodeHashes
 from mobileprep.transforms.base import Context, Result, Transform, transform
-from mobileprep.transforms.merge_duplicate_nodes.keys import (
-    attr_hashes,
-    attrs_key,
-    node_hash,
-    node_hashes,
-)
+from mobileprep.transforms.merge_duplicate_nodes.keys import attrs_key
 
 _STATEFUL: Final = "it has a state of its own"
 _PLACEHOLDER: Final = "it is fed by itself"
 _UNKNOWN: Final = "nobody knows whether its op has a state"
-# Up to so many bytes of constants, all of them are hashed as the original does it.
-_HASHED_WHOLE: Final = 1 << 23
-_LONG: Final = 1 << 12
 _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
@@ -37,9 +29,8 @@ class MergeDuplicateNodes(Transform):
 
     Merging goes on until no duplicates are left, as nodes become equal when their inputs do. The
     first one in stored order stays. The original sorts the nodes by a hash after every round, so
-    that it is the one of the least hash that stays after the first round. ``tf115`` does
-    so too, but with a quicker hash for long constants where a graph holds many of them: only
-    their own places in the order differ.
+    that it is the one of the least hash that stays after the first round. With ``tf115`` it is
+    so here too, but for the hash of long constants where a graph holds many of them.
 
     Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
     """
@@ -60,16 +51,15 @@ class _Merging:
     def __init__(self, graph: Graph, context: Context) -> None:
         self._graph = graph
         self._protected = context.protected
-        # The original hashes the names of these alone, not of what is named as "node:1".
-        self._named = frozenset((*context.inputs, *context.outputs))
-        self._tf115 = context.tf115
+        # 1.15 hashes the names of these alone, not of what is named as "node:1".
+        named = frozenset((*context.inputs, *context.outputs))
+        self._hashes = NodeHashes(graph, named) if context.tf115 else None
         self._node = dict(graph.by_name)
         # A node as it was a round before, where it was another.
         self._before: dict[str, Node] = {}
         self._place = {name: i for i, name in enumerate(self._node)}
         # By the identity of the attributes, which nodes of a kind often share.
         self._attrs: dict[int, int] = {}
-        self._attr_hashes: dict[int, tuple[int, ...]] = {}
         # Keys are numbered: a number is hashed more quickly.
         self._numbers: dict[Hashable, int] = {}
         self._key: dict[str, int] = {}
@@ -98,13 +88,9 @@ class _Merging:
         """The nodes that are left, in stored order or in that of the original's hashes."""
         moved = self.survivor
         nodes = [colocated(n, lambda name: moved.get(name, name)) for n in self._node.values()]
-        if not self._tf115:
+        if self._hashes is None:
             return nodes
-        hashes = node_hashes(
-            tuple(self._node.values()),
-            [self._hashed_name(name) for name in self._node],
-            [self._attrs_hashed(node) for node in self._node.values()],
-        )
+        hashes = self._hashes.many(tuple(self._node.values()))
         order = sorted(zip(hashes, map(self._place.__getitem__, self._node), nodes, strict=True))
         return [node for _, _, node in order]
 
@@ -175,7 +161,7 @@ class _Merging:
     def _redirected(self, node: Node) -> Node:
         tensors = [self._survivor_of(r) for r in node.data_inputs]
         controls = [self._survivor_of(r) for r in node.control_inputs]
-        if not self._tf115:
+        if self._hashes is None:
             # The original keeps a control input twice when two of its nodes become one.
             controls = list(dict.fromkeys(controls))
         return replace(node, inputs=(*tensors, *controls))
@@ -186,27 +172,9 @@ class _Merging:
     def _rank(self, name: str) -> tuple[int, int]:
         """Where a node stands after a round: by its hash in that round, then as stored."""
         place = self._place[name]
-        if not self._tf115:
+        if self._hashes is None:
             return place, place
-        return self._hash(self._before.get(name) or self._node[name]), place
-
-    def _hash(self, node: Node) -> int:
-        return node_hash(node, self._hashed_name(node.name), self._attrs_hashed(node))
-
-    def _hashed_name(self, name: str) -> str:
-        return name if name in self._named else ""
-
-    def _attrs_hashed(self, node: Node) -> tuple[int, ...]:
-        found = self._attr_hashes.get(id(node.attrs))
-        if found is None:
-            found = self._attr_hashes[id(node.attrs)] = attr_hashes(node, self._longest)
-        return found
-
-    @cached_property
-    def _longest(self) -> int:
-        constants = [n.attr_tensor("value") for n in self._graph if n.op == "Const"]
-        total = sum(t.size * t.dtype.itemsize for t in constants)
-        return _HASHED_WHOLE if total <= _HASHED_WHOLE else _LONG
+        return self._hashes.one(self._before.get(name) or self._node[name]), place
 
     def _not_mergeable(self, node: Node) -> str:
         if node.op in _PLACEHOLDERS:
