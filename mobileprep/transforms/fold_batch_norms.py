@@ -55,7 +55,7 @@ class FoldBatchNorms(Transform):
         protected = context.protected
         folding = _Folding(Replacements(graph, context.tf115))
         if context.tf115:
-            done = rewrite(graph, Rule(_PATTERN, folding.like_original), protected)
+            done = rewrite(graph, Rule(_PATTERN, folding.fold_as_tf115), protected)
         else:
             # The original looks once, and misses layers that share an input with one it folds.
             ready = without_idle_controls(graph, protected)
@@ -91,11 +91,11 @@ class _Folding:
 
     constants: Replacements
 
-    def like_original(self, match: Match) -> Sequence[Node] | Leave:
+    def fold_as_tf115(self, match: Match) -> Sequence[Node] | Leave:
         """Fold, refuse, or put the nodes back in the order in which the original does."""
         reason = _use_reason(match)
         if not reason:
-            _check_like_original(match)
+            _check_as_tf115(match)
             reason = _shape_reason(match)
         if reason:
             labels = ("layer", "input", "weights", "factors")
@@ -141,7 +141,7 @@ def _factors(layer: Node, weights: Tensor, values: Tensor) -> Array | None:
     return None if channels is None else per_channel(layer, channels, values.array())
 
 
-def _check_like_original(match: Match) -> None:
+def _check_as_tf115(match: Match) -> None:
     """Refuse what the original refuses: it looks for a vector, and at MatMul untransposed."""
     layer = match["layer"]
     weights, values = (match[label].attr_tensor("value") for label in ("weights", "factors"))
