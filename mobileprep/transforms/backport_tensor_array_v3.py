@@ -12,10 +12,11 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Renames, rename_inputs, unique_name
+from mobileprep.ir.rewrite import Renames, rename_inputs
 from mobileprep.ir.tensor import Tensor
 from mobileprep.transforms.base import Context, Result, Transform, transform
 

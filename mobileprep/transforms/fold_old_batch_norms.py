@@ -11,10 +11,11 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, OpTypePattern, op
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all, unique_name
+from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ir.unused import without_orphans
 from mobileprep.rewriting.batch_norms import (

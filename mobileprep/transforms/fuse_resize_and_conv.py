@@ -9,10 +9,10 @@ import numpy as np
 
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
 from mobileprep.rewriting.fused_convolution import align_corners, faults, fuse, fused_node
 from mobileprep.transforms.base import Context, Result, Transform, transform

@@ -11,9 +11,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.rewriting.affine.chain import Chains, Step, Whole
 from mobileprep.rewriting.affine.channels import Channels
@@ -81,7 +81,7 @@ class _Merging:
         self._protected = protected
         self._constants = ConstantExpressions(graph)
         self._chains = Chains(graph, self._constants, protected)
-        self._taken = set(graph.by_name)
+        self._names = FreshNames(graph.by_name)
         self._new: dict[str, list[Node]] = {}
         self._lost: list[str] = []
         self._behind: set[str] = set()
@@ -157,7 +157,7 @@ class _Merging:
             self._new[old.name] = [constant(old.name, product, old.device, old.control_inputs)]
             self._lost += [r.node for r in old.data_inputs]
             return layer, []
-        name = self._unique(f"{layer.name}/weights")
+        name = self._names.name(f"{layer.name}/weights")
         inputs = (layer.inputs[0], Ref(name), *layer.inputs[2:])
         self._lost.append(old.name)
         own = constant(name, product, old.device, old.control_inputs)
@@ -171,7 +171,7 @@ class _Merging:
         moves = whole.moves
         source = layer.name
         if whole.affine.offset is not None:
-            source = self._unique(f"{layer.name}/bias_add") if moves else name
+            source = self._names.name(f"{layer.name}/bias_add") if moves else name
             bias = self._constant(f"{layer.name}/bias", weights, whole.affine.offset)
             nodes += [bias, _bias_add(source, layer, bias, weights.values.dtype)]
         for i, move in enumerate(moves, start=1):
@@ -194,12 +194,7 @@ class _Merging:
         """A constant of the weights' type, in the weights' loop."""
         dtype = weights.values.dtype
         tensor = Tensor.packed(np.asarray(values).astype(dtype.numpy), dtype)
-        return constant(self._unique(name), tensor, inputs=weights.node.control_inputs)
-
-    def _unique(self, name: str) -> str:
-        found = unique_name(name, self._taken)
-        self._taken.add(found)
-        return found
+        return constant(self._names.name(name), tensor, inputs=weights.node.control_inputs)
 
 
 def _before_padding(steps: Sequence[Step]) -> Sequence[Step]:

@@ -8,10 +8,10 @@ from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.rewriting.affine.chain import Chains, Step
 from mobileprep.rewriting.affine.channels import (
@@ -64,7 +64,7 @@ class _Runs:
         self._reasons = merged.reasons
         self._constants = ConstantExpressions(merged.graph)
         self._chains = Chains(merged.graph, self._constants, protected)
-        self._taken = set(merged.graph.by_name)
+        self._names = FreshNames(merged.graph.by_name)
         self._new: dict[str, list[Node]] = {}
         self._lost: list[str] = []
         self._seen = set(merged.behind)
@@ -140,7 +140,7 @@ class _Runs:
         nodes: list[Node] = []
         for op, values in parts:
             last = op == parts[-1][0]
-            name = final.name if last else self._unique(f"{final.name}/{op.lower()}")
+            name = final.name if last else self._names.name(f"{final.name}/{op.lower()}")
             number = self._constant(f"{final.name}/{_NAMES[op]}", steps, axis, values)
             nodes += [number, _arithmetic(name, op, source, number, steps[0].node)]
             source = Ref(name)
@@ -156,12 +156,7 @@ class _Runs:
         sources = (self._graph[r.node] for s in steps for r in s.node.data_inputs)
         awaited = dict.fromkeys(r for n in sources if n.op == "Const" for r in n.control_inputs)
         tensor = Tensor.packed(shaped, dtype)
-        return constant(self._unique(name), tensor, first.device, tuple(awaited))
-
-    def _unique(self, name: str) -> str:
-        found = unique_name(name, self._taken)
-        self._taken.add(found)
-        return found
+        return constant(self._names.name(name), tensor, first.device, tuple(awaited))
 
 
 def _up_to_last_number(steps: Sequence[Step]) -> Sequence[Step]:

@@ -11,9 +11,9 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import source_behind
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
 
 

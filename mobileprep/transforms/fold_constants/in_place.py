@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.signatures import output_count
 from mobileprep.rewriting.constant_folding.search import Folding
@@ -43,7 +43,7 @@ class _Places:
         self._sources: dict[Ref, Ref] = {}
         self._in_place: dict[str, Node] = {}
         self._beside: dict[str, list[Node]] = {}
-        self._taken = set(graph.by_name)
+        self._names = FreshNames(graph.by_name)
         constants = self._constants()
         fed = {r.node for r in folding.run.fed}
         for ref, value in sorted(folding.values.items(), key=lambda item: str(item[0])):
@@ -81,8 +81,7 @@ class _Places:
         if output_count(node, self._graph.library) == 1:
             self._in_place[node.name] = constant(node.name, value, node.device, awaited)
             return
-        name = unique_name(f"{node.name}_{ref.index}", self._taken)
-        self._taken.add(name)
+        name = self._names.name(f"{node.name}_{ref.index}")
         self._sources[ref] = Ref(name)
         beside = self._beside.setdefault(node.name, [])
         beside.append(constant(name, value, node.device, awaited))

@@ -12,9 +12,9 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.numerics.min_first import STEPS, to_quint8
 from mobileprep.rewriting.float_constants import (
