@@ -1,6 +1,6 @@
 """One step of ``transforms.py``: prints processor seconds of a transform of a long graph.
 
-    python benchmarks/transform_step.py NAME NODES faithful|recipe
+    python benchmarks/transform_step.py NAME NODES tf115|recipe
 
 Prints what a whole process takes, then what reading, transforming and writing take together, then
 the transform alone. It runs on a few nodes first, so that imports are done; until then is what any
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from synthetic import CASES, INPUT, OUTPUT, Case, chain_of, options_of
 
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.cli.main import collect_seldom
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chain import Step, run_chain
 
 _FEW = 100
 # Transforms that act on the graph as a whole.
@@ -39,7 +39,7 @@ def main() -> None:
 
 def seconds_of(name: str, case: Case, size: int, mode: str) -> tuple[float, float]:
     """The processor time of all the work on a chain of so many nodes, and of the transform."""
-    context = Context((INPUT,), (OUTPUT,), faithful=mode == "faithful")
+    context = Context((INPUT,), (OUTPUT,), tf115=mode == "tf115")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.pb"
         graph, units = chain_of(case, size)

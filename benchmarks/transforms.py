@@ -94,7 +94,7 @@ def compare(label: str, chain: str, args: argparse.Namespace, folder: Path) -> N
 def grow(name: str, runs: int) -> None:
     """Print how the time of a transform grows, in either mode."""
     shown = []
-    for mode in ("faithful", "recipe"):
+    for mode in ("tf115", "recipe"):
         seconds: dict[int, list[list[float]]] = {SHORT: [], LONG: []}
         for _ in range(runs):
             for size, found in seconds.items():

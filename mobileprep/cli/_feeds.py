@@ -9,8 +9,8 @@ from mobileprep.cli._feed_values import random_values, text_value, value_in, wri
 from mobileprep.cli._tensors import tensor_info
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import edge
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.actions import edge
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
 

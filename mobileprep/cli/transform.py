@@ -17,10 +17,10 @@ _SAMPLES = 8
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from mobileprep.chains.chain import StepRecord
     from mobileprep.ir.graph import Graph
     from mobileprep.numerics.differences import Difference
     from mobileprep.transforms.base import Context
-    from mobileprep.transforms.chain import StepRecord
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +43,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("transform", "run a chain of graph transforms, as transform_graph does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Read, transform, write."""
+    from mobileprep.chains.cautions import cautions
+    from mobileprep.chains.chain import Step, run_chain
     from mobileprep.ir.files import read_graph, write_graph
     from mobileprep.recipe import InputFile, parse_transforms_flag
     from mobileprep.recipe.plugins import named_plugin
     from mobileprep.recipe.schemas import TransformSchemas
+    from mobileprep.tf115.copied_constants import copies_warning
     from mobileprep.transforms.base import Context
-    from mobileprep.transforms.cautions import cautions
-    from mobileprep.transforms.chain import Step, run_chain
-    from mobileprep.transforms.copied_constants import copies_warning
 
     plugins = [named_plugin(InputFile(n, Path(n), n)) for n in comma_list(args.plugins)]
     parsed, warnings = parse_transforms_flag(args.transforms, TransformSchemas(plugins=plugins))
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     # The one file may be the other, so this is measured first.
     size = _size(Path(args.in_graph))
     graph = read_graph(Path(args.in_graph))
-    context = Context(comma_list(args.inputs), comma_list(args.outputs), faithful=True)
+    context = Context(comma_list(args.inputs), comma_list(args.outputs), tf115=True)
     _warn(_unknown_names(graph, context))
     for i, step in enumerate(steps):
         _warn(cautions(graph, [s.name for s in steps[:i]], step.name, step.options))

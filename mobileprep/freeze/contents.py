@@ -9,9 +9,9 @@ from typing import Final
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.freeze.model import LoadedSource
 from mobileprep.freeze.restore import Source, TableSource, imported_from
-from mobileprep.freeze.subgraph import reachable
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.table_ops import TABLES

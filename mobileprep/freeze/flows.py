@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure, reachable
 from mobileprep.ir.refs import Ref
 
 
@@ -45,24 +46,13 @@ class Flows:
             refs: the tensors.
             past: names of nodes that nothing flows into.
         """
-        found: set[str] = set()
-        waiting = [
-            node.name for ref in refs for node, index in self.takers(ref.node) if index == ref.index
-        ]
-        while waiting:
-            name = waiting.pop()
-            if name not in found and name not in past:
-                found.add(name)
-                waiting += [node.name for node, _ in self.takers(name)]
-        return found
+        starts = (n for ref in refs for n, index in self.takers(ref.node) if index == ref.index)
+
+        def takers(name: str) -> Iterable[str]:
+            return (node.name for node, _ in self.takers(name) if node.name not in past)
+
+        return closure((n.name for n in starts if n.name not in past), takers)
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
         """The named nodes, and all whose tensors flow into them, directly or not."""
-        found = set(names)
-        waiting = list(found)
-        while waiting:
-            for ref in self._graph[waiting.pop()].data_inputs:
-                if ref.node not in found:
-                    found.add(ref.node)
-                    waiting.append(ref.node)
-        return found
+        return reachable(self._graph, names, through_control=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from mobileprep.ir.branches import SWITCHES
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.runtime.branches import SWITCHES
 
 VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 

@@ -11,7 +11,7 @@ from mobileprep.freeze.model import Asset, LoadedSource
 from mobileprep.freeze.moments import switch_moments
 from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.outputs import chosen_signature, output_tensors
-from mobileprep.freeze.subgraph import clear_devices, extract, reachable
+from mobileprep.freeze.subgraph import clear_devices, extract
 from mobileprep.freeze.tables import (
     filling_ops,
     has_tables,
@@ -25,6 +25,7 @@ from mobileprep.freeze.updates import without_updates
 from mobileprep.freeze.values import read_values
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
 from mobileprep.runtime.functions.inline import inline_calls

@@ -12,8 +12,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.freeze.guess import Interface, described, find_interface, specs_of
 from mobileprep.freeze.model import LoadedSource, TensorSpec
 from mobileprep.freeze.outputs import chosen_signature
-from mobileprep.freeze.subgraph import reachable
 from mobileprep.freeze.training import is_of_training
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 
 _KEEPS: Final = re.compile(r"(.*[/_])?(keep_?prob|keep_?rate)[^/]*\Z", re.IGNORECASE)

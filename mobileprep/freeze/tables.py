@@ -10,9 +10,9 @@ import numpy as np
 from mobileprep.errors import CorruptFileError
 from mobileprep.freeze.follow import upstream
 from mobileprep.freeze.model import Asset
-from mobileprep.freeze.subgraph import reachable
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.table_ops import FILLERS, READERS, TABLES

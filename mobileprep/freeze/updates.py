@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.freeze.follow import is_inside
-from mobileprep.freeze.subgraph import extract, reachable
+from mobileprep.freeze.subgraph import extract
 from mobileprep.freeze.trace import Trace
 from mobileprep.ir import attrs as attr
-from mobileprep.ir.dependents import dependents
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import dependents, reachable
 from mobileprep.opdefs.signatures import output_types, signature_of
 
 _HINT: Final = "choose other outputs, or list the variable under variable_names_blacklist"
@@ -53,7 +53,8 @@ def without_updates(
         if name in by_data:
             plain[name] = _result(graph, variable, graph[name], where)
         _check_not_read_after(graph, variable, name, by_data & after, where)
-    gone = _with_takers(graph, {name for _, name in uses.blocked if name not in plain})
+    lost_updates = {name for _, name in uses.blocked if name not in plain}
+    gone = dependents(graph, lost_updates, through_control=False)
     stays = {name: left for name in gone if (left := _left(graph, graph[name], gone))}
     lost = [graph[name].op for _, name in late if name in gone]
     gone -= stays.keys()
@@ -108,20 +109,6 @@ def _check_not_read_after(
                 f"({graph[update].op}) has changed it"
             )
             raise UnsupportedError(message, _HINT, where)
-
-
-def _with_takers(graph: Graph, names: Iterable[str]) -> set[str]:
-    """The nodes and all that take a tensor of theirs, directly or not."""
-    gone = set(names)
-    waiting = list(gone)
-    while waiting:
-        name = waiting.pop()
-        for consumer in graph.consumers.get(name, ()):
-            takes = any(r.node == name and not r.is_control for r in consumer.inputs)
-            if takes and consumer.name not in gone:
-                gone.add(consumer.name)
-                waiting.append(consumer.name)
-    return gone
 
 
 def _not_waiting_for(node: Node, gone: set[str]) -> Node:

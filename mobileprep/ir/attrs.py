@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Tensor
@@ -34,6 +34,10 @@ class AttrValue:
 
     kind: str
     value: Any
+
+
+REPEATED_KINDS: Final = frozenset({"string", "int", "bool", "type", "list(int)", "list(type)"})
+"""Kinds whose values are equal for equal hashes, and repeat a lot in a graph."""
 
 
 def string(value: str | bytes) -> AttrValue:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from mobileprep.errors import nearest_hint
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
 
 _PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2"})
 _IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | _PLACEHOLDERS
@@ -20,6 +22,11 @@ def placeholders(graph: Graph) -> list[str]:
 def ends(graph: Graph) -> list[str]:
     """The names of the nodes whose outputs nothing reads, but for constants, in graph order."""
     return [n.name for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
+
+
+def nodes_of(tensors: Iterable[str]) -> frozenset[str]:
+    """The names of the nodes that put out some tensors, given as the user names them."""
+    return frozenset(parse_ref(tensor).node for tensor in tensors)
 
 
 def name_hint(graph: Graph, name: str, what: str) -> str:

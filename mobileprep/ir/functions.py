@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 
 
 def drop_unused_functions(graph: Graph) -> Graph:
@@ -13,13 +14,10 @@ def drop_unused_functions(graph: Graph) -> Graph:
     library = graph.library
     if not library.functions:
         return graph
-    used = _called(graph.nodes, library)
-    waiting = list(used)
-    while waiting:
-        function = library.functions[waiting.pop()]
-        found = _called(function.nodes, library) - used
-        used |= found
-        waiting.extend(found)
+    used = closure(
+        _called(graph.nodes, library),
+        lambda name: _called(library.functions[name].nodes, library),
+    )
     if len(used) == len(library.functions):
         return graph
     functions = {k: v for k, v in library.functions.items() if k in used}

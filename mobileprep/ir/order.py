@@ -1,4 +1,4 @@
-"""The order in which the Graph Transform Tool sorts nodes for execution."""
+"""An order in which nodes can run: the one in which the Graph Transform Tool looks at them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mobileprep.ir.node import Node
 _MERGES: Final = frozenset({"Merge", "RefMerge", "_XlaMerge"})
 
 
-def tool_order(graph: Graph) -> list[Node]:
-    """The nodes in the original tool's order: ready nodes are taken from a stack.
+def execution_order(graph: Graph) -> list[Node]:
+    """Nodes after what they take; of those that are ready, the one found last comes next.
 
     A Merge waits for its control inputs and one tensor, so that while loops can be sorted.
     Nodes of a cycle, and nodes that need one, are left out; so are consumers of nodes that are

@@ -18,7 +18,7 @@ from typing import Final
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.order import tool_order
+from mobileprep.ir.order import execution_order
 
 ANY: Final = "*"
 
@@ -196,7 +196,7 @@ class GraphMatcher:
 
     @cached_property
     def _order(self) -> list[Node]:
-        order = tool_order(self.graph)
+        order = execution_order(self.graph)
         if len(order) < len(self.graph):
             # Nodes of a cycle have no order; they are looked at last, as they are stored.
             sorted_names = {n.name for n in order}

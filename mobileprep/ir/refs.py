@@ -8,6 +8,9 @@ from typing import Final
 
 CONTROL: Final = -1
 
+Edge = tuple[str, int]
+"""A tensor: its node's name, and which of the node's outputs it is (``CONTROL`` for none)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -68,6 +71,11 @@ def parse_function_ref(text: str) -> Ref:
 def control(node: str) -> Ref:
     """The control dependency on a node."""
     return Ref(node, CONTROL)
+
+
+def edge(ref: Ref) -> Edge:
+    """The tensor that a reference names."""
+    return ref.node, ref.index
 
 
 def _is_index(digits: str) -> bool:

@@ -174,15 +174,6 @@ def rename_inputs(graph: Graph, renames: Renames, ignored: Container[str] = ()) 
     return graph.with_nodes(n if n.name in ignored else _renamed(n, renames) for n in graph)
 
 
-def unique_name(base: str, taken: Container[str]) -> str:
-    """The name, with the first number behind it that makes it new."""
-    name, number = base, 0
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
-    return name
-
-
 def _renamed(node: Node, renames: Renames) -> Node:
     inputs = tuple(renames.resolve(r) for r in node.inputs)
     return node if inputs == node.inputs else replace(node, inputs=inputs)

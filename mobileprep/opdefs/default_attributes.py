@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Library
-from mobileprep.opdefs.definitions import NEWEST, OLDEST, op_def
+from mobileprep.opdefs.definitions import NEWEST, TF115, op_def
 
 
 def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:
@@ -18,7 +18,7 @@ def default_attrs(op: str, library: Library) -> Mapping[str, AttrValue] | None:
     if op in library.functions:
         definition = library.functions[op].signature
     else:
-        found = op_def(op, OLDEST) or op_def(op, NEWEST)
+        found = op_def(op, TF115) or op_def(op, NEWEST)
         if found is None:
             return None
         definition = found

@@ -11,9 +11,9 @@ from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.ir.opdef import OpDef
 from mobileprep.ir.serde_opdef import opdef_from_proto
 
-OLDEST: Final = "1.15"
+TF115: Final = "1.15"
 NEWEST: Final = "2.21"
-RELEASES: Final = (OLDEST, NEWEST)
+RELEASES: Final = (TF115, NEWEST)
 
 _DATA = Path(__file__).parent / "data"
 
@@ -30,7 +30,7 @@ def op_def(name: str, release: str = NEWEST) -> OpDef | None:
 
 def any_op_def(name: str) -> OpDef | None:
     """The newest release's definition of an op, or else the oldest's, or None."""
-    return op_def(name) or op_def(name, OLDEST)
+    return op_def(name) or op_def(name, TF115)
 
 
 def op_names(release: str) -> list[str]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.errors import UnsupportedError, nearest_hint
-from mobileprep.opdefs.definitions import NEWEST, OLDEST
+from mobileprep.opdefs.definitions import NEWEST, TF115
 
 _DATA: Final = Path(__file__).parent / "data"
-_OP_FILES: Final = {OLDEST: "op_files-1.15.json", NEWEST: "op_files-2.json"}
-_MOBILE: Final = {OLDEST: "tf1.15", NEWEST: "tf2"}
+_OP_FILES: Final = {TF115: "op_files-1.15.json", NEWEST: "op_files-2.json"}
+_MOBILE: Final = {TF115: "tf1.15", NEWEST: "tf2"}
 _ELSEWHERE: Final = "makefile/tf_op_files.txt, outside core/kernels"
 
 _RUNTIME_OPS: Final = frozenset({"_ArrayToList", "_ListToArray", "_Recv", "_Send", "NoOp"})
@@ -64,7 +64,7 @@ def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
 
 def makefile_sources() -> tuple[str, ...]:
     """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order."""
-    return tuple(_json("mobile_files.json")[_MOBILE[OLDEST]][_ELSEWHERE])
+    return tuple(_json("mobile_files.json")[_MOBILE[TF115]][_ELSEWHERE])
 
 
 @lru_cache(maxsize=len(_OP_FILES))

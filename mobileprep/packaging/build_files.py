@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mobileprep.opdefs.definitions import NEWEST, OLDEST
+from mobileprep.opdefs.definitions import NEWEST, TF115
 from mobileprep.opdefs.source_files import KernelFiles, kernel_files, makefile_sources
 from mobileprep.packaging.op_lists import OpKernel
 from mobileprep.packaging.targets import Platform, platform_named
@@ -22,11 +22,11 @@ _KERNELS: Final = "tensorflow/core/kernels"
 _MAKEFILE: Final = "tensorflow/contrib/makefile"
 _MOBILE: Final = frozenset({"android", "ios"})
 _LIBRARIES: Final = {
-    OLDEST: "//tensorflow/core:android_tensorflow_lib",
+    TF115: "//tensorflow/core:android_tensorflow_lib",
     NEWEST: "//tensorflow/core:portable_tensorflow_lib",
 }
 _GROUPS: Final = {
-    OLDEST: "android_extended_ops_group2",
+    TF115: "android_extended_ops_group2",
     NEWEST: "portable_extended_ops_group2",
 }
 
@@ -53,7 +53,7 @@ def build_fragments(ops: Iterable[OpKernel], release: str, platform: str) -> dic
         "selective_registration.bazelrc": _bazelrc(release, target),
         "selective_registration.bzl": _bzl(release, files),
     }
-    if release == OLDEST:
+    if release == TF115:
         fragments["selective_registration.mk"] = _makefile(target, files)
         fragments["tf_op_files.txt"] = _op_files(files)
     return fragments
@@ -61,13 +61,13 @@ def build_fragments(ops: Iterable[OpKernel], release: str, platform: str) -> dic
 
 def header_folder(release: str) -> str:
     """The folder of TensorFlow's source tree that ``ops_to_register.h`` belongs in."""
-    return "tensorflow/core/framework" + ("" if release == OLDEST else "/registration")
+    return "tensorflow/core/framework" + ("" if release == TF115 else "/registration")
 
 
 def _bazelrc(release: str, platform: Platform) -> str:
     mobile = platform.name in _MOBILE
     # The embedded Linux configurations came with TensorFlow 2.
-    options = [f"{abi.bazel} " for abi in platform.abis] if mobile or release != OLDEST else []
+    options = [f"{abi.bazel} " for abi in platform.abis] if mobile or release != TF115 else []
     library = _LIBRARIES[release] if mobile else "//tensorflow:libtensorflow_cc.so"
     lines = [
         f"# TensorFlow {release} for {platform.name}, with the kernels of the model only.",
@@ -97,8 +97,8 @@ def _makefile(platform: Platform, files: KernelFiles) -> str:
     command = f"make -f PATH/selective_registration.mk -f {_MAKEFILE}/Makefile"
     variables = [abi.make for abi in platform.abis if abi.make] or [""]
     lines = [
-        f"# TensorFlow {OLDEST} for {platform.name}, with the kernels of the model only.",
-        f"# Copy ops_to_register.h to {header_folder(OLDEST)}/",
+        f"# TensorFlow {TF115} for {platform.name}, with the kernels of the model only.",
+        f"# Copy ops_to_register.h to {header_folder(TF115)}/",
         f"# and tf_op_files.txt to {_MAKEFILE}/, then build in TensorFlow's folder:",
         *(f"#   {command} {variable}".rstrip() for variable in variables),
         *_added_note(files),

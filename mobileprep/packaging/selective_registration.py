@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.opdefs.definitions import OLDEST
+from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.kernel_survey import KernelSurvey, Warn
 from mobileprep.packaging.op_lists import DEFAULT_OPS, OpKernel
 
@@ -77,7 +77,7 @@ def ops_and_kernels(
             without kernel where ``warn`` is None.
     """
     survey = KernelSurvey(release, frozenset(pair.op for pair in default_ops))
-    counted = functions or release != OLDEST
+    counted = functions or release != TF115
     for i, graph in enumerate(graphs):
         survey.add(graph, files[i] if i < len(files) else "", functions=counted)
     survey.check(warn)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import CONTROL, Ref
+from mobileprep.ir.refs import CONTROL, Edge, edge
 from mobileprep.ops.context import Context, ContextKernel
 from mobileprep.ops.kernel import Kernel, call_kernel
 
-Edge = tuple[str, int]
-"""A tensor: its node's name, and which of the node's outputs it is (``CONTROL`` for none)."""
+
+class Dead:
+    """In place of a tensor: it was not computed, since its branch was not taken."""
+
+    def __repr__(self) -> str:
+        return "DEAD"
+
+
+DEAD: Final = Dead()
 
 Values = Sequence[Any]
 """Arrays, or ``DEAD`` in place of one that was not computed."""
@@ -40,11 +47,6 @@ class Action:
     outputs: tuple[tuple[int, Edge], ...]
     covers: tuple[Node, ...]
     pure: bool = True
-
-
-def edge(ref: Ref) -> Edge:
-    """The tensor that a reference names."""
-    return ref.node, ref.index
 
 
 def data_edges(node: Node) -> tuple[Edge, ...]:

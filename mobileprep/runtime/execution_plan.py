@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mobileprep.runtime.actions import Action, Constants, Edge
+from mobileprep.ir.refs import Edge
+from mobileprep.runtime.actions import Action, Constants
 
 
 @dataclass(frozen=True, slots=True)

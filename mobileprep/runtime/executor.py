@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mobileprep.ops.context import Context
-from mobileprep.runtime.actions import Values
-from mobileprep.runtime.branches import DEAD
+from mobileprep.runtime.actions import DEAD, Values
 from mobileprep.runtime.execution_plan import Plan, Step
 from mobileprep.runtime.failures import perform
 from mobileprep.runtime.guards import RAN

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.ir.refs import Edge
 from mobileprep.ops.context import Context
-from mobileprep.runtime.actions import Action, Constants, Edge
+from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
 
 # Results beyond this are computed anew in each run rather than kept between runs.

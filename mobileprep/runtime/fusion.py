@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.windows import NHWC, layout_of
-from mobileprep.runtime.actions import Action, Constants, Edge, Uses
+from mobileprep.runtime.actions import Action, Constants, Uses
 from mobileprep.runtime.convolution_epilogue import FusedConvolution
 
 _CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})

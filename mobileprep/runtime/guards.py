@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import CONTROL
+from mobileprep.ir.refs import CONTROL, Edge
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Context
-from mobileprep.runtime.actions import Action, Edge, Values, made
-from mobileprep.runtime.branches import DEAD
+from mobileprep.runtime.actions import DEAD, Action, Values, made
 
 RAN = np.zeros(0, np.int8)
 """What a node's control output holds where the node ran."""

@@ -14,7 +14,7 @@ from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.parallel import all_processors
 from mobileprep.ops.context import Context, Observer, Printer
-from mobileprep.runtime.branches import DEAD
+from mobileprep.runtime.actions import DEAD
 from mobileprep.runtime.execution_plan import Plan
 from mobileprep.runtime.executor import run_plan
 from mobileprep.runtime.feeds import checked_feed

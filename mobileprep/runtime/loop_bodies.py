@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.ir.frames import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.runtime.actions import Action, Edge
+from mobileprep.ir.refs import Edge, Ref
+from mobileprep.runtime.actions import Action
 from mobileprep.runtime.execution_plan import placed
 from mobileprep.runtime.folding import fold
-from mobileprep.runtime.frames import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.loops import Head, Loop
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Edge
 from mobileprep.ops.context import Context
-from mobileprep.runtime.actions import Action, Edge, Values
-from mobileprep.runtime.branches import DEAD
+from mobileprep.runtime.actions import DEAD, Action, Values
 from mobileprep.runtime.execution_plan import Plan
 from mobileprep.runtime.executor import run_plan
 

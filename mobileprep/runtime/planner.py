@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.runtime.actions import edge
+from mobileprep.ir.refs import Ref, edge
 from mobileprep.runtime.execution_plan import Plan, placed
 from mobileprep.runtime.folding import fold
 from mobileprep.runtime.functions.inline import inline_calls

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from mobileprep.ir.branches import MERGES, SWITCHES, Branches
+from mobileprep.ir.frames import ENTERS, EXITS, NEXT_ITERATIONS, Frame
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import CONTROL, Ref
+from mobileprep.ir.refs import CONTROL, Edge, Ref, edge
 from mobileprep.ops.context import Context, find_context_kernel
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.ops.list_constants import constant_array
 from mobileprep.runtime.actions import (
+    DEAD,
     Action,
-    Edge,
+    Constants,
     Values,
     context_action,
     data_edges,
-    edge,
     kernel_action,
     made,
 )
-from mobileprep.runtime.branches import DEAD, MERGES, SWITCHES, Branches, constant_pred
-from mobileprep.runtime.frames import ENTERS, EXITS, NEXT_ITERATIONS, Frame
 from mobileprep.runtime.guards import constant_action, guarded, merge_action, switch_action
 from mobileprep.runtime.loop_bodies import malformed_head, plan_loop
 from mobileprep.runtime.survey import Survey
@@ -58,7 +58,7 @@ class Region:
         self.lacking: list[Node] = []
         units = ordered_units(frame, survey.frames, survey.where)
         self._add_constants()
-        self.branches = Branches(constant_pred(self.constants))
+        self.branches = Branches(_constant_pred(self.constants))
         if frame.parent is None:
             self._refuse_heads()
         for unit in units:
@@ -198,3 +198,13 @@ class Region:
         if self.branches.of_node(exits[0].name):
             action = guarded(action, self._controls(controls), is_control=False)
         self.actions.append(action)
+
+
+def _constant_pred(constants: Constants) -> Callable[[Edge], bool | None]:
+    """A look-up of predicates among constants."""
+
+    def pred(tensor: Edge) -> bool | None:
+        value = constants.get(tensor)
+        return bool(value) if isinstance(value, np.ndarray) and value.size == 1 else None
+
+    return pred

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from mobileprep.ir.frames import Frames
 from mobileprep.ir.node import Node
-from mobileprep.runtime.actions import Edge, edge
-from mobileprep.runtime.frames import Frames
+from mobileprep.ir.refs import Edge, edge
 from mobileprep.runtime.selection import closes_loop
 
 

@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.ir.frames import Frame, Frames
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.runtime.frames import Frame, Frames
 from mobileprep.runtime.selection import closes_loop
 
 Unit = Node | Frame

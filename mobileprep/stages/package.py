@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from mobileprep.chains.norms_left import norms_left
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.fsio import write_text
@@ -18,7 +19,6 @@ from mobileprep.packaging.selective_registration import ops_and_kernels, registr
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.norms_left import norms_left
 
 HEADER = "ops_to_register.h"
 _BLOCK = 1 << 20

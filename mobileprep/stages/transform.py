@@ -6,6 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from mobileprep.chains.cautions import cautions
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.statistics import graph_statistics
@@ -13,8 +15,6 @@ from mobileprep.plan.spec import PLUGIN_SLOT, file_slot
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.interface import read_interface
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.cautions import cautions
-from mobileprep.transforms.chain import Step, run_chain
 
 
 @stage("transform")

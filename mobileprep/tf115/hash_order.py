@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mobileprep.tf115.node_hashes import hash_text
+from mobileprep.tf115.hashing import hash_text
 
 # The table grows to the next of these when it holds as many names as it has buckets.
 _BUCKETS: Final = (1, 3, 7, 17, 37, 79, 167)

@@ -10,12 +10,14 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Renames, rename_inputs, unique_name
+from mobileprep.ir.rewrite import Renames, rename_inputs
 from mobileprep.ir.tensor import Tensor
-from mobileprep.transforms._control_flow import conditional_nodes
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _MAKERS: Final = {"TensorArrayV3": "TensorArrayV2", "TensorArrayGradV3": "TensorArrayGradV2"}
@@ -72,15 +74,14 @@ def _version_2(node: Node) -> Node:
 
 def _handle_carriers(graph: Graph) -> set[str]:
     """The names of control flow nodes that pass a TensorArray's handle on."""
-    carriers: set[str] = set()
-    waiting = [Ref(n.name) for n in graph if n.op in _MAKERS]
-    while waiting:
-        handle = waiting.pop()
+    makers = {Ref(n.name) for n in graph if n.op in _MAKERS}
+
+    def passed_on(handle: Ref) -> Iterable[Ref]:
         for node in graph.consumers.get(handle.node, ()):
-            if node.name not in carriers and _carries(node, handle):
-                carriers.add(node.name)
-                waiting += _outputs(node)
-    return carriers
+            if _carries(node, handle):
+                yield from _outputs(node)
+
+    return {handle.node for handle in closure(makers, passed_on) - makers}
 
 
 def _carries(node: Node, handle: Ref) -> bool:

@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
+from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.rewrite import Rewritten
 from mobileprep.registry import Registry, module_names
+from mobileprep.tf115.serial_names import SerialNames
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,21 @@ class Context:
     Args:
         inputs: the names of the tensors that will be fed, as the user gave them.
         outputs: the names of the tensors that will be fetched.
-        faithful: do what the original tool does, its harmless faults included. A recipe's
-            chain runs with False and gets the right thing instead.
-        serials: how many numbers have been given out for names, by kind of name. The original
-            tool counts on over all steps of a chain; only faithful steps may use this, since
-            the steps of a recipe do not all run in one process.
+        tf115: do what the tool of TensorFlow 1.15 does, its harmless faults included. A
+            recipe's chain runs with False and gets the right thing instead.
+        serials: the numbers in names that 1.15 gives; steps of a recipe, which do not all run
+            in one process, have no use for them.
     """
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    faithful: bool = False
-    serials: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
+    tf115: bool = False
+    serials: SerialNames = field(default_factory=SerialNames, compare=False, repr=False)
+
+    @property
+    def protected(self) -> frozenset[str]:
+        """The nodes that the user feeds or fetches, which no transform may take away."""
+        return nodes_of((*self.inputs, *self.outputs))
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,18 @@ class Result:
     matched: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, done: Rewritten, before: Graph, context: Context, warnings: tuple[str, ...] = ()
+    ) -> Result:
+        """The result of a rewriting.
+
+        1.15 puts the nodes of a place that it looked at and left in another order; only with
+        ``tf115`` does that count as a change.
+        """
+        graph = done.graph if done.matched or context.tf115 else before
+        return cls(graph, done.matched, done.skipped, warnings)
 
 
 class Transform(ABC):
@@ -71,9 +89,7 @@ class Transform(ABC):
 TransformType = TypeVar("TransformType", bound=type[Transform])
 
 _transforms: Registry[type[Transform]] = Registry("transform")
-_NOT_TRANSFORMS = frozenset(
-    {"base", "cautions", "chain", "copied_constants", "norms_left", "plugins"}
-)
+_NOT_TRANSFORMS = frozenset({"base", "plugins"})
 
 
 _collecting: list[dict[str, type[Transform]]] = []

@@ -16,9 +16,9 @@ from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Rewritten, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.transforms._constants import Replacements
-from mobileprep.transforms._layers import layout
-from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
+from mobileprep.ir.unused import without_orphans
+from mobileprep.rewriting.float_constants import Replacements
+from mobileprep.rewriting.layers import layout
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _SETTINGS: Final = ("block", "paddings", "block_after", "crops")
@@ -56,19 +56,19 @@ class FlattenAtrousConv(Transform):
         """Flatten every atrous convolution whose shapes are constant.
 
         Raises:
-            TransformError: in the faithful mode, what the original ends the run for.
+            TransformError: with ``tf115``, what the original ends the run for.
         """
-        protected = fed_and_fetched(context)
-        flattening = _Flattening(Replacements(graph, context), context.faithful)
-        if context.faithful:
+        protected = context.protected
+        flattening = _Flattening(Replacements(graph, context.tf115), context.tf115)
+        if context.tf115:
             rule = Rule(_PATTERN, flattening.rewrite, flattening.check)
-            return as_result(rewrite(graph, rule, protected), graph, context)
+            return Result.of(rewrite(graph, rule, protected), graph, context)
         pattern = _PATTERN.borrowing("source", *_SETTINGS)
         done = rewrite_all(graph, Rule(pattern, flattening.rewrite, flattening.check), protected)
         if done.matched:
             now = without_orphans(done.graph, graph, protected)
             done = Rewritten(now, done.matched, done.skipped)
-        return as_result(done, graph, context)
+        return Result.of(done, graph, context)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Flattening:
     """How a match is checked and rewritten in either mode."""
 
     constants: Replacements
-    faithful: bool
+    tf115: bool
 
     def check(self, match: Match) -> str:
         """Why a place cannot be flattened.
@@ -85,7 +85,7 @@ class _Flattening:
             TransformError: what the original ends the run for.
         """
         reason = _missing_constant(match)
-        if reason and self.faithful:
+        if reason and self.tf115:
             message = f"node {match.node.name!r}: {reason}"
             raise refuse(FlattenAtrousConv.transform_name, message, "fold constants first")
         if not reason and match["filter"].name in match.used_outside:
@@ -115,7 +115,7 @@ class _Flattening:
             return "the convolution has dilations of its own"
         if not all(match[label].op == "Const" for label in _SETTINGS):
             # The original takes it for granted that these make up for the larger filter.
-            return "" if self.faithful else "paddings and crops are not constant"
+            return "" if self.tf115 else "paddings and crops are not constant"
         if not np.array_equal(_ints(match["block"]), _ints(match["block_after"])):
             return "the blocks before and after the convolution differ"
         return "" if _padding(match) else "paddings and crops are those of no ordinary convolution"

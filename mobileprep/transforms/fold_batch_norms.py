@@ -10,15 +10,14 @@ from typing import Final
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.rewrite import Leave, Rule, rewrite, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.transforms._constant_expressions import ConstantExpressions
-from mobileprep.transforms._constants import Replacements
-from mobileprep.transforms._idle_controls import without_idle_controls
-from mobileprep.transforms._layers import output_channels, per_channel, scaled
-from mobileprep.transforms._rewriting import as_result, fed_and_fetched
+from mobileprep.rewriting.constant_expressions import ConstantExpressions
+from mobileprep.rewriting.float_constants import Replacements
+from mobileprep.rewriting.layers import output_channels, per_channel, scaled
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _LAYERS: Final = ("Conv2D", "MatMul", "DepthwiseConv2dNative")
@@ -51,18 +50,18 @@ class FoldBatchNorms(Transform):
         """Fold every multiplication by one factor a channel.
 
         Raises:
-            TransformError: in the faithful mode, a constant that the original refuses.
+            TransformError: with ``tf115``, a constant that the original refuses.
         """
-        protected = fed_and_fetched(context)
-        folding = _Folding(Replacements(graph, context))
-        if context.faithful:
-            done = rewrite(graph, Rule(_PATTERN, folding.like_original), protected)
+        protected = context.protected
+        folding = _Folding(Replacements(graph, context.tf115))
+        if context.tf115:
+            done = rewrite(graph, Rule(_PATTERN, folding.fold_as_tf115), protected)
         else:
             # The original looks once, and misses layers that share an input with one it folds.
             ready = without_idle_controls(graph, protected)
             done = rewrite_all(ready, Rule(_PATTERN, folding.fold, _reason), protected)
         skipped = {**done.skipped, **_unlike(done.graph)}
-        return as_result(replace(done, skipped=skipped), graph, context)
+        return Result.of(replace(done, skipped=skipped), graph, context)
 
 
 def _unlike(graph: Graph) -> dict[str, int]:
@@ -92,11 +91,11 @@ class _Folding:
 
     constants: Replacements
 
-    def like_original(self, match: Match) -> Sequence[Node] | Leave:
+    def fold_as_tf115(self, match: Match) -> Sequence[Node] | Leave:
         """Fold, refuse, or put the nodes back in the order in which the original does."""
         reason = _use_reason(match)
         if not reason:
-            _check_like_original(match)
+            _check_as_tf115(match)
             reason = _shape_reason(match)
         if reason:
             labels = ("layer", "input", "weights", "factors")
@@ -142,7 +141,7 @@ def _factors(layer: Node, weights: Tensor, values: Tensor) -> Array | None:
     return None if channels is None else per_channel(layer, channels, values.array())
 
 
-def _check_like_original(match: Match) -> None:
+def _check_as_tf115(match: Match) -> None:
     """Refuse what the original refuses: it looks for a vector, and at MatMul untransposed."""
     layer = match["layer"]
     weights, values = (match[label].attr_tensor("value") for label in ("weights", "factors"))

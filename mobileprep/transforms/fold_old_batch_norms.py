@@ -10,16 +10,15 @@ from typing import Final
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.idle_controls import without_idle_controls
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, OpTypePattern, op
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all, unique_name
+from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.transforms._constants import Replacements
-from mobileprep.transforms._idle_controls import without_idle_controls
-from mobileprep.transforms._layers import channel_axis, layout, output_channels, scaled
-from mobileprep.transforms._rewriting import as_result, fed_and_fetched, without_orphans
-from mobileprep.transforms._statistics import (
+from mobileprep.ir.unused import without_orphans
+from mobileprep.rewriting.batch_norms import (
     FUSED,
     GLOBAL,
     Statistics,
@@ -27,6 +26,8 @@ from mobileprep.transforms._statistics import (
     scale_and_offset,
     statistics,
 )
+from mobileprep.rewriting.float_constants import Replacements
+from mobileprep.rewriting.layers import channel_axis, layout, output_channels, scaled
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 FOLDED: Final = (GLOBAL, "FusedBatchNorm")
@@ -77,11 +78,11 @@ class FoldOldBatchNorms(Transform):
         """Fold every batch normalization that uses constant statistics.
 
         Raises:
-            TransformError: in the faithful mode, constants that the original ends the run for.
+            TransformError: with ``tf115``, constants that the original ends the run for.
         """
-        protected = fed_and_fetched(context)
-        folding = _Folding(Replacements(graph, context), context.faithful)
-        now = graph if context.faithful else without_idle_controls(graph, protected)
+        protected = context.protected
+        folding = _Folding(Replacements(graph, context.tf115), context.tf115)
+        now = graph if context.tf115 else without_idle_controls(graph, protected)
         matched, skipped = 0, Counter[str]()
         for pattern in _PATTERNS:
             done = rewrite_all(now, Rule(pattern, folding.rewrite, folding.check), protected)
@@ -91,7 +92,7 @@ class FoldOldBatchNorms(Transform):
         if matched:
             now = without_orphans(now, graph, protected)
         skipped.update(_unlike(now, skipped.total()))
-        return as_result(Rewritten(now, matched, skipped), graph, context)
+        return Result.of(Rewritten(now, matched, skipped), graph, context)
 
 
 def _unlike(graph: Graph, counted: int) -> dict[str, int]:
@@ -130,7 +131,7 @@ class _Folding:
     """How a match is checked and rewritten in either mode."""
 
     constants: Replacements
-    faithful: bool
+    tf115: bool
 
     def check(self, match: Match) -> str:
         """Why a place cannot be folded.
@@ -142,7 +143,7 @@ class _Folding:
         if reason:
             return reason
         reason = self._shape_reason(match)
-        if reason and self.faithful:
+        if reason and self.tf115:
             message = f"node {match.node.name!r}: {reason}"
             hint = "ignore_errors skips the step; a recipe folds what can be folded"
             raise refuse(FoldOldBatchNorms.transform_name, message, hint)
@@ -196,7 +197,7 @@ class _Folding:
         if not self._divides(match):
             return [_Part(i, n, _weights(match, i), slice(0, channels)) for i, n in layers]
         first = _weights(match, 0)
-        if self.faithful:
+        if self.tf115:
             # The original looks at the last dimension, of depthwise weights too.
             middle = first.shape[-1] if first.shape else 0
         else:
@@ -211,7 +212,7 @@ class _Folding:
         if axis_node is None:
             return False
         axis = _scalar(axis_node)
-        if self.faithful:
+        if self.tf115:
             return axis == 3
         return axis is not None and axis % 4 == channel_axis(match["layer0"])
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._affine import NORMS, PRODUCTS, SUMS
-from mobileprep.transforms._affine_chain import Step
-from mobileprep.transforms._affine_merge import Merged, merge_chains
-from mobileprep.transforms._affine_runs import pairs, shorten_runs
-from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.rewriting.affine.chain import Step
+from mobileprep.rewriting.affine.channels import NORMS, PRODUCTS, SUMS
+from mobileprep.rewriting.affine.merge import Merged, merge_chains
+from mobileprep.rewriting.affine.runs import pairs, shorten_runs
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _STAYS: Final = "one Mul and one Add"
@@ -39,7 +38,7 @@ class FuseBatchNorms(Transform):
 
         Scales and offsets are found in double precision and rounded once.
         """
-        protected = fed_and_fetched(context)
+        protected = context.protected
         done = norms_merged(graph, protected)
         short = shorten_runs(done, protected)
         left = (n.name for n in short.graph if n.op in NORMS)

@@ -8,7 +8,7 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
-from mobileprep.transforms._fused_convolution import fuse, fused_node
+from mobileprep.rewriting.fused_convolution import faults, fuse, fused_node
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _PATTERN: Final = op(
@@ -29,7 +29,8 @@ class FusePadAndConv(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every pair."""
-        return fuse(graph, context, _PATTERN, _fused)
+        done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)
+        return Result.of(done, graph, context, faults(done))
 
 
 def _fused(match: Match) -> list[Node]:

@@ -9,12 +9,12 @@ import numpy as np
 
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.ir.tensor import Tensor
-from mobileprep.transforms._fused_convolution import align_corners, fuse, fused_node
+from mobileprep.rewriting.fused_convolution import align_corners, faults, fuse, fused_node
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _PATTERN: Final = op(
@@ -33,7 +33,8 @@ class FuseResizeAndConv(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every pair."""
-        return fuse(graph, context, _PATTERN, _fused)
+        done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)
+        return Result.of(done, graph, context, faults(done))
 
 
 def _fused(match: Match) -> list[Node]:

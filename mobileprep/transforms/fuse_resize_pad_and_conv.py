@@ -8,7 +8,7 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, op
-from mobileprep.transforms._fused_convolution import align_corners, fuse, fused_node
+from mobileprep.rewriting.fused_convolution import align_corners, faults, fuse, fused_node
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _PATTERN: Final = op(
@@ -34,7 +34,8 @@ class FuseResizePadAndConv(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every triple."""
-        return fuse(graph, context, _PATTERN, _fused)
+        done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)
+        return Result.of(done, graph, context, faults(done))
 
 
 def _fused(match: Match) -> list[Node]:

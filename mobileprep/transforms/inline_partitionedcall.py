@@ -7,7 +7,6 @@ from typing import Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.runtime.functions.inline import inline_calls
-from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _CALLS: Final = frozenset({"PartitionedCall"})
@@ -34,5 +33,5 @@ class InlinePartitionedCall(Transform):
         calls = sum(n.op in _CALLS for n in graph)
         if not calls:
             return Result(graph)
-        kept = fed_and_fetched(context)
+        kept = context.protected
         return Result(inline_calls(graph, kept, self.transform_name, ops=_CALLS), calls)

@@ -11,9 +11,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.rewrite import unique_name
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._affine import NORMS, PRODUCTS, SUMS
-from mobileprep.transforms._affine_chain import Step
-from mobileprep.transforms._affine_merge import merge_chains
-from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.rewriting.affine.chain import Step
+from mobileprep.rewriting.affine.channels import NORMS, PRODUCTS, SUMS
+from mobileprep.rewriting.affine.merge import merge_chains
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 
@@ -27,7 +26,7 @@ class MergeScaleAndBias(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge every chain. Numbers are combined in double precision and rounded once."""
-        done = merge_chains(graph, _up_to_last_number, fed_and_fetched(context))
+        done = merge_chains(graph, _up_to_last_number, context.protected)
         arithmetic = (n.name for n in done.graph if n.op in PRODUCTS | SUMS)
         skipped = Counter(done.reasons[name] for name in arithmetic if name in done.reasons)
         return Result(done.graph, done.layers, skipped)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
+from mobileprep.ir.colocation import colocated
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_inputs
-from mobileprep.transforms._colocation import colocated
-from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -33,7 +32,7 @@ class ObfuscateNames(Transform):
             InvalidGraphError: an input is not there.
         """
         check_inputs(graph, self.transform_name)
-        kept = fed_and_fetched(context)
+        kept = context.protected
         short = _short_names(kept)
         names = {n.name: n.name if n.name in kept else next(short) for n in graph}
         nodes = [

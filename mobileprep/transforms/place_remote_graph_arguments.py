@@ -10,8 +10,8 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
-from mobileprep.transforms._remote_options import RemoteOptions, names
 from mobileprep.transforms.base import Context, Result, transform
+from mobileprep.transforms.fuse_remote_graph.options import RemoteOptions, names
 
 _NODE_TYPE = "_remote_fused_graph_node_type"
 

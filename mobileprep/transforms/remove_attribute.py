@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._selection import ANY, of_op
+from mobileprep.ir.selection import ANY, of_op
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 

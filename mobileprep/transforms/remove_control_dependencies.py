@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms._control_flow import conditional_nodes
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _TIED = "its only tie to a branch or a loop"

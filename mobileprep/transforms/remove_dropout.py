@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.ir.bypass import Bypass
 from mobileprep.ir.dropout import masked, unscaled
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.order import tool_order
-from mobileprep.transforms._bypass import Bypass
-from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.ir.order import execution_order
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _OTHER_SCALE: Final = "what is kept is not scaled up by what is dropped"
@@ -28,8 +27,8 @@ class RemoveDropout(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove the dropouts."""
-        bypass = Bypass(graph, fed_and_fetched(context))
-        for node in tool_order(graph):
+        bypass = Bypass(graph, context.protected)
+        for node in execution_order(graph):
             found = masked(graph, node)
             if found is None:
                 continue
@@ -39,4 +38,4 @@ class RemoveDropout(Transform):
                 bypass.leave(_OTHER_SCALE)
             else:
                 bypass.take_out(node, source)
-        return bypass.result(with_unused=False)
+        return Result.of(bypass.result(with_unused=False), graph, context)

@@ -9,9 +9,8 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import source_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
+from mobileprep.ir.unused import without_newly_unused
 from mobileprep.ir.verify import check_inputs
-from mobileprep.transforms._rewriting import fed_and_fetched
-from mobileprep.transforms._unused import without_newly_unused
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _RANGE_INPUTS: Final = {
@@ -45,7 +44,7 @@ class RemoveEma(Transform):
         if not moved:
             return Result(graph)
         after = graph.with_nodes(moved.get(n.name, n) for n in graph)
-        return Result(without_newly_unused(graph, after, fed_and_fetched(context)), len(moved))
+        return Result(without_newly_unused(graph, after, context.protected), len(moved))
 
 
 def _with_read_range(graph: Graph, node: Node) -> Node:

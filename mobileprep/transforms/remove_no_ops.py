@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -11,15 +11,14 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.bypass import Bypass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES, constant_behind
+from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.node import Node
-from mobileprep.ir.order import tool_order
+from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.transforms._bypass import Bypass
-from mobileprep.transforms._idle_controls import without_idle_controls
-from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 # Ops that give the elements of their first input in the same order under another shape.
@@ -45,22 +44,22 @@ class RemoveNoOps(Transform):
         Raises:
             InvalidGraphError: nodes feed each other in a circle that is no loop.
         """
-        ready = without_idle_controls(graph, fed_and_fetched(context))
+        ready = without_idle_controls(graph, context.protected)
         work = _NoOps(ready, context)
-        for node in tool_order(ready):
+        for node in execution_order(ready):
             sources = work.sources(node)
             if sources:
                 work.bypass.take_out(node, *sources)
         done = work.bypass.result(with_unused=False)
         freed = sum(graph[n.name] is not n for n in ready) if ready is not graph else 0
-        return replace(done, matched=done.matched + freed)
+        return Result(done.graph, done.matched + freed, done.skipped)
 
 
 class _NoOps:
     def __init__(self, graph: Graph, context: Context) -> None:
         self._graph = graph
         self._context = context
-        self.bypass = Bypass(graph, fed_and_fetched(context))
+        self.bypass = Bypass(graph, context.protected)
         self._before_reshaping: dict[str, Ref] = {}
         self._finders: Mapping[str, Callable[[Node], Ref | None]] = {
             "Cast": self._cast,

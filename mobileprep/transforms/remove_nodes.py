@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.ir.bypass import Bypass
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
-from mobileprep.ir.order import tool_order
-from mobileprep.ir.pattern import Match, op
-from mobileprep.ir.refs import Ref, control
-from mobileprep.ir.rewrite import Leave, Renames, Rule, rename_inputs, rewrite
-from mobileprep.transforms._bypass import FED_OR_FETCHED, Bypass, Guards
-from mobileprep.transforms._colocation import without_dangling
-from mobileprep.transforms._idle_controls import without_idle_controls
-from mobileprep.transforms._rewriting import fed_and_fetched
+from mobileprep.ir.idle_controls import without_idle_controls
+from mobileprep.ir.order import execution_order
+from mobileprep.tf115.node_removal import remove_in_rounds
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME: Final = "remove_nodes"
@@ -51,61 +44,14 @@ class RemoveNodes(Transform):
         """
         if not self.op:
             raise refuse(_NAME, "no op is named", "name it: remove_nodes(op=Identity)")
-        if context.faithful:
-            return self._in_rounds(graph, context)
-        return self._at_once(graph, context)
-
-    def _at_once(self, graph: Graph, context: Context) -> Result:
-        protected = fed_and_fetched(context)
+        protected = context.protected
+        if context.tf115:
+            done = remove_in_rounds(graph, self.op, self.max_inputs, protected)
+            return Result.of(done, graph, context)
         ready = without_idle_controls(graph, protected)
         bypass = Bypass(ready, protected)
-        for node in tool_order(ready):
+        for node in execution_order(ready):
             tensors = node.data_inputs
             if node.op in self.op and 1 <= len(tensors) <= self.max_inputs:
                 bypass.take_out(node, tensors[0])
-        done = bypass.result()
-        return done if done.matched else replace(done, graph=graph)
-
-    def _in_rounds(self, graph: Graph, context: Context) -> Result:
-        """As the original goes about it, so that nodes come to stand in the same order."""
-        matched = 0
-        skipped: Counter[str] = Counter()
-        for name in self.op:
-            for count in range(1, self.max_inputs + 1):
-                while True:
-                    done = _one_round(graph, name, count, fed_and_fetched(context))
-                    graph = done.graph
-                    matched += done.matched
-                    if not done.matched:
-                        break
-                skipped.update(done.skipped)
-        if not matched:
-            return Result(graph, skipped=skipped)
-        nodes = without_dangling(graph.nodes, graph.by_name)
-        return Result(graph.with_nodes(nodes), matched, skipped)
-
-
-def _one_round(graph: Graph, name: str, inputs: int, protected: frozenset[str]) -> Result:
-    """Remove each node of the op whose inputs no other match of this round has taken."""
-    guards = Guards(graph)
-    renames = Renames()
-
-    def check(match: Match) -> str:
-        if match.node.name in protected:
-            return ""
-        return guards.reason(match.node, match.node.data_inputs[:1])
-
-    def remove(match: Match) -> Sequence[Node] | Leave:
-        node, first = match.node, match.root.inputs[0].node
-        if node.name in protected:
-            return Leave(FED_OR_FETCHED)
-        source = node.data_inputs[0]
-        renames.tensor(Ref(node.name), source)
-        renames.tensor(control(node.name), control(source.node))
-        others = [n for n in match.nodes if n not in (node, first) and n.name in match.used_outside]
-        return [first, *others]
-
-    pattern = op(name, *["*"] * inputs)
-    rule = Rule(pattern, remove, check, allow_inconsistencies=True)
-    done = rewrite(graph, rule, protected)
-    return Result(rename_inputs(done.graph, renames), done.matched, done.skipped)
+        return Result.of(bypass.result(), graph, context)

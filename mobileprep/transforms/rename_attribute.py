@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.transforms._selection import ANY, of_op
+from mobileprep.ir.selection import ANY, of_op
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 

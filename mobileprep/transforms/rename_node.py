@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mobileprep.ir.colocation import colocated
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.transforms._colocation import colocated
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 

@@ -12,7 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.transforms._constants import (
+from mobileprep.rewriting.float_constants import (
     LEAST_MAXIMUM,
     Replacements,
     float_value,
@@ -54,7 +54,7 @@ class RoundWeights(Transform):
         if self.num_steps < 1:
             message = f"num_steps is {self.num_steps}"
             raise refuse(self.transform_name, message, "at least one step is needed")
-        replacements = Replacements(graph, context)
+        replacements = Replacements(graph, context.tf115)
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         matched = 0
@@ -63,7 +63,7 @@ class RoundWeights(Transform):
             if value is None:
                 nodes.append(node)
                 continue
-            reason, rounded = self._rounded(value, faithful=context.faithful)
+            reason, rounded = self._rounded(value, tf115=context.tf115)
             if rounded is None:
                 skipped[reason] += 1
                 nodes.append(node)
@@ -72,12 +72,12 @@ class RoundWeights(Transform):
                 nodes.append(replacements.make(node, node.name, rounded))
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
-    def _rounded(self, value: Tensor, *, faithful: bool) -> tuple[str, Tensor | None]:
+    def _rounded(self, value: Tensor, *, tf115: bool) -> tuple[str, Tensor | None]:
         """The constant with rounded elements, or why it stays as it is."""
         if value.size < _LEAST_SIZE:
             return _TOO_SMALL, None
         low, high = value_range(value.array())
-        if faithful:
+        if tf115:
             high = max(high, LEAST_MAXIMUM)
             if low == high:
                 high = low + np.float32(1) if low < _NEARLY_ZERO else low + low
@@ -87,7 +87,7 @@ class RoundWeights(Transform):
             width = (high - low) / np.float32(self.num_steps)
         if not np.isfinite(width):
             return _NOT_FINITE, None
-        last = None if faithful else np.float32(self.num_steps - 1)
+        last = None if tf115 else np.float32(self.num_steps - 1)
         return "", Tensor.of(_to_buckets(value.array(), low, width, last), DType.FLOAT)
 
 

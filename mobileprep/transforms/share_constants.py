@@ -11,11 +11,10 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.colocation import colocated
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
-from mobileprep.transforms._colocation import colocated
-from mobileprep.transforms._rewriting import fed_and_fetched
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _DIGEST_SIZE: Final = 16
@@ -32,7 +31,7 @@ class ShareConstants(Transform):
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge the constants; those that are inputs or outputs of the graph all stay."""
-        protected = fed_and_fetched(context)
+        protected = context.protected
         shared = {
             other: kept
             for equal in _equal_constants(graph)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.order import tool_order
+from mobileprep.ir.order import execution_order
 from mobileprep.ir.verify import check_inputs
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
@@ -26,7 +26,7 @@ class SortByExecutionOrder(Transform):
             TransformError: nodes feed each other in a circle that is no while loop.
         """
         check_inputs(graph, self.transform_name)
-        order = tool_order(graph)
+        order = execution_order(graph)
         if len(order) < len(graph):
             done = {n.name for n in order}
             first = next(n.name for n in graph if n.name not in done)

@@ -10,14 +10,15 @@ from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import Shapes, infer_shapes
-from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME = "strip_unused_nodes"
@@ -107,7 +108,7 @@ class StripUnusedNodes(Transform):
         text = self.shape if listed is None else listed
         if text:
             return _shape_from_text(text)
-        return () if context.faithful else _recorded_shape(node, index, shapes)
+        return () if context.tf115 else _recorded_shape(node, index, shapes)
 
     def _for_name(self, node: str, option: str, values: tuple[str, ...]) -> str | None:
         if len(values) != len(self.name):
@@ -119,22 +120,19 @@ class StripUnusedNodes(Transform):
 
 
 def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:
-    needed: set[str] = set()
-    waiting = [parse_ref(text).node for text in outputs]
-    for name in waiting:
+    roots = [parse_ref(text).node for text in outputs]
+    for name in roots:
         if name not in graph and name not in fed:
             message = f"the output {name!r} is not in the graph"
             raise refuse(_NAME, message, name_hint(graph, name, "output"))
-    while waiting:
-        name = waiting.pop()
-        if name in needed:
-            continue
-        needed.add(name)
+
+    def inputs(name: str) -> Iterable[str]:
         node = graph.get(name)
         if name in fed or node is None:
-            continue  # a missing input is found by the check that follows every step
-        waiting += [r.node for r in node.inputs if r.node not in needed]
-    return needed
+            return ()  # a missing input is found by the check that follows every step
+        return (r.node for r in node.inputs)
+
+    return closure(roots, inputs)
 
 
 def _used_outputs(kept: Iterable[Node], names: set[str]) -> Mapping[str, set[int]]:

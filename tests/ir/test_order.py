@@ -1,12 +1,12 @@
 """The order of execution as the original tool finds it."""
 
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.order import tool_order
+from mobileprep.ir.order import execution_order
 from tests.transforms.graphs import node, placeholder
 
 
 def _order(*nodes):
-    return [n.name for n in tool_order(Graph(nodes))]
+    return [n.name for n in execution_order(Graph(nodes))]
 
 
 def test_inputs_come_first_and_the_latest_ready_node_is_taken():

@@ -8,15 +8,7 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.pattern import op
 from mobileprep.ir.refs import Ref, control, parse_ref
-from mobileprep.ir.rewrite import (
-    Leave,
-    Renames,
-    Rule,
-    rename_inputs,
-    rewrite,
-    rewrite_all,
-    unique_name,
-)
+from mobileprep.ir.rewrite import Leave, Renames, Rule, rename_inputs, rewrite, rewrite_all
 from tests.transforms.graphs import node, placeholder
 
 
@@ -166,8 +158,3 @@ def test_ignored_nodes_keep_their_inputs():
 
 def test_without_renames_the_graph_is_the_same_object():
     assert rename_inputs(CHAIN, Renames()) is CHAIN
-
-
-def test_names_are_made_unique_by_the_first_free_number():
-    assert unique_name("a", {"b"}) == "a"
-    assert unique_name("a", {"a", "a_1"}) == "a_2"

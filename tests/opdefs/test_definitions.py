@@ -6,11 +6,11 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.opdefs.definitions import NEWEST, OLDEST, RELEASES, any_op_def, op_def, op_names
+from mobileprep.opdefs.definitions import NEWEST, RELEASES, TF115, any_op_def, op_def, op_names
 
 
 def test_a_definition_tells_arguments_and_attributes() -> None:
-    conv = op_def("Conv2D", OLDEST)
+    conv = op_def("Conv2D", TF115)
     assert conv is not None
     assert [a.name for a in conv.inputs] == ["input", "filter"]
     assert [a.type_attr for a in conv.outputs] == ["T"]
@@ -27,13 +27,13 @@ def test_releases_differ_where_they_differ() -> None:
     for release in RELEASES:
         assert op_def("Relu", release) is not None
     # Quantized convolutions with dilations came and old ops went.
-    assert op_def("StatelessIf", OLDEST) is not None
-    assert op_def("UniformQuantize", OLDEST) is None
+    assert op_def("StatelessIf", TF115) is not None
+    assert op_def("UniformQuantize", TF115) is None
     assert op_def("UniformQuantize", NEWEST) is not None
-    gone = set(op_names(OLDEST)) - set(op_names(NEWEST))
+    gone = set(op_names(TF115)) - set(op_names(NEWEST))
     assert gone
     for name in gone:
-        assert any_op_def(name) == op_def(name, OLDEST)
+        assert any_op_def(name) == op_def(name, TF115)
 
 
 def test_the_newest_definition_goes_first() -> None:
@@ -54,22 +54,22 @@ def test_names_come_sorted_and_each_has_a_definition(release: str) -> None:
 
 
 def test_flags_are_carried() -> None:
-    variable = op_def("VariableV2", OLDEST)
-    add = op_def("Add", OLDEST)
+    variable = op_def("VariableV2", TF115)
+    add = op_def("Add", TF115)
     assert variable is not None
     assert add is not None
     assert variable.is_stateful
     assert variable.outputs[0].is_ref
     assert not add.is_stateful
-    minimum = op_def("Pack", OLDEST)
+    minimum = op_def("Pack", TF115)
     assert minimum is not None
     count = minimum.attr("N")
     assert count is not None
     assert count.minimum == 1
-    old = op_def("BatchNormWithGlobalNormalization", OLDEST)
+    old = op_def("BatchNormWithGlobalNormalization", TF115)
     assert old is not None
     assert old.deprecated_at == 9
-    types = op_def("Placeholder", OLDEST)
+    types = op_def("Placeholder", TF115)
     assert types is not None
     assert types.outputs[0].dtype is DType.INVALID
 

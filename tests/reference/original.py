@@ -13,7 +13,7 @@ from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph, Versions
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
-from mobileprep.opdefs.definitions import OLDEST, op_def
+from mobileprep.opdefs.definitions import TF115, op_def
 
 NEWEST_VERSION_OF_1_15 = 134
 
@@ -31,7 +31,7 @@ def known_to_original(graph: Graph) -> Graph:
 
 
 def _known_attrs(node: Node) -> Node:
-    definition = op_def(node.op, OLDEST)
+    definition = op_def(node.op, TF115)
     if definition is None:
         return node
     known = {a.name for a in definition.attrs}

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.errors import MobileprepError
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
-from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chain import Step, run_chain
 from tests.reference.networks import NETWORKS, kept_network
 from tests.reference.original import (
     OriginalError,
@@ -40,7 +40,7 @@ CHAINS = {
 def _ours(graph: Graph, inputs: str, outputs: str, steps: list[Step]) -> Graph:
     given = tuple(n for n in inputs.split(",") if n)
     fetched = tuple(n for n in outputs.split(",") if n)
-    return run_chain(graph, steps, Context(given, fetched, faithful=True))[0]
+    return run_chain(graph, steps, Context(given, fetched, tf115=True))[0]
 
 
 def _importable(graph: Graph) -> Graph:

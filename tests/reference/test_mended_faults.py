@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.files import read_graph
@@ -21,7 +22,6 @@ from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Array
 from mobileprep.recipe import parse_transforms_flag
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chain import Step, run_chain
 from tests.reference.original import OriginalError, run_original
 from tests.transforms.graphs import const, node, placeholder
 
@@ -196,20 +196,20 @@ def test_the_original_spoils_it(tf: ModuleType, original: Path, tmp_path: Path, 
     assert not np.allclose(given, fault.expected)
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("name", FAULTS)
-def test_both_modes_get_it_right(tf: ModuleType, name: str, faithful: bool) -> None:
+def test_both_modes_get_it_right(tf: ModuleType, name: str, tf115: bool) -> None:
     fault = FAULTS[name]
-    graph = ours(Graph(fault.nodes), fault.chain, tuple(fault.feeds), ("out",), faithful=faithful)
+    graph = ours(Graph(fault.nodes), fault.chain, tuple(fault.feeds), ("out",), tf115=tf115)
     np.testing.assert_allclose(value(tf, graph, fault.feeds), fault.expected, rtol=1e-2, atol=1e-6)
 
 
 def ours(
-    graph: Graph, chain: str, inputs: tuple[str, ...], outputs: tuple[str, ...], *, faithful: bool
+    graph: Graph, chain: str, inputs: tuple[str, ...], outputs: tuple[str, ...], *, tf115: bool
 ) -> Graph:
     parsed, _ = parse_transforms_flag(chain)
     steps = [Step(s.name, s.options, s.ignore_errors) for s in parsed]
-    return run_chain(graph, steps, Context(inputs, outputs, faithful=faithful))[0]
+    return run_chain(graph, steps, Context(inputs, outputs, tf115=tf115))[0]
 
 
 def value(tf: ModuleType, graph: Graph, feeds: Mapping[str, Array], fetch: str = "out") -> Any:
@@ -242,8 +242,8 @@ def test_models_with_branches_and_loops_give_what_they_gave(
     feeds = {k[3:].replace("|", "/"): fed(golden[k]) for k in golden if k.startswith("in:")}
     outputs = {k[4:].replace("|", "/"): golden[k] for k in golden if k.startswith("out:")}
     graph = read_graph(models / path)
-    for faithful in (True, False):
-        after = ours(graph, chain, tuple(feeds), tuple(outputs), faithful=faithful)
+    for tf115 in (True, False):
+        after = ours(graph, chain, tuple(feeds), tuple(outputs), tf115=tf115)
         assert len(after) < len(graph) or "Identity" not in chain
         for name, expected in outputs.items():
             given = value(tf, after, feeds, name.removesuffix(":0"))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
+from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.norms_left import norms_left
 from mobileprep.freeze.freezing import freeze
 from mobileprep.freeze.options import FreezeOptions
 from mobileprep.freeze.source import load_source
@@ -18,8 +20,6 @@ from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.recipe.default_chain import DEFAULT_CHAIN
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chain import Step, run_chain
-from mobileprep.transforms.norms_left import norms_left
 from tests.reference.leftover_norms import Leftovers
 from tests.reference.small_networks import SIZES, small_network
 

@@ -27,7 +27,7 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.numerics.texts import as_texts
 from mobileprep.ops.context import Printed
 from mobileprep.runtime.interpreter import Interpreter
-from mobileprep.transforms._range_log import read_range_log
+from mobileprep.transforms.freeze_requantization_ranges.range_log import read_range_log
 from tests.cli.inception import EIGHT_BIT, inception
 from tests.ops.pictures import encoded
 from tests.transforms.graphs import node, placeholder

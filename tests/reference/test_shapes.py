@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, TensorShape
@@ -21,7 +22,6 @@ from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.shape_function import shape_fn_names
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chain import Step, run_chain
 from tests.reference.networks import NETWORKS, kept_network
 from tests.reference.original import differences, known_to_original, run_original
 from tests.reference.random_nodes import NODE, RandomNodes, Ranks
@@ -89,7 +89,7 @@ def test_shapes_known_to_the_original_are_known_here(
     graph = _asking(known_to_original(graph))
     inputs = tuple(n.name for n in graph if n.op == "Placeholder")
     theirs = run_original(original, graph, ",".join(inputs), "asked", "fold_constants", tmp_path)
-    context = Context(inputs, ("asked",), faithful=True)
+    context = Context(inputs, ("asked",), tf115=True)
     ours = run_chain(graph, [Step("fold_constants")], context)[0]
     found = differences(ours, theirs, relative=1e-6)
     assert [line for line in found if "attribute _class" not in line] == []

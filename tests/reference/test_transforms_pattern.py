@@ -42,7 +42,7 @@ def theirs(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Original
 def ours(
     graph: Graph, name: str, options: Mapping[str, Any], inputs: str = "x", outputs: str = "out"
 ) -> Graph:
-    context = Context(tuple(inputs.split(",")), tuple(outputs.split(",")), faithful=True)
+    context = Context(tuple(inputs.split(",")), tuple(outputs.split(",")), tf115=True)
     return make_transform(name, options).apply(known_to_original(graph), context).graph
 
 

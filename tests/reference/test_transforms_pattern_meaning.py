@@ -85,11 +85,11 @@ SAME: dict[str, tuple[str, Graph]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", SAME)
-def test_the_answers_stay_the_same(run: Run, case: str, faithful: bool) -> None:
+def test_the_answers_stay_the_same(run: Run, case: str, tf115: bool) -> None:
     name, before = SAME[case]
-    result = apply(name, before, faithful=faithful)
+    result = apply(name, before, tf115=tf115)
     assert result.matched
     # TensorFlow's own kernels of the fused ops are wrong beyond the first image of a batch.
     batch = 1 if "_and_conv" in name else IMAGE[0]
@@ -115,34 +115,34 @@ def test_keras_networks_keep_their_answers(
     np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4 * scale)
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize(
     "options",
     [{}, {"fallback_min": -80.0, "fallback_max": 80.0}, {"ignore_op": ("MatMul",)}],
     ids=["measured", "fallback", "ops left out"],
 )
 def test_eight_bit_graphs_answer_about_the_same(
-    run: Run, options: dict[str, Any], faithful: bool
+    run: Run, options: dict[str, Any], tf115: bool
 ) -> None:
     before = graph(*NETWORK)
-    result = apply("quantize_nodes", before, faithful=faithful, **options)
+    result = apply("quantize_nodes", before, tf115=tf115, **options)
     feeds = {"x": normal(1, 6, 6, 4, seed=7)}
     (expected,), (found,) = (run(g, feeds, ["dense"]) for g in (before, result.graph))
     # Eight bits for each of five layers, and 160 / 255 a step with the fallback range.
     assert np.abs(found - expected).max() < 0.06 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
 def test_a_trained_model_keeps_its_answers_in_eight_bits(
-    run: Run, models: Path, name: str, faithful: bool
+    run: Run, models: Path, name: str, tf115: bool
 ) -> None:
     folder = models / "made-qat-mnist-tf115"
     before = read_graph(folder / f"{name}.pb")
     golden = np.load(folder / f"golden_{name}.npz")
     small = apply("quantize_weights", before, inputs=("input",), outputs=("output",))
     result = apply(
-        "quantize_nodes", small.graph, inputs=("input",), outputs=("output",), faithful=faithful
+        "quantize_nodes", small.graph, inputs=("input",), outputs=("output",), tf115=tf115
     )
     (found,) = run(result.graph, {"input": golden["in:input"]}, ["output"])
     expected = golden["out:output"]
@@ -243,7 +243,7 @@ def test_what_the_original_corrupts_comes_out_right(
     feeds = {"x": normal(*shape, seed=7)}
     (expected,) = run(before, feeds, ["out"])
     tolerance = 0.1 * np.abs(expected).max() if name == "quantize_nodes" else 1e-3
-    (found,) = run(apply(name, before, faithful=True).graph, feeds, ["out"])
+    (found,) = run(apply(name, before, tf115=True).graph, feeds, ["out"])
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
     theirs = run_original(original, before, "x", "out", name, tmp_path)
     assert not _agrees(run, theirs, feeds, expected, tolerance)
@@ -270,7 +270,7 @@ def test_the_original_never_ends_where_statistics_are_shared(
                "--transforms=fold_old_batch_norms"]  # fmt: skip
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run(command, capture_output=True, timeout=5, check=False)
-    assert apply("fold_old_batch_norms", before, faithful=True).matched == 1
+    assert apply("fold_old_batch_norms", before, tf115=True).matched == 1
 
 
 FAILS: dict[str, tuple[str, list[Any]]] = {
@@ -288,7 +288,7 @@ FAILS: dict[str, tuple[str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", FAILS)
-def test_where_the_original_fails_the_faithful_mode_does_too(
+def test_where_the_original_fails_the_tf115_mode_does_too(
     original: Path, tmp_path: Path, case: str
 ) -> None:
     name, nodes = FAILS[case]
@@ -296,7 +296,7 @@ def test_where_the_original_fails_the_faithful_mode_does_too(
     with pytest.raises(OriginalError):
         run_original(original, before, "x", "out", name, tmp_path)
     with pytest.raises(Exception, match=name):
-        apply(name, before, faithful=True)
+        apply(name, before, tf115=True)
     assert apply(name, before).graph is not None
 
 

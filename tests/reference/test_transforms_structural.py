@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
@@ -16,7 +17,6 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
 from mobileprep.recipe import parse_transforms_flag
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.chain import Step, run_chain
 from tests.reference.networks import NETWORKS, network
 from tests.reference.original import differences, known_to_original, run_original
 from tests.reference.structural_cases import (
@@ -52,10 +52,10 @@ def theirs(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Original
     return run
 
 
-def ours(graph: Graph, chain: str, inputs: str, outputs: str, *, faithful: bool = True) -> Graph:
+def ours(graph: Graph, chain: str, inputs: str, outputs: str, *, tf115: bool = True) -> Graph:
     parsed, _ = parse_transforms_flag(chain)
     steps = [Step(s.name, s.options, s.ignore_errors) for s in parsed]
-    context = Context(tuple(inputs.split(",")), tuple(outputs.split(",")), faithful=faithful)
+    context = Context(tuple(inputs.split(",")), tuple(outputs.split(",")), tf115=tf115)
     return run_chain(known_to_original(graph), steps, context)[0]
 
 

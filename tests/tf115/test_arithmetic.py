@@ -32,7 +32,7 @@ def usual(x: np.ndarray) -> np.ndarray:
     return out
 
 
-def original(op: str, *inputs: np.ndarray) -> np.ndarray:
+def as_tf115(op: str, *inputs: np.ndarray) -> np.ndarray:
     run = tf115_kernel(op)
     assert run is not None
     with np.errstate(all="ignore"):
@@ -48,10 +48,10 @@ def test_most_ops_have_none_of_their_own() -> None:
 
 def test_a_root_is_the_number_times_its_reciprocal_root() -> None:
     x = np.random.default_rng(2).uniform(0.01, 50, 19).astype(np.float32)
-    found = original("Sqrt", x)
+    found = as_tf115("Sqrt", x)
     assert found[:16].tolist() == (x * approximate_rsqrt(x))[:16].tolist()
     assert found[16:].tolist() == np.sqrt(x[16:]).tolist()
-    assert original("Sqrt", np.zeros(8, np.float32)).tolist() == [0] * 8
+    assert as_tf115("Sqrt", np.zeros(8, np.float32)).tolist() == [0] * 8
 
 
 # What the original tool folded these to, bit for bit.
@@ -82,37 +82,37 @@ ASKED = np.array([0.1, 0.7, 1.3, 2.2, 3.1, 5.7, 8.8, 30.5], np.float32)
 
 @pytest.mark.parametrize("op", FOLDED)
 def test_packets_are_what_the_original_folded(op: str) -> None:
-    assert [int(x) for x in original(op, ASKED).view(np.uint32)] == FOLDED[op]
+    assert [int(x) for x in as_tf115(op, ASKED).view(np.uint32)] == FOLDED[op]
 
 
 @pytest.mark.parametrize(("op", "exact"), [("Exp", np.exp), ("Log", np.log)])
 def test_functions_are_close_in_packets_and_rounded_after_them(op: str, exact: Any) -> None:
     x = np.random.default_rng(3).uniform(0.01, 80, (101, 7)).astype(np.float32)
-    found, true = original(op, x), exact(x.astype(np.float64))
+    found, true = as_tf115(op, x), exact(x.astype(np.float64))
     np.testing.assert_allclose(found, true, rtol=3e-7, atol=1e-7)
     assert found.reshape(-1)[704:].tolist() == true.astype(np.float32).reshape(-1)[704:].tolist()
     assert found.reshape(-1)[:704].tolist() != true.astype(np.float32).reshape(-1)[:704].tolist()
-    assert original(op, x.astype(np.float64)).tolist() == exact(x.astype(np.float64)).tolist()
+    assert as_tf115(op, x.astype(np.float64)).tolist() == exact(x.astype(np.float64)).tolist()
 
 
 def test_functions_of_numbers_out_of_their_range() -> None:
     x = np.array([0, -0.0, 1e-40, -1, np.inf, -np.inf, np.nan, 1], np.float32)
     inf, nan = np.inf, np.nan
-    np.testing.assert_array_equal(original("Log", x), [-inf, -inf, -inf, nan, inf, nan, nan, 0])
-    exponentials = original("Exp", x)
+    np.testing.assert_array_equal(as_tf115("Log", x), [-inf, -inf, -inf, nan, inf, nan, nan, 0])
+    exponentials = as_tf115("Exp", x)
     np.testing.assert_array_equal(exponentials[[0, 1, 2, 4, 6]], [1, 1, 1, inf, nan])
     assert 0 <= exponentials[5] < 1e-37
 
 
 def test_a_range_adds_its_step_again_and_again() -> None:
     ends = (np.float32(x).reshape(()) for x in (0, 50, 0.1))
-    found = original("Range", *ends)
+    found = as_tf115("Range", *ends)
     assert found.shape == (500,)
     assert found[-1] == np.float32(49.89981)
     assert found[2] == np.float32(0.1) + np.float32(0.1)
-    whole = original("Range", *(np.int32(x).reshape(()) for x in (2, 11, 3)))
+    whole = as_tf115("Range", *(np.int32(x).reshape(()) for x in (2, 11, 3)))
     assert whole.tolist() == [2, 5, 8]
-    assert original("Range", *(np.float32(x).reshape(()) for x in (1, 1, 1))).size == 0
+    assert as_tf115("Range", *(np.float32(x).reshape(()) for x in (1, 1, 1))).size == 0
 
 
 def test_it_is_right_to_twenty_two_bits_over_the_whole_range() -> None:

@@ -52,11 +52,11 @@ def apply(
     *,
     inputs: Sequence[str] = ("x",),
     outputs: Sequence[str] = ("out",),
-    faithful: bool = False,
+    tf115: bool = False,
     **options,
 ) -> Result:
     """What a transform makes of a graph."""
-    context = Context(tuple(inputs), tuple(outputs), faithful)
+    context = Context(tuple(inputs), tuple(outputs), tf115)
     return make_transform(name, options).apply(graph, context)
 
 

@@ -7,15 +7,15 @@ from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.opdef import AttrDef, OpDef
 from tests.transforms.graphs import apply, node, placeholder, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 @BOTH
-def test_golden(faithful):
+def test_golden(tf115):
     graph = Graph(
         [placeholder(), node("out", "MatMul", "x x", transpose_b=True), node("r", "Relu", "out")]
     )
-    result = apply("add_default_attributes", graph, faithful=faithful)
+    result = apply("add_default_attributes", graph, tf115=tf115)
     assert result.matched == 2
     assert shown(result.graph) == (
         "x = Placeholder() shape=None\n"
@@ -50,9 +50,9 @@ def test_calls_by_name_get_the_defaults_of_their_function():
 
 
 @BOTH
-def test_ops_that_nobody_knows_are_left_with_a_reason(faithful):
+def test_ops_that_nobody_knows_are_left_with_a_reason(tf115):
     """The original refuses the graph."""
     graph = Graph([node("out", "Mine", "")])
-    result = apply("add_default_attributes", graph, faithful=faithful)
+    result = apply("add_default_attributes", graph, tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {"nobody knows its op": 1}

@@ -19,10 +19,10 @@ def _graph(inputs="x relu axis", axis=1, kind=np.int32, index=DType.INT32):
     )
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_it_computes_the_same(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_it_computes_the_same(tf115):
     graph = _graph()
-    result = apply("backport_concatv2", graph, faithful=faithful)
+    result = apply("backport_concatv2", graph, tf115=tf115)
     assert result.matched == 1
     x = normal(2, 3)
     np.testing.assert_array_equal(run(result.graph, x), run(graph, x))
@@ -30,14 +30,14 @@ def test_it_computes_the_same(faithful):
 
 def test_control_inputs_stay_at_the_end():
     """The original takes the last input for the axis, whatever it is."""
-    concat = apply("backport_concatv2", _graph("x relu axis ^x"), faithful=True).graph["out"]
+    concat = apply("backport_concatv2", _graph("x relu axis ^x"), tf115=True).graph["out"]
     assert [str(r) for r in concat.inputs] == ["axis", "x", "relu", "^x"]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_an_axis_that_concat_does_not_take_is_left_with_a_reason(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_an_axis_that_concat_does_not_take_is_left_with_a_reason(tf115):
     graph = _graph(kind=np.int64, index=DType.INT64)
-    result = apply("backport_concatv2", graph, faithful=faithful)
+    result = apply("backport_concatv2", graph, tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {"the axis is int64, which Concat does not take": 1}
 

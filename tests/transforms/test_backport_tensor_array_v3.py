@@ -24,9 +24,9 @@ def _graph(**attrs):
     )
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_golden(faithful):
-    result = apply("backport_tensor_array_v3", _graph(), faithful=faithful)
+@pytest.mark.parametrize("tf115", [True, False])
+def test_golden(tf115):
+    result = apply("backport_tensor_array_v3", _graph(), tf115=tf115)
     assert result.matched == 3
     assert shown(result.graph) == (
         "x = Placeholder()\n"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from mobileprep.chains.chain import Step, run_step
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.ir.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names
-from mobileprep.transforms.chain import Step, run_step
 from tests.transforms.busy import INPUTS, LOG, OPTIONS, OUTPUTS, VERSIONS, busy_graph
 
 GRAPH = busy_graph()
 for_each = pytest.mark.parametrize("name", transform_names())
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +24,9 @@ def log(tmp_path, monkeypatch):
     (tmp_path / "run.log").write_text(LOG)
 
 
-def applied(name: str, graph: Graph, faithful: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:
+def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:
     """The step's result in a chain, which is sound."""
-    context = Context(INPUTS, outputs, faithful)
+    context = Context(INPUTS, outputs, tf115)
     result = run_step(graph, Step(name, OPTIONS.get(name, {})), context)
     check_graph(result.graph, name)
     return result
@@ -34,36 +34,36 @@ def applied(name: str, graph: Graph, faithful: bool, outputs: tuple[str, ...] = 
 
 @for_each
 @BOTH
-def test_there_is_something_for_it(name, faithful):
-    result = applied(name, GRAPH, faithful)
+def test_there_is_something_for_it(name, tf115):
+    result = applied(name, GRAPH, tf115)
     assert result.matched
     assert result.graph.nodes != GRAPH.nodes
 
 
 @for_each
 @BOTH
-def test_versions_stay(name, faithful):
-    after = applied(name, GRAPH, faithful).graph
+def test_versions_stay(name, tf115):
+    after = applied(name, GRAPH, tf115).graph
     assert after.versions == VERSIONS
     assert graph_from_bytes(graph_to_bytes(after), name).versions == VERSIONS
 
 
 @for_each
 def test_the_verb_keeps_all_functions(name):
-    after = applied(name, GRAPH, faithful=True).graph
+    after = applied(name, GRAPH, tf115=True).graph
     assert after.library == GRAPH.library
 
 
 @for_each
 def test_a_recipe_keeps_the_functions_that_are_called(name):
-    after = applied(name, GRAPH, faithful=False).graph
+    after = applied(name, GRAPH, tf115=False).graph
     called = {"once"} if name == "inline_partitionedcall" else {"once", "twice"}
     assert set(after.library.functions) == called
     assert all(after.library.functions[f] == GRAPH.library.functions[f] for f in called)
 
 
 def test_functions_go_with_the_last_call():
-    after = applied("strip_unused_nodes", GRAPH, faithful=False, outputs=("table",)).graph
+    after = applied("strip_unused_nodes", GRAPH, tf115=False, outputs=("table",)).graph
     assert "called" not in after
     assert not after.library
 
@@ -91,8 +91,8 @@ def unrecorded(graph: Graph) -> dict[str, object]:
 @for_each
 @BOTH
 @pytest.mark.parametrize("record", [WRONG, ABSURD, ANOTHER_KIND], ids=["wrong", "none", "kind"])
-def test_wrong_records_of_shapes_change_nothing(name, faithful, record):
-    expected = applied(name, GRAPH, faithful)
-    found = applied(name, recorded(GRAPH, record), faithful)
+def test_wrong_records_of_shapes_change_nothing(name, tf115, record):
+    expected = applied(name, GRAPH, tf115)
+    found = applied(name, recorded(GRAPH, record), tf115)
     assert unrecorded(found.graph) == unrecorded(expected.graph)
     assert (found.matched, found.skipped) == (expected.matched, expected.skipped)

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mobileprep.transforms
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
@@ -22,15 +23,13 @@ from mobileprep.transforms.base import (
     transform_class,
     transform_names,
 )
-from mobileprep.transforms.chain import Step, run_chain
 from tests.transforms.graphs import node, placeholder
 
 MODULES = Path(mobileprep.transforms.__file__).parent
 SCHEMAS = SCHEMA_FOLDER / "transforms"
 TESTS = Path(__file__).parent
 NAMES = transform_names()
-# What the modules that are no transforms are for: see each one's docstring.
-MACHINERY = {"__init__", "base", "cautions", "chain", "copied_constants", "norms_left", "plugins"}
+MACHINERY = {"__init__", "base", "plugins"}
 
 KINDS = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -45,9 +44,16 @@ def _options(name):
     return {f.name: f for f in dataclasses.fields(transform_class(name))}
 
 
-def test_every_public_module_is_a_transform_or_machinery():
-    public = {p.stem for p in MODULES.glob("*.py") if not p.stem.startswith("_")}
-    assert public - MACHINERY == set(NAMES)
+def _file(name):
+    package = MODULES / name / "__init__.py"
+    return package if package.is_file() else MODULES / f"{name}.py"
+
+
+def test_the_folder_holds_transforms_and_what_they_are_made_of():
+    listed = {p.stem for p in MODULES.iterdir() if p.suffix == ".py" or p.is_dir()}
+    assert listed - {"__pycache__"} == MACHINERY | {
+        schema.stem for schema in SCHEMAS.glob("*.json")
+    }
 
 
 def test_every_schema_is_one_of_a_transform():
@@ -63,7 +69,7 @@ def test_it_has_tests_of_its_own(name):
 def test_its_module_declares_it_and_nothing_else(name):
     transform_class(name)  # so that the modules that it imports are there
     with collected() as found:
-        runpy.run_path(str(MODULES / f"{name}.py"))
+        runpy.run_path(str(_file(name)))
     assert list(found) == [name]
 
 
@@ -155,11 +161,11 @@ BROKEN = Graph(
 
 
 @for_each
-@pytest.mark.parametrize("faithful", [True, False])
-def test_a_missing_input_is_an_error_that_says_so(name, faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_missing_input_is_an_error_that_says_so(name, tf115):
     step = Step(name, REQUIRED.get(name, {}))
     with pytest.raises(MobileprepError):
-        run_chain(BROKEN, [step], Context(("x",), ("out",), faithful))
+        run_chain(BROKEN, [step], Context(("x",), ("out",), tf115))
 
 
 def test_a_misspelt_transform_is_an_error_with_the_nearest_name():

@@ -75,12 +75,12 @@ MATCHES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", MATCHES)
-def test_the_flat_convolution_gives_the_same_numbers(case, faithful):
+def test_the_flat_convolution_gives_the_same_numbers(case, tf115):
     """The original pads by SAME whatever the paddings were."""
     graph, shape, padding = MATCHES[case]
-    result = apply("flatten_atrous_conv", graph, faithful=faithful)
+    result = apply("flatten_atrous_conv", graph, tf115=tf115)
     assert result.matched == 1
     assert result.graph["together"].attr_str("padding") == padding
     x = normal(*shape, seed=3)
@@ -98,20 +98,20 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_flattened_is_left_with_a_reason(reason, faithful):
+def test_a_place_that_cannot_be_flattened_is_left_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
-    result = apply("flatten_atrous_conv", graph, faithful=faithful)
+    result = apply("flatten_atrous_conv", graph, tf115=tf115)
     assert result.matched == 0
     assert [reason in r for r in result.skipped] == [True]
     assert result.graph.by_name == graph.by_name
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_a_convolution_that_is_used_elsewhere_is_left(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_convolution_that_is_used_elsewhere_is_left(tf115):
     graph = _graph(node("relu", "Relu", "layer"), node("out", "Identity", "together"))
-    assert apply("flatten_atrous_conv", graph, faithful=faithful).matched == 0
+    assert apply("flatten_atrous_conv", graph, tf115=tf115).matched == 0
 
 
 NOT_CONSTANT = {
@@ -125,10 +125,10 @@ NOT_CONSTANT = {
 
 
 @pytest.mark.parametrize("reason", NOT_CONSTANT)
-def test_what_cannot_be_computed_ends_a_faithful_run_and_is_left_in_a_recipe(reason):
+def test_what_cannot_be_computed_ends_a_tf115_run_and_is_left_in_a_recipe(reason):
     graph = NOT_CONSTANT[reason]
     with pytest.raises(TransformError, match=reason):
-        apply("flatten_atrous_conv", graph, faithful=True)
+        apply("flatten_atrous_conv", graph, tf115=True)
     result = apply("flatten_atrous_conv", graph)
     assert result.graph is graph
     assert [reason in r for r in result.skipped] == [True]
@@ -139,7 +139,7 @@ def test_paddings_that_are_computed_are_trusted_by_the_original_alone():
         node("paddings", "Placeholder", T=None, dtype=DType.INT32) if n.name == "paddings" else n
         for n in _graph()
     )
-    assert apply("flatten_atrous_conv", graph, faithful=True).matched == 1
+    assert apply("flatten_atrous_conv", graph, tf115=True).matched == 1
     result = apply("flatten_atrous_conv", graph)
     assert result.skipped == {"paddings and crops are not constant": 1}
 
@@ -167,12 +167,12 @@ def test_the_input_may_be_any_output_of_its_node():
         else n
         for n in _graph()
     )
-    flat = apply("flatten_atrous_conv", graph, faithful=True).graph["together"]
+    flat = apply("flatten_atrous_conv", graph, tf115=True).graph["together"]
     assert str(flat.inputs[0]) == "x:1"
 
 
 def test_golden():
-    assert shown(apply("flatten_atrous_conv", _graph(), faithful=True).graph) == (
+    assert shown(apply("flatten_atrous_conv", _graph(), tf115=True).graph) == (
         "x = Placeholder()\n"
         "w = Const() value=float32[5, 5, 4, 5]\n"
         "together = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1\n"

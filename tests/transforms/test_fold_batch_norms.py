@@ -46,11 +46,11 @@ MATCHES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", MATCHES)
-def test_the_folded_layer_gives_the_same_numbers(case, faithful):
+def test_the_folded_layer_gives_the_same_numbers(case, tf115):
     graph, shape = MATCHES[case]
-    result = apply("fold_batch_norms", graph, faithful=faithful)
+    result = apply("fold_batch_norms", graph, tf115=tf115)
     assert result.matched == 1
     assert [n.op for n in result.graph].count("Mul") == 0
     x = normal(*shape, seed=2)
@@ -74,7 +74,7 @@ def test_a_recipe_folds_factors_of_other_shapes_that_the_original_refuses(graph,
     x = normal(*shape, seed=2)
     np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-5, atol=1e-5)
     with pytest.raises(TransformError, match=r"'mul'.* bad shape"):
-        apply("fold_batch_norms", graph, faithful=True)
+        apply("fold_batch_norms", graph, tf115=True)
 
 
 def test_a_recipe_folds_all_layers_that_share_an_input_and_the_original_one_of_them():
@@ -90,7 +90,7 @@ def test_a_recipe_folds_all_layers_that_share_an_input_and_the_original_one_of_t
     ]
     graph = Graph([placeholder(), *branches, node("out", "Add", "mula mulb")])
     assert apply("fold_batch_norms", graph).matched == 2
-    assert apply("fold_batch_norms", graph, faithful=True).matched == 1
+    assert apply("fold_batch_norms", graph, tf115=True).matched == 1
 
 
 RELU = node("relu", "Relu", "layer")
@@ -114,11 +114,11 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", NEAR_MISSES)
-def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, faithful):
+def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, tf115):
     graph, reason = NEAR_MISSES[case]
-    result = apply("fold_batch_norms", graph, faithful=faithful)
+    result = apply("fold_batch_norms", graph, tf115=tf115)
     assert result.matched == 0
     assert [reason in r for r in result.skipped] == [True]
     assert {n.name: n for n in result.graph} == dict(graph.by_name)
@@ -184,8 +184,8 @@ def test_weights_that_only_a_no_op_waits_for_are_no_others():
     result = apply("fold_batch_norms", graph)
     assert result.matched == 1
     assert sorted(result.graph.by_name) == ["out", "scaled", "w", "x"]
-    faithful = apply("fold_batch_norms", graph, faithful=True)
-    assert faithful.skipped == {"the layer, its weights or the factors are used elsewhere": 1}
+    tf115 = apply("fold_batch_norms", graph, tf115=True)
+    assert tf115.skipped == {"the layer, its weights or the factors are used elsewhere": 1}
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16])
@@ -204,7 +204,7 @@ def test_other_floating_types_keep_their_type_in_a_recipe(kind):
     assert folded.dtype == kind
     np.testing.assert_array_equal(folded, weights * factors)
     with pytest.raises(TransformError, match="float32"):
-        apply("fold_batch_norms", graph, faithful=True)
+        apply("fold_batch_norms", graph, tf115=True)
 
 
 def test_channels_first_takes_factors_of_shape_c_1_1():
@@ -237,9 +237,9 @@ def test_a_recipe_keeps_control_inputs():
 
 def test_a_constant_of_a_loop_stays_in_its_frame():
     """The original drops its control input, and with it the loop's frame."""
-    tied = apply("fold_batch_norms", _with_controls("Enter"), faithful=True).graph
+    tied = apply("fold_batch_norms", _with_controls("Enter"), tf115=True).graph
     assert [str(r) for r in tied["w"].inputs] == ["^gate"]
-    free = apply("fold_batch_norms", _with_controls("Relu"), faithful=True).graph
+    free = apply("fold_batch_norms", _with_controls("Relu"), tf115=True).graph
     assert not free["w"].inputs
 
 

@@ -15,7 +15,7 @@ from mobileprep.ops.kernel import find_kernel
 from mobileprep.transforms.base import Context, make_transform
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 def fold(*nodes, **kwargs):
@@ -53,7 +53,7 @@ def test_a_computed_constant_takes_its_nodes_place_and_name():
 
 
 def test_the_original_numbers_constants_and_puts_inputs_last():
-    assert shown(folded(*SUM, faithful=True)) == (
+    assert shown(folded(*SUM, tf115=True)) == (
         "out = Mul(x:0, sum/_0__cf__0) T=float32\n"
         "sum/_0__cf__0 = Const() value=float32[2]\n"
         "x = Placeholder()"
@@ -61,7 +61,7 @@ def test_the_original_numbers_constants_and_puts_inputs_last():
 
 
 @BOTH
-def test_the_folded_graph_gives_the_same_numbers(faithful):
+def test_the_folded_graph_gives_the_same_numbers(tf115):
     graph = Graph(
         [
             placeholder(),
@@ -74,7 +74,7 @@ def test_the_folded_graph_gives_the_same_numbers(faithful):
             node("out", "Add", "scaled rest"),
         ]
     )
-    result = apply("fold_constants", graph, faithful=faithful)
+    result = apply("fold_constants", graph, tf115=tf115)
     assert result.matched == 2
     assert [n.op for n in result.graph].count("Const") == 2
     x = normal(3, 4, seed=9)
@@ -83,14 +83,14 @@ def test_the_folded_graph_gives_the_same_numbers(faithful):
 
 
 @BOTH
-def test_what_the_outputs_do_not_need_goes_but_inputs_stay(faithful):
+def test_what_the_outputs_do_not_need_goes_but_inputs_stay(tf115):
     graph = folded(
         placeholder(),
         placeholder("spare"),
         node("out", "Relu", "x"),
         node("unused", "Relu", "x"),
         inputs=("x", "spare"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert set(names(graph)) == {"out", "x", "spare"}
 
@@ -124,13 +124,13 @@ def test_an_identity_of_a_constant_makes_no_second_copy():
 
 
 def test_the_original_makes_a_second_copy():
-    graph = folded(*COPIES, faithful=True)
+    graph = folded(*COPIES, tf115=True)
     assert [n.op for n in graph].count("Const") == 2
 
 
 @BOTH
-def test_a_copy_shares_the_bytes(faithful):
-    graph = folded(*COPIES, faithful=faithful)
+def test_a_copy_shares_the_bytes(tf115):
+    graph = folded(*COPIES, tf115=tf115)
     values = [n.attr_tensor("value") for n in graph if n.op == "Const"]
     assert all(v is values[0] for v in values)
 
@@ -174,7 +174,7 @@ def test_a_constant_output_keeps_its_name():
 
 
 def test_the_original_leaves_a_constant_output_to_be_computed():
-    graph = folded(*SUM, outputs=("sum", "out"), faithful=True)
+    graph = folded(*SUM, outputs=("sum", "out"), tf115=True)
     assert graph["sum"].op == "Add"
     assert str(graph["out"].inputs[1]) == "sum/_0__cf__0"
 
@@ -185,13 +185,13 @@ def test_an_output_that_copies_a_constant_stays_without_a_copy():
 
 
 @BOTH
-def test_a_constant_may_be_an_output_itself(faithful):
+def test_a_constant_may_be_an_output_itself(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
         node("out", "Add", "x c"),
         outputs=("out", "c"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert graph["c"].op == "Const"
 
@@ -225,8 +225,8 @@ def test_an_output_among_several_keeps_its_node():
 
 
 @BOTH
-def test_only_the_outputs_in_use_become_constants(faithful):
-    graph = folded(*HALVES, node("out", "Mul", "x s:1"), faithful=faithful)
+def test_only_the_outputs_in_use_become_constants(tf115):
+    graph = folded(*HALVES, node("out", "Mul", "x s:1"), tf115=tf115)
     assert [n.op for n in graph].count("Const") == 1
 
 
@@ -234,7 +234,7 @@ def test_only_the_outputs_in_use_become_constants(faithful):
 
 
 @BOTH
-def test_a_constant_waits_for_what_its_nodes_waited_for(faithful):
+def test_a_constant_waits_for_what_its_nodes_waited_for(tf115):
     graph = folded(
         placeholder(),
         node("b", "Relu", "x"),
@@ -242,20 +242,20 @@ def test_a_constant_waits_for_what_its_nodes_waited_for(faithful):
         const("c", 1, inputs="^a"),
         node("d", "Neg", "c ^b"),
         node("out", "Add", "x d"),
-        faithful=faithful,
+        tf115=tf115,
     )
     (constant,) = [n for n in graph if n.op == "Const"]
     assert [str(r) for r in constant.inputs] == ["^a", "^b"]
 
 
 @BOTH
-def test_what_waits_for_a_folded_node_goes_on_waiting(faithful):
+def test_what_waits_for_a_folded_node_goes_on_waiting(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
         node("d", "Neg", "c"),
         node("out", "Relu", "x ^d"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert [str(r) for r in graph["out"].control_inputs] == ["^d"]
 
@@ -274,37 +274,37 @@ def _x(*shape):
 
 
 @BOTH
-def test_a_known_shape_is_a_constant_that_waits_for_its_tensor(faithful):
-    graph = folded(_x(2, 3), *SIZES, inputs=("x", "n"), faithful=faithful)
+def test_a_known_shape_is_a_constant_that_waits_for_its_tensor(tf115):
+    graph = folded(_x(2, 3), *SIZES, inputs=("x", "n"), tf115=tf115)
     (constant,) = [n for n in graph if n.op == "Const"]
     assert constant.attr_tensor("value").array().tolist() == [2, 3]
     assert [str(r) for r in constant.inputs] == ["^x"]
 
 
 @BOTH
-def test_a_partly_known_shape_is_none(faithful):
-    graph = folded(_x(-1, 3), *SIZES, inputs=("x", "n"), faithful=faithful)
+def test_a_partly_known_shape_is_none(tf115):
+    graph = folded(_x(-1, 3), *SIZES, inputs=("x", "n"), tf115=tf115)
     assert graph["s"].op == "Shape"
 
 
 @BOTH
-def test_a_rank_is_known_where_sizes_are_not(faithful):
+def test_a_rank_is_known_where_sizes_are_not(tf115):
     graph = folded(
         _x(-1, 3),
         placeholder("n", DType.INT32),
         node("r", "Rank", "x"),
         node("out", "Add", "r n", T=DType.INT32),
         inputs=("x", "n"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert "Rank" not in [n.op for n in graph]
 
 
 @BOTH
-def test_recorded_shapes_count_only_where_asked_for(faithful):
+def test_recorded_shapes_count_only_where_asked_for(tf115):
     x = _x(-1, 3).with_attrs(_output_shapes=AttrValue("list(shape)", ((2, 3),)))
-    kept = folded(x, *SIZES, inputs=("x", "n"), faithful=faithful)
-    believed = folded(x, *SIZES, inputs=("x", "n"), faithful=faithful, clear_output_shapes=False)
+    kept = folded(x, *SIZES, inputs=("x", "n"), tf115=tf115)
+    believed = folded(x, *SIZES, inputs=("x", "n"), tf115=tf115, clear_output_shapes=False)
     assert "Shape" in [n.op for n in kept]
     assert "Shape" not in [n.op for n in believed]
 
@@ -321,7 +321,7 @@ NOT_FOLDED = {
 
 @BOTH
 @pytest.mark.parametrize("case", NOT_FOLDED)
-def test_a_node_is_left_for_a_reason(case, faithful):
+def test_a_node_is_left_for_a_reason(case, tf115):
     nodes, reason = NOT_FOLDED[case]
     result = fold(
         placeholder(),
@@ -330,7 +330,7 @@ def test_a_node_is_left_for_a_reason(case, faithful):
         const("t", np.array([b"a"], object), object),
         *nodes,
         node("out", "Add", "x r"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert "r" in result.graph
     assert result.matched == 0
@@ -339,18 +339,18 @@ def test_a_node_is_left_for_a_reason(case, faithful):
 
 
 @BOTH
-def test_what_an_unsupported_node_takes_is_folded(faithful, monkeypatch):
+def test_what_an_unsupported_node_takes_is_folded(tf115, monkeypatch):
     def none_for_relu(op):
         return None if op == "Relu" else find_kernel(op)
 
-    monkeypatch.setattr("mobileprep.transforms._folding_rules.find_kernel", none_for_relu)
+    monkeypatch.setattr("mobileprep.rewriting.constant_folding.rules.find_kernel", none_for_relu)
     result = fold(
         placeholder(),
         const("c", [2]),
         node("neg", "Neg", "c"),
         node("r", "Relu", "neg"),
         node("out", "Add", "x r"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert result.matched == 1
     assert result.graph["r"].op == "Relu"
@@ -358,7 +358,7 @@ def test_what_an_unsupported_node_takes_is_folded(faithful, monkeypatch):
 
 
 @BOTH
-def test_what_a_kernel_does_not_support_is_left(faithful, monkeypatch):
+def test_what_a_kernel_does_not_support_is_left(tf115, monkeypatch):
     def unsupported(node, *inputs):
         message = "not this Relu"
         raise UnsupportedError(message)
@@ -374,7 +374,7 @@ def test_what_a_kernel_does_not_support_is_left(faithful, monkeypatch):
         node("r", "Relu", "neg"),
         node("r2", "Neg", "r"),
         node("out", "Add", "x r2"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert result.matched == 1
     assert result.graph["r2"].op == "Neg"
@@ -382,7 +382,7 @@ def test_what_a_kernel_does_not_support_is_left(faithful, monkeypatch):
 
 
 @BOTH
-def test_a_fed_tensor_is_not_constant(faithful):
+def test_a_fed_tensor_is_not_constant(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
@@ -390,43 +390,43 @@ def test_a_fed_tensor_is_not_constant(faithful):
         node("neg", "Neg", "d"),
         node("out", "Add", "x neg"),
         inputs=("x", "d"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert graph["neg"].op == "Neg"
 
 
 @BOTH
-def test_a_default_that_nobody_feeds_is_folded(faithful):
+def test_a_default_that_nobody_feeds_is_folded(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
         node("d", "PlaceholderWithDefault", "c", T=None, dtype=DType.FLOAT, shape=attr.shape(())),
         node("neg", "Neg", "d"),
         node("out", "Add", "x neg"),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert sorted(n.op for n in graph) == ["Add", "Const", "Placeholder"]
 
 
 @BOTH
 @pytest.mark.parametrize("options", [{"exclude_op": ("Add",)}, {"exclude_node": ("sum",)}])
-def test_what_is_excluded_stays(options, faithful):
-    result = fold(*SUM, faithful=faithful, **options)
+def test_what_is_excluded_stays(options, tf115):
+    result = fold(*SUM, tf115=tf115, **options)
     assert result.graph["sum"].op == "Add"
     assert result.skipped == {"excluded": 1}
 
 
 @BOTH
-def test_a_large_result_stays_computed(faithful):
-    result = fold(*SUM, faithful=faithful, max_constant_size_in_bytes=7)
+def test_a_large_result_stays_computed(tf115):
+    result = fold(*SUM, tf115=tf115, max_constant_size_in_bytes=7)
     assert result.graph["sum"].op == "Add"
     assert result.skipped == {"larger than 7 bytes": 1}
-    assert fold(*SUM, faithful=faithful, max_constant_size_in_bytes=8).matched == 1
+    assert fold(*SUM, tf115=tf115, max_constant_size_in_bytes=8).matched == 1
 
 
 def test_a_negative_limit_is_none_for_the_original_alone():
-    assert fold(*SUM, faithful=True, max_constant_size_in_bytes=-1).matched == 1
-    assert not fold(*SUM, faithful=False, max_constant_size_in_bytes=-1).matched
+    assert fold(*SUM, tf115=True, max_constant_size_in_bytes=-1).matched == 1
+    assert not fold(*SUM, tf115=False, max_constant_size_in_bytes=-1).matched
 
 
 def test_a_list_without_values_becomes_a_constant_of_the_original_alone():
@@ -438,7 +438,7 @@ def test_a_list_without_values_becomes_a_constant_of_the_original_alone():
         node("list", "TensorListReserve", "shape n", shape_type=DType.INT32, **kinds),
         node("out", "TensorListPushBack", "list x", **kinds),
     ]
-    held = folded(*nodes, faithful=True)["list/_0__cf__0"].attr_tensor("value")
+    held = folded(*nodes, tf115=True)["list/_0__cf__0"].attr_tensor("value")
     assert (held.dtype, held.shape) == (DType.VARIANT, ())
     assert folded(*nodes)["list"].op == "TensorListReserve"
 
@@ -457,21 +457,21 @@ def test_a_call_of_a_function_is_left_and_the_library_kept():
 
 
 def test_the_original_writes_out_default_attributes():
-    graph = folded(placeholder(), node("out", "Softmax", "x", T=None), faithful=True)
+    graph = folded(placeholder(), node("out", "Softmax", "x", T=None), tf115=True)
     assert "T" not in graph["out"].attrs
-    squeezed = folded(placeholder(), node("out", "Squeeze", "x"), faithful=True)
+    squeezed = folded(placeholder(), node("out", "Squeeze", "x"), tf115=True)
     assert squeezed["out"].attrs["squeeze_dims"].value == ()
     assert "squeeze_dims" not in folded(placeholder(), node("out", "Squeeze", "x"))["out"].attrs
 
 
 @BOTH
-def test_an_attribute_that_nobody_knows_stays(faithful):
+def test_an_attribute_that_nobody_knows_stays(tf115):
     graph = folded(
         placeholder(),
         const("c", 1),
         node("d", "Neg", "c"),
         node("out", "Add", "x d", _mine="yes", grad_x=True),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert graph["out"].attr_bool("grad_x")
     assert [n.op for n in graph].count("Neg") == 0
@@ -483,7 +483,7 @@ def test_the_original_sorts_nodes_by_what_is_ready():
         node("b", "Relu", "x"),
         const("a", 1),
         placeholder(),
-        faithful=True,
+        tf115=True,
     )
     assert names(graph) == ["a", "b", "out", "x"]
 
@@ -494,14 +494,14 @@ def test_the_original_lists_inputs_as_its_hash_table_does():
         *(placeholder(n) for n in listed),
         node("out", "AddN", " ".join(listed), N=len(listed)),
         inputs=listed,
-        faithful=True,
+        tf115=True,
     )
     # The order that the original tool gave.
     assert names(graph)[1:] == [f"in_{n}" for n in (12, 90, 34, 7, 101, 5, 66, 8)]
 
 
 def test_the_original_counts_on_over_the_steps_of_a_chain():
-    context = Context(("x",), ("out",), faithful=True)
+    context = Context(("x",), ("out",), tf115=True)
     first = make_transform("fold_constants", {"exclude_op": ["Neg"]})
     graph = Graph([*SUM[:4], node("neg", "Neg", "sum"), node("out", "Mul", "x neg")])
     once = first.apply(graph, context).graph
@@ -511,7 +511,7 @@ def test_the_original_counts_on_over_the_steps_of_a_chain():
 
 
 @BOTH
-def test_nothing_wishes_to_be_beside_a_node_that_is_gone(faithful):
+def test_nothing_wishes_to_be_beside_a_node_that_is_gone(tf115):
     beside = AttrValue("list(string)", (b"loc:@gone", b"loc:@x"))
     graph = folded(
         placeholder(),
@@ -519,7 +519,7 @@ def test_nothing_wishes_to_be_beside_a_node_that_is_gone(faithful):
         node("gone", "Neg", "c", _class=beside),
         node("d", "Neg", "gone"),
         node("out", "Add", "x d", _class=beside),
-        faithful=faithful,
+        tf115=tf115,
     )
     assert graph["out"].attrs["_class"].value == (b"loc:@x",)
 
@@ -528,7 +528,7 @@ def test_nothing_wishes_to_be_beside_a_node_that_is_gone(faithful):
 
 
 @BOTH
-def test_a_node_that_cannot_be_computed_is_an_error(faithful):
+def test_a_node_that_cannot_be_computed_is_an_error(tf115):
     with pytest.raises(TransformError, match=r"'sum' \(Add\)"):
         fold(
             placeholder(),
@@ -536,13 +536,13 @@ def test_a_node_that_cannot_be_computed_is_an_error(faithful):
             const("b", [1, 2, 3]),
             node("sum", "Add", "a b"),
             node("out", "Add", "x sum"),
-            faithful=faithful,
+            tf115=tf115,
         )
 
 
 def test_the_original_needs_every_placeholder_fed():
     with pytest.raises(TransformError, match="placeholder 'x'") as caught:
-        fold(placeholder(), node("out", "Relu", "x"), inputs=(), faithful=True)
+        fold(placeholder(), node("out", "Relu", "x"), inputs=(), tf115=True)
     assert "inputs" in caught.value.hint
     assert names(folded(placeholder(), node("out", "Relu", "x"), inputs=())) == ["x", "out"]
 
@@ -550,28 +550,28 @@ def test_the_original_needs_every_placeholder_fed():
 def test_the_original_takes_only_placeholders_for_inputs():
     nodes = [placeholder(), node("y", "Relu", "x"), node("out", "Neg", "y")]
     with pytest.raises(TransformError, match="'y' is a Relu"):
-        fold(*nodes, inputs=("y",), faithful=True)
+        fold(*nodes, inputs=("y",), tf115=True)
     assert names(folded(*nodes, inputs=("y",))) == ["x", "y", "out"]
 
 
 def test_an_input_that_is_an_output_is_an_error_of_the_original():
     nodes = [placeholder(), node("out", "Relu", "x")]
     with pytest.raises(TransformError, match="'x' is an input and an output"):
-        fold(*nodes, outputs=("out", "x"), faithful=True)
+        fold(*nodes, outputs=("out", "x"), tf115=True)
     assert names(folded(*nodes, outputs=("out", "x"))) == ["x", "out"]
 
 
 @BOTH
-def test_outputs_must_be_named(faithful):
+def test_outputs_must_be_named(tf115):
     with pytest.raises(TransformError, match="no outputs"):
-        fold(*SUM, outputs=(), faithful=faithful)
+        fold(*SUM, outputs=(), tf115=tf115)
 
 
 @BOTH
 @pytest.mark.parametrize("wrong", [{"inputs": ("y",)}, {"outputs": ("sun",)}])
-def test_a_name_that_is_not_there_is_an_error(wrong, faithful):
+def test_a_name_that_is_not_there_is_an_error(wrong, tf115):
     with pytest.raises(InvalidGraphError, match="is not in the graph"):
-        fold(*SUM, faithful=faithful, **wrong)
+        fold(*SUM, tf115=tf115, **wrong)
 
 
 def test_a_long_chain_is_folded():

@@ -107,11 +107,11 @@ MATCHES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", MATCHES)
-def test_the_folded_convolution_gives_the_same_numbers(case, faithful):
+def test_the_folded_convolution_gives_the_same_numbers(case, tf115):
     graph = MATCHES[case]
-    result = apply("fold_old_batch_norms", graph, faithful=faithful)
+    result = apply("fold_old_batch_norms", graph, tf115=tf115)
     assert result.matched == 1
     assert not any("BatchNorm" in n.op for n in result.graph)
     assert len(result.graph.by_name) == len(result.graph)
@@ -143,12 +143,12 @@ NEAR_MISSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("case", NEAR_MISSES)
-def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, faithful):
+def test_a_place_that_cannot_be_folded_is_left_with_a_reason(case, tf115):
     """The original corrupts these, or folds them for ever."""
     graph, reason = NEAR_MISSES[case]
-    result = apply("fold_old_batch_norms", graph, faithful=faithful)
+    result = apply("fold_old_batch_norms", graph, tf115=tf115)
     assert result.matched == 0
     assert [reason in r for r in result.skipped] == [True]
     assert result.graph.by_name == graph.by_name
@@ -169,10 +169,10 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_bad_constants_end_a_faithful_run_and_are_left_in_a_recipe(what):
+def test_bad_constants_end_a_tf115_run_and_are_left_in_a_recipe(what):
     graph = ERRORS[what]
     with pytest.raises(TransformError, match=f"'norm': .*{what}") as error:
-        apply("fold_old_batch_norms", graph, faithful=True)
+        apply("fold_old_batch_norms", graph, tf115=True)
     assert "ignore_errors" in error.value.hint
     result = apply("fold_old_batch_norms", graph)
     assert result.graph is graph
@@ -186,7 +186,7 @@ def test_bad_constants_end_a_faithful_run_and_are_left_in_a_recipe(what):
 )
 def test_a_recipe_divides_channels_where_the_original_miscounts(graph):
     with pytest.raises(TransformError, match="channels"):
-        apply("fold_old_batch_norms", graph, faithful=True)
+        apply("fold_old_batch_norms", graph, tf115=True)
     result = apply("fold_old_batch_norms", graph)
     assert result.matched == 1
     x = normal(*SHAPE, seed=5)
@@ -201,8 +201,8 @@ def test_a_recipe_divides_channels_that_come_first():
     assert result.graph["layer1_bn_offset"].attr_tensor("value").shape == (7,)
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_constants_that_several_normalizations_share_stay_as_long_as_they_are_used(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_constants_that_several_normalizations_share_stay_as_long_as_they_are_used(tf115):
     """The original never ends where one is shared."""
     graph = _direct(
         const("w1", normal(3, 3, 4, 5)),
@@ -211,7 +211,7 @@ def test_constants_that_several_normalizations_share_stay_as_long_as_they_are_us
         node("sum", "Add", "norm norm1"),
         node("out", "Mul", "sum gamma"),
     )
-    result = apply("fold_old_batch_norms", graph, faithful=faithful)
+    result = apply("fold_old_batch_norms", graph, tf115=tf115)
     assert result.matched == 2
     assert "gamma" in result.graph
     assert "beta" not in result.graph
@@ -219,7 +219,7 @@ def test_constants_that_several_normalizations_share_stay_as_long_as_they_are_us
 
 def test_names_that_are_taken_are_not_taken_twice():
     graph = _direct(const("layer_bn_offset", 0.0), node("out", "Add", "norm layer_bn_offset"))
-    folded = apply("fold_old_batch_norms", graph, faithful=True).graph
+    folded = apply("fold_old_batch_norms", graph, tf115=True).graph
     assert [str(r) for r in folded["norm"].inputs] == ["layer", "layer_bn_offset_1"]
 
 

@@ -23,13 +23,13 @@ CHAIN = Graph(
 )
 
 
-def _fuse(graph=CHAIN, outputs=("out",), faithful=False, **options):
+def _fuse(graph=CHAIN, outputs=("out",), tf115=False, **options):
     given = {
         "remote_fused_graph_executor_name": "runner",
         "remote_fused_graph_node_name": "part",
         **options,
     }
-    result = apply(NAME, graph, outputs=outputs, faithful=faithful, **given)
+    result = apply(NAME, graph, outputs=outputs, tf115=tf115, **given)
     check_graph(result.graph, "test")
     return result
 
@@ -45,9 +45,9 @@ def _carried(graph, name):
     return fields[1:], graph_from_bytes(fields[0][1], "info")
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_golden(faithful):
-    result = _fuse(fused_nodes="b,c", faithful=faithful)
+@pytest.mark.parametrize("tf115", [True, False])
+def test_golden(tf115):
+    result = _fuse(fused_nodes="b,c", tf115=tf115)
     assert result.matched == 1
     text = shown(result.graph).split(" serialized")[0]
     assert text == (
@@ -75,10 +75,10 @@ def test_a_part_may_be_named_by_its_ops():
     assert [n.name for n in graph] == ["x", "a", "d", "out", "part/0"]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_parts_that_lie_apart_become_a_node_each(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_parts_that_lie_apart_become_a_node_each(tf115):
     """The original breaks off, or fuses one of them."""
-    result = _fuse(fused_nodes="a,c", faithful=faithful)
+    result = _fuse(fused_nodes="a,c", tf115=tf115)
     assert result.matched == 2
     assert {n.name for n in result.graph} == {"x", "b", "d", "out", "part/0", "part/1"}
     assert [str(r) for r in result.graph["part/1"].inputs] == ["b"]
@@ -90,8 +90,8 @@ def test_an_output_of_the_graph_becomes_an_identity():
     assert (graph["out"].op, str(graph["out"].inputs[0])) == ("Identity", "part/0")
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_tensors_keep_their_types(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_tensors_keep_their_types(tf115):
     """The original takes all of them for float."""
     graph = Graph(
         [
@@ -100,7 +100,7 @@ def test_tensors_keep_their_types(faithful):
             node("out", "Neg", "a", T=DType.INT32),
         ]
     )
-    fused = _fuse(graph, fused_nodes="a", faithful=faithful).graph["part/0"]
+    fused = _fuse(graph, fused_nodes="a", tf115=tf115).graph["part/0"]
     assert fused.attr_dtypes("Toutputs") == (DType.INT32,)
     assert fused.attr_dtypes("Tinputs") == (DType.FLOAT,)
 
@@ -113,12 +113,12 @@ def test_recorded_shapes_are_carried():
     assert inside["a"].attr_shape("shape") == (1, 2)
 
 
-def test_a_node_between_two_worlds_ends_a_faithful_run_and_is_fused_in_a_recipe():
+def test_a_node_between_two_worlds_ends_a_tf115_run_and_is_fused_in_a_recipe():
     graph = Graph(
         [placeholder(), const("k", 1.0), node("a", "Relu", "x"), node("out", "Add", "a k")]
     )
     with pytest.raises(TransformError, match="'out' takes tensors from the part and"):
-        _fuse(graph, fused_nodes="a,out", faithful=True)
+        _fuse(graph, fused_nodes="a,out", tf115=True)
     fused = _fuse(graph, fused_nodes="a,out").graph["part/0"]
     assert [str(r) for r in fused.inputs] == ["x", "k"]
 

@@ -23,9 +23,9 @@ def _graph(*more, resize=None, **attrs):
     )
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_the_pair_becomes_one_op_with_a_padding_of_nothing(faithful):
-    result = apply("fuse_resize_and_conv", _graph(), faithful=faithful)
+@pytest.mark.parametrize("tf115", [True, False])
+def test_the_pair_becomes_one_op_with_a_padding_of_nothing(tf115):
+    result = apply("fuse_resize_and_conv", _graph(), tf115=tf115)
     assert result.matched == 1
     assert "one image" in result.warnings[0]
     assert shown(result.graph) == (
@@ -58,11 +58,11 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, faithful):
+def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
-    result = apply("fuse_resize_and_conv", graph, faithful=faithful)
+    result = apply("fuse_resize_and_conv", graph, tf115=tf115)
     assert result.matched == 0
     assert [reason in r for r in result.skipped] == [True]
     assert result.graph.by_name == graph.by_name
@@ -75,5 +75,5 @@ def test_another_resizing_is_no_match():
 
 def test_a_taken_name_is_not_taken_twice():
     graph = _graph(placeholder("layer_dummy_paddings"), OUT)
-    fused = apply("fuse_resize_and_conv", graph, faithful=True).graph["layer"]
+    fused = apply("fuse_resize_and_conv", graph, tf115=True).graph["layer"]
     assert str(fused.inputs[2]) == "layer_dummy_paddings_1"

@@ -24,9 +24,9 @@ def _graph(*more, resize=None, **attrs):
     )
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_the_three_become_one_op(faithful):
-    result = apply("fuse_resize_pad_and_conv", _graph(), faithful=faithful)
+@pytest.mark.parametrize("tf115", [True, False])
+def test_the_three_become_one_op(tf115):
+    result = apply("fuse_resize_pad_and_conv", _graph(), tf115=tf115)
     assert result.matched == 1
     assert "one image" in result.warnings[0]
     assert shown(result.graph) == (
@@ -57,11 +57,11 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, faithful):
+def test_a_place_that_cannot_be_fused_is_left_with_a_reason(reason, tf115):
     graph = NEAR_MISSES[reason]
-    result = apply("fuse_resize_pad_and_conv", graph, faithful=faithful)
+    result = apply("fuse_resize_pad_and_conv", graph, tf115=tf115)
     assert result.matched == 0
     assert [reason in r for r in result.skipped] == [True]
     assert result.graph.by_name == graph.by_name

@@ -8,7 +8,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_graph
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 def _graph():
@@ -28,9 +28,9 @@ def _printers(result):
 
 
 @BOTH
-def test_golden(faithful):
+def test_golden(tf115):
     options = {"message": "see", "show_op": True, "show_name": True, "first_n": 3, "summarize": 7}
-    result = apply("insert_logging", _graph(), op=("Split", "Relu"), faithful=faithful, **options)
+    result = apply("insert_logging", _graph(), op=("Split", "Relu"), tf115=tf115, **options)
     assert result.matched == 2
     assert shown(result.graph) == (
         "x = Placeholder()\n"
@@ -68,7 +68,7 @@ def test_a_graph_without_the_op_is_the_same_object():
 
 
 @BOTH
-def test_the_types_are_those_of_the_outputs_that_are_used(faithful):
+def test_the_types_are_those_of_the_outputs_that_are_used(tf115):
     """The original lists all outputs' types beside the used outputs."""
     graph = Graph(
         [
@@ -78,7 +78,7 @@ def test_the_types_are_those_of_the_outputs_that_are_used(faithful):
             node("out", "Neg", "top:1", T=DType.INT32),
         ]
     )
-    after = apply("insert_logging", graph, op=("TopKV2",), faithful=faithful).graph
+    after = apply("insert_logging", graph, op=("TopKV2",), tf115=tf115).graph
     printer = after["top__print__"]
     assert [str(r) for r in printer.inputs] == ["top:0", "top:1"]
     assert printer.attr_dtypes("U") == (DType.INT32,)
@@ -97,19 +97,19 @@ def test_the_types_are_those_of_the_outputs_that_are_used(faithful):
         (node("a", "NextIteration", "x"), "Merge", "loops are known by it"),
     ],
 )
-def test_nodes_that_nothing_may_follow_are_left_with_a_reason(unfit, consumer, reason, faithful):
+def test_nodes_that_nothing_may_follow_are_left_with_a_reason(unfit, consumer, reason, tf115):
     """The original makes graphs that cannot be loaded."""
     inputs = "x ^a" if unfit.op == "NoOp" else "a x"
     graph = Graph([placeholder(), unfit, node("out", consumer, inputs)])
-    result = apply("insert_logging", graph, op=(unfit.op,), faithful=faithful)
+    result = apply("insert_logging", graph, op=(unfit.op,), tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {reason: 1}
 
 
 @BOTH
-def test_new_names_are_free(faithful):
+def test_new_names_are_free(tf115):
     graph = Graph([placeholder(), placeholder("x__print__"), node("out", "Add", "x x__print__")])
-    after = apply("insert_logging", graph, faithful=faithful).graph
+    after = apply("insert_logging", graph, tf115=tf115).graph
     check_graph(after, "")
     assert "x__print___1" in after
 

@@ -34,10 +34,10 @@ fast = settings(max_examples=25, deadline=None, suppress_health_check=list(Healt
 
 @pytest.mark.parametrize("name", sorted(KEEPING))
 @fast
-@given(graph=graphs(), faithful=st.booleans())
-def test_a_transform_that_keeps_floats_keeps_every_bit(name, graph, faithful):
+@given(graph=graphs(), tf115=st.booleans())
+def test_a_transform_that_keeps_floats_keeps_every_bit(name, graph, tf115):
     x = normal(2, 3)
-    after = apply(name, graph, faithful=faithful, **KEEPING[name]).graph
+    after = apply(name, graph, tf115=tf115, **KEEPING[name]).graph
     check_graph(after, name)
     np.testing.assert_array_equal(run(after, x), run(graph, x))
 

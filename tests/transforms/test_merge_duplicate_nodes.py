@@ -9,10 +9,10 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.numerics.hash64 import hash64
-from mobileprep.tf115.node_hashes import combine
+from mobileprep.tf115.hashing import combine
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 def _graph():
@@ -40,16 +40,16 @@ def test_golden():
 
 
 @BOTH
-def test_it_computes_the_same(faithful):
+def test_it_computes_the_same(tf115):
     x = normal(2, 3)
-    after = apply("merge_duplicate_nodes", _graph(), faithful=faithful).graph
+    after = apply("merge_duplicate_nodes", _graph(), tf115=tf115).graph
     assert len(after) == 4
     np.testing.assert_array_equal(run(after, x), run(_graph(), x))
 
 
-def test_golden_of_the_faithful_order():
+def test_golden_of_the_tf115_order():
     """The original's hashes order the nodes; this is what the original tool gave."""
-    after = apply("merge_duplicate_nodes", _graph(), faithful=True).graph
+    after = apply("merge_duplicate_nodes", _graph(), tf115=True).graph
     assert [n.name for n in after] == ["x", "a", "out", "c"]
 
 
@@ -58,7 +58,7 @@ def test_an_output_with_an_index_stands_where_the_original_has_it():
     split = node("s", "Split", "axis x", num_split=2)
     graph = Graph([placeholder(), const("axis", 0, np.int32), split, node("out", "Relu", "s")])
     orders = [
-        [n.name for n in apply("merge_duplicate_nodes", graph, faithful=True, outputs=o).graph]
+        [n.name for n in apply("merge_duplicate_nodes", graph, tf115=True, outputs=o).graph]
         for o in (("out", "s"), ("out", "s:1"), ("out",))
     ]
     assert orders[1] == orders[2] != orders[0]
@@ -68,7 +68,7 @@ def test_a_number_that_was_worked_out_is_one_with_a_number_of_the_file():
     worked_out = Tensor.of(np.float32(5))
     read = Tensor(worked_out.dtype, (), values=np.array([5], np.float32))
     graph = Graph([constant("a", read), constant("b", worked_out), node("out", "Add", "a b")])
-    assert len(apply("merge_duplicate_nodes", graph, faithful=True).graph) == 2
+    assert len(apply("merge_duplicate_nodes", graph, tf115=True).graph) == 2
 
 
 @pytest.mark.parametrize(
@@ -95,55 +95,55 @@ def test_the_hash_is_that_of_tensorflow(data, expected):
     ],
     ids=["value", "shape", "type", "control input", "attribute"],
 )
-def test_nodes_that_differ_stay(other, faithful):
+def test_nodes_that_differ_stay(other, tf115):
     graph = Graph([placeholder(), const("c", 2.0), other, node("out", "Add", "c d")])
-    result = apply("merge_duplicate_nodes", graph, faithful=faithful)
+    result = apply("merge_duplicate_nodes", graph, tf115=tf115)
     assert result.matched == 0
-    assert faithful or result.graph is graph
+    assert tf115 or result.graph is graph
 
 
 @BOTH
-def test_attributes_of_equal_values_and_other_names_make_other_nodes(faithful):
+def test_attributes_of_equal_values_and_other_names_make_other_nodes(tf115):
     """The original hashes values without names, and merges these two."""
     left = node("a", "MatMul", "x x", transpose_a=True)
     right = node("b", "MatMul", "x x", transpose_b=True)
     graph = Graph([placeholder(), left, right, node("out", "Sub", "a b")])
-    assert apply("merge_duplicate_nodes", graph, faithful=faithful).matched == 0
+    assert apply("merge_duplicate_nodes", graph, tf115=tf115).matched == 0
 
 
 @BOTH
-def test_inputs_and_outputs_stay(faithful):
+def test_inputs_and_outputs_stay(tf115):
     graph = Graph([placeholder(), node("a", "Relu", "x"), node("b", "Relu", "x")])
-    result = apply("merge_duplicate_nodes", graph, outputs=("a:0", "b"), faithful=faithful)
+    result = apply("merge_duplicate_nodes", graph, outputs=("a:0", "b"), tf115=tf115)
     assert len(result.graph) == 3
 
 
 @BOTH
-def test_nodes_with_a_state_stay(faithful):
+def test_nodes_with_a_state_stay(tf115):
     shape = const("shape", [2], np.int32)
     random = [
         node(n, "RandomUniform", "shape", T=DType.INT32, dtype=DType.FLOAT) for n in ("a", "b")
     ]
     graph = Graph([shape, *random, node("out", "Sub", "a b")])
-    result = apply("merge_duplicate_nodes", graph, faithful=faithful)
+    result = apply("merge_duplicate_nodes", graph, tf115=tf115)
     assert result.matched == 0
     assert result.skipped == {"it has a state of its own": 1}
 
 
 @BOTH
-def test_placeholders_stay_though_nobody_named_them(faithful):
+def test_placeholders_stay_though_nobody_named_them(tf115):
     """The original merges them, and what is fed to one is lost."""
     graph = Graph([placeholder("a"), placeholder("b"), node("out", "Sub", "a b")])
-    result = apply("merge_duplicate_nodes", graph, inputs=(), faithful=faithful)
+    result = apply("merge_duplicate_nodes", graph, inputs=(), tf115=tf115)
     assert result.matched == 0
     assert result.skipped == {"it is fed by itself": 1}
 
 
 @BOTH
-def test_ops_that_nobody_knows_stay(faithful):
+def test_ops_that_nobody_knows_stay(tf115):
     """The original refuses the graph."""
     graph = Graph([placeholder(), node("a", "Mine", "x"), node("b", "Mine", "x"), _out("a b")])
-    result = apply("merge_duplicate_nodes", graph, faithful=faithful)
+    result = apply("merge_duplicate_nodes", graph, tf115=tf115)
     assert result.matched == 0
     assert result.skipped == {"nobody knows whether its op has a state": 1}
 
@@ -153,9 +153,9 @@ def _out(inputs):
 
 
 @BOTH
-def test_output_zero_is_the_same_spelt_out_or_not(faithful):
+def test_output_zero_is_the_same_spelt_out_or_not(tf115):
     graph = Graph([placeholder(), node("a", "Relu", "x"), node("b", "Relu", "x:0"), _out("a b:0")])
-    after = apply("merge_duplicate_nodes", graph, faithful=faithful).graph
+    after = apply("merge_duplicate_nodes", graph, tf115=tf115).graph
     assert [str(r) for r in after["out"].inputs] == ["a", "a:0"]
 
 
@@ -163,31 +163,31 @@ def test_control_inputs_that_become_one_are_kept_twice_by_the_original_alone():
     doubles = [node("a", "Relu", "x"), node("b", "Relu", "x")]
     graph = Graph([placeholder(), *doubles, node("out", "Neg", "x ^a ^b")])
     inputs = {
-        faithful: apply("merge_duplicate_nodes", graph, faithful=faithful).graph["out"].inputs
-        for faithful in (True, False)
+        tf115: apply("merge_duplicate_nodes", graph, tf115=tf115).graph["out"].inputs
+        for tf115 in (True, False)
     }
     assert [str(r) for r in inputs[True]] == ["x", "^a", "^a"]
     assert [str(r) for r in inputs[False]] == ["x", "^a"]
 
 
 @BOTH
-def test_colocation_follows_the_node_that_stays(faithful):
+def test_colocation_follows_the_node_that_stays(tf115):
     """TensorFlow does not load a graph in which a node is to stand by an unknown one."""
     doubles = [node("a", "Relu", "x"), node("b", "Relu", "x")]
     by_b = node("out", "Add", "a b", _class=AttrValue("list(string)", (b"loc:@b",)))
     graph = Graph([placeholder(), *doubles, by_b])
-    after = apply("merge_duplicate_nodes", graph, faithful=faithful).graph
+    after = apply("merge_duplicate_nodes", graph, tf115=tf115).graph
     assert after["out"].attrs["_class"].value == (b"loc:@a",)
 
 
 @BOTH
-def test_two_long_equal_chains_become_one(faithful):
+def test_two_long_equal_chains_become_one(tf115):
     nodes = [placeholder()]
     for chain in ("a", "b"):
         nodes.append(node(f"{chain}0", "Relu", "x"))
         nodes += [node(f"{chain}{i}", "Relu", f"{chain}{i - 1}") for i in range(1, 300)]
     nodes.append(_out("a299 b299"))
-    assert apply("merge_duplicate_nodes", Graph(nodes), faithful=faithful).matched == 300
+    assert apply("merge_duplicate_nodes", Graph(nodes), tf115=tf115).matched == 300
 
 
 def test_hashes_combine_as_tensorflow_does():

@@ -8,7 +8,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 def _graph():
@@ -23,8 +23,8 @@ def _graph():
 
 
 @BOTH
-def test_golden(faithful):
-    result = apply("obfuscate_names", _graph(), faithful=faithful)
+def test_golden(tf115):
+    result = apply("obfuscate_names", _graph(), tf115=tf115)
     assert result.matched == 2
     assert shown(result.graph) == (
         "x = Placeholder()\n"
@@ -41,9 +41,9 @@ def test_it_computes_the_same():
 
 
 @BOTH
-def test_numbers_that_are_names_of_inputs_or_outputs_are_left_out(faithful):
+def test_numbers_that_are_names_of_inputs_or_outputs_are_left_out(tf115):
     graph = Graph([placeholder("a"), placeholder("0"), placeholder("b"), placeholder("2")])
-    result = apply("obfuscate_names", graph, inputs=("0",), outputs=("2",), faithful=faithful)
+    result = apply("obfuscate_names", graph, inputs=("0",), outputs=("2",), tf115=tf115)
     assert [n.name for n in result.graph] == ["1", "0", "3", "2"]
 
 
@@ -56,18 +56,18 @@ def test_names_grow_after_62_and_after_3844():
 
 
 @BOTH
-def test_an_output_that_is_named_with_its_index_keeps_its_name(faithful):
+def test_an_output_that_is_named_with_its_index_keeps_its_name(tf115):
     """The original renames it, and nobody can fetch it any more."""
-    result = apply("obfuscate_names", _graph(), outputs=("out:0",), faithful=faithful)
+    result = apply("obfuscate_names", _graph(), outputs=("out:0",), tf115=tf115)
     assert "out" in result.graph
 
 
 @BOTH
-def test_colocation_follows_the_new_names(faithful):
+def test_colocation_follows_the_new_names(tf115):
     """The original leaves the old ones, which say the secret and keep the graph from loading."""
     where = AttrValue("list(string)", (b"loc:@secret", b"loc:@gone", b"other"))
     graph = Graph([placeholder("secret"), node("out", "Relu", "secret", _class=where)])
-    after = apply("obfuscate_names", graph, inputs=(), faithful=faithful).graph
+    after = apply("obfuscate_names", graph, inputs=(), tf115=tf115).graph
     assert after["out"].attrs["_class"].value == (b"loc:@0", b"other")
 
 

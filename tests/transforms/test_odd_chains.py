@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from mobileprep.chains.chain import Step, run_chain
 from mobileprep.errors import InternalError, MobileprepError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.transforms.base import Context, transform_names
-from mobileprep.transforms.chain import Step, run_chain
 from tests.transforms.busy import INPUTS, OPTIONS, OUTPUTS, busy_graph
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 
@@ -43,7 +43,7 @@ def test_they_end_in_a_graph_or_in_an_error_of_the_user_s(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(120):
         graph, chain = busy_graph(), []
-        context = Context(INPUTS, OUTPUTS, faithful=draw.random() < 0.5)
+        context = Context(INPUTS, OUTPUTS, tf115=draw.random() < 0.5)
         try:
             for _ in range(3):
                 spoils = draw.random() < 0.4
@@ -79,8 +79,8 @@ def test_a_padding_without_its_second_input_is_left() -> None:
     assert after["pad"].op == "MirrorPad"
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_a_constant_that_takes_what_is_fed_is_told(faithful: bool) -> None:
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_constant_that_takes_what_is_fed_is_told(tf115: bool) -> None:
     odd = node("a", "Neg", "x", dtype=DType.FLOAT)
     graph = Graph([placeholder(), odd, node("out", "Add", "a a")])
     steps = [
@@ -88,7 +88,7 @@ def test_a_constant_that_takes_what_is_fed_is_told(faithful: bool) -> None:
         Step("fold_constants"),
     ]
     with pytest.raises(MobileprepError, match="'x'"):
-        run_chain(graph, steps, Context(("x",), ("out",), faithful))
+        run_chain(graph, steps, Context(("x",), ("out",), tf115))
 
 
 def test_an_output_that_an_op_does_not_have_has_no_shape() -> None:

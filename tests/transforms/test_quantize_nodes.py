@@ -45,7 +45,7 @@ def _ops(graph):
 
 def test_golden():
     graph = Graph([placeholder(), node("out", "Relu", "x")])
-    lines = shown(apply(NAME, graph, faithful=True).graph).split("\n")
+    lines = shown(apply(NAME, graph, tf115=True).graph).split("\n")
     assert sorted(lines) == [
         "out = Dequantize(out/eightbit:0, out/eightbit:1, out/eightbit:2) T=quint8 mode=MIN_FIRST",
         (
@@ -71,9 +71,9 @@ def test_golden():
     ]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_eight_bit_ops_that_follow_one_another_are_connected(faithful):
-    result = apply(NAME, _layer(RELU, OUT), faithful=faithful)
+@pytest.mark.parametrize("tf115", [True, False])
+def test_eight_bit_ops_that_follow_one_another_are_connected(tf115):
+    result = apply(NAME, _layer(RELU, OUT), tf115=tf115)
     check_graph(result.graph, "test")
     assert result.matched == 2
     assert [str(r) for r in result.graph["relu/eightbit"].inputs] == [
@@ -103,7 +103,7 @@ OPS = {
 def test_every_op_has_its_eight_bit_form(op):
     out, eightbit, inputs = OPS[op]
     graph = Graph([placeholder(), placeholder("y"), const("axis", [1], np.int32), out])
-    result = apply(NAME, graph, inputs=("x", "y"), faithful=True)
+    result = apply(NAME, graph, inputs=("x", "y"), tf115=True)
     check_graph(result.graph, "test")
     assert result.graph["out/eightbit"].op == eightbit
     assert len(result.graph["out/eightbit"].inputs) == inputs
@@ -113,7 +113,7 @@ def test_every_op_has_its_eight_bit_form(op):
 
 def test_the_ranges_of_a_concatenation_come_apart():
     graph = Graph([placeholder(), placeholder("y"), const("axis", 1, np.int32), OPS["Concat"][0]])
-    inputs = apply(NAME, graph, inputs=("x", "y"), faithful=True).graph["out/eightbit"].inputs
+    inputs = apply(NAME, graph, inputs=("x", "y"), tf115=True).graph["out/eightbit"].inputs
     x, y = "out_eightbit/x/quantize", "out_eightbit/y/quantize"
     assert [str(r) for r in inputs] == [
         "axis", f"{x}:0", f"{y}:0", f"{x}:1", f"{y}:1", f"{x}:2", f"{y}:2",
@@ -128,51 +128,51 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("reason", NEAR_MISSES)
-def test_a_node_without_an_eight_bit_form_stays_float(reason, faithful):
+def test_a_node_without_an_eight_bit_form_stays_float(reason, tf115):
     """The original forgets what the eight-bit form does not have."""
-    result = apply(NAME, NEAR_MISSES[reason], outputs=("layer",), faithful=faithful)
+    result = apply(NAME, NEAR_MISSES[reason], outputs=("layer",), tf115=tf115)
     assert result.matched == 0
     assert [reason in r for r in result.skipped] == [True]
     assert result.graph.by_name == NEAR_MISSES[reason].by_name
 
 
 def test_ops_can_be_left_out():
-    result = apply(NAME, _layer(RELU, OUT), ignore_op=("Conv2D",), faithful=True)
+    result = apply(NAME, _layer(RELU, OUT), ignore_op=("Conv2D",), tf115=True)
     assert result.graph["layer"].op == "Conv2D"
     assert result.matched == 1
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_attributes_that_the_original_forgets_are_kept(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_attributes_that_the_original_forgets_are_kept(tf115):
     resize = node("r", "ResizeBilinear", "layer size", half_pixel_centers=True, align_corners=False)
     reshape = node("out", "Reshape", "r shape", Tshape=DType.INT64)
     sizes = [const("size", [4, 4], np.int32), const("shape", [-1], np.int64)]
-    graph = apply(NAME, _layer(*sizes, resize, reshape), faithful=faithful).graph
+    graph = apply(NAME, _layer(*sizes, resize, reshape), tf115=tf115).graph
     assert graph["r/eightbit"].attr_bool("half_pixel_centers")
     assert graph["out/eightbit"].attr_dtype("Tshape") is DType.INT64
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_control_inputs_are_no_tensors(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_control_inputs_are_no_tensors(tf115):
     """The original quantizes them."""
-    graph = apply(NAME, _layer(node("out", "Relu", "layer ^x")), faithful=faithful).graph
+    graph = apply(NAME, _layer(node("out", "Relu", "layer ^x")), tf115=tf115).graph
     assert str(graph["out/eightbit"].inputs[-1]) == "^x"
     assert not any("hat" in n.name for n in graph)
 
 
-def test_a_tensor_taken_twice_ends_a_faithful_run_and_is_quantized_once_in_a_recipe():
+def test_a_tensor_taken_twice_ends_a_tf115_run_and_is_quantized_once_in_a_recipe():
     graph = _layer(node("out", "Mul", "layer layer"))
     with pytest.raises(TransformError, match="'out' takes one tensor twice"):
-        apply(NAME, graph, faithful=True)
+        apply(NAME, graph, tf115=True)
     inputs = apply(NAME, graph).graph["out/eightbit"].inputs
     assert str(inputs[0]) == str(inputs[1]) == "layer/eightbit/requantize:0"
 
 
 def test_outputs_of_a_node_are_told_apart():
     graph = Graph([placeholder(), node("out", "Add", "x:1 x:0")])
-    result = apply(NAME, graph, faithful=True).graph
+    result = apply(NAME, graph, tf115=True).graph
     assert {"out_eightbit/x__port__1/quantize", "out_eightbit/x__port__0/quantize"} <= set(
         result.by_name
     )
@@ -185,11 +185,11 @@ def test_a_fallback_range_takes_the_place_of_measuring():
     assert [float(n.attr_tensor("value").array()) for n in ends] == [-3.0, 5.5]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_placeholders_may_take_eight_bits(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_placeholders_may_take_eight_bits(tf115):
     labels = placeholder("labels", kind=DType.INT32)
     graph = Graph([*_layer(RELU, OUT), labels])
-    result = apply(NAME, graph, input_min=-1.0, input_max=1.0, faithful=faithful).graph
+    result = apply(NAME, graph, input_min=-1.0, input_max=1.0, tf115=tf115).graph
     assert result["x"].attr_dtype("dtype") is DType.QUINT8
     # The original makes every placeholder one of eight-bit numbers.
     assert result["labels"].attr_dtype("dtype") is DType.INT32
@@ -199,7 +199,7 @@ def test_placeholders_may_take_eight_bits(faithful):
     assert [str(r) for r in result["layer/eightbit"].inputs[:1]] == ["x"]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -211,17 +211,17 @@ def test_placeholders_may_take_eight_bits(faithful):
         ({"fallback_min": float("nan"), "fallback_max": 2.0}, "is empty"),
     ],
 )
-def test_ranges_that_no_run_would_take_are_refused(options, message, faithful):
+def test_ranges_that_no_run_would_take_are_refused(options, message, tf115):
     """The original makes graphs that fail when they run."""
     with pytest.raises(TransformError, match=message) as error:
-        apply(NAME, _layer(RELU, OUT), faithful=faithful, **options)
+        apply(NAME, _layer(RELU, OUT), tf115=tf115, **options)
     assert error.value.hint
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_learnt_ranges_take_the_place_of_measured_ones(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_learnt_ranges_take_the_place_of_measured_ones(tf115):
     chain = [RELU, _pool("pool", "relu"), *_fake_quant("fq", "pool"), node("out", "Softmax", "fq")]
-    result = apply(NAME, _layer(*chain), faithful=faithful)
+    result = apply(NAME, _layer(*chain), tf115=tf115)
     check_graph(result.graph, "test")
     assert "FakeQuantWithMinMaxVars" not in _ops(result.graph)
     # Moved up to the convolution, whose 32-bit result it narrows.
@@ -231,28 +231,28 @@ def test_learnt_ranges_take_the_place_of_measured_ones(faithful):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_a_learnt_range_is_not_moved_before_an_op_that_changes_it(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_learnt_range_is_not_moved_before_an_op_that_changes_it(tf115):
     """The original moves it before a sigmoid as well."""
     chain = [node("s", "Sigmoid", "layer"), *_fake_quant("fq", "s"), node("out", "Softmax", "fq")]
-    graph = apply(NAME, _layer(*chain), faithful=faithful).graph
+    graph = apply(NAME, _layer(*chain), tf115=tf115).graph
     assert [str(r) for r in graph["s"].inputs] == ["layer"]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_a_learnt_range_is_not_moved_before_a_node_that_is_used_elsewhere(faithful):
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_learnt_range_is_not_moved_before_a_node_that_is_used_elsewhere(tf115):
     chain = [RELU, _pool("pool", "relu"), *_fake_quant("fq", "pool")]
     out = node("out", "AddN", "fq pool", N=2)
-    graph = apply(NAME, _layer(*chain, out), faithful=faithful).graph
+    graph = apply(NAME, _layer(*chain, out), tf115=tf115).graph
     assert graph["pool"].op == "Dequantize"
     assert "fq_hoisted_eightbit/quantize" not in graph
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize("ends", [(1.0, 2.0), (3.0, 3.0), (2.0, -2.0)])
-def test_a_learnt_range_that_no_run_would_take_stays_a_fake_quantization(ends, faithful):
+def test_a_learnt_range_that_no_run_would_take_stays_a_fake_quantization(ends, tf115):
     chain = [*_fake_quant("fq", "layer", *ends), node("out", "Softmax", "fq")]
-    result = apply(NAME, _layer(*chain), faithful=faithful)
+    result = apply(NAME, _layer(*chain), tf115=tf115)
     assert result.graph["fq"].op == "FakeQuantWithMinMaxVars"
     assert any("empty or above zero" in reason for reason in result.skipped)
 
@@ -266,7 +266,7 @@ def test_a_recipe_lets_learnt_ranges_share_their_constants():
         node("out", "FakeQuantWithMinMaxVars", "s low high", T=None),
     ]
     assert _ops(apply(NAME, _layer(*shared)).graph)["FakeQuantWithMinMaxVars"] == 0
-    assert _ops(apply(NAME, _layer(*shared), faithful=True).graph)["FakeQuantWithMinMaxVars"] == 1
+    assert _ops(apply(NAME, _layer(*shared), tf115=True).graph)["FakeQuantWithMinMaxVars"] == 1
 
 
 def test_a_recipe_leaves_small_ops_that_no_eight_bit_op_feeds():
@@ -285,16 +285,16 @@ def test_a_recipe_leaves_small_ops_that_no_eight_bit_op_feeds():
     assert (recipe.graph["scaled"].op, recipe.graph["out"].op) == ("Mul", "Mul")
     assert recipe.graph["bias/eightbit"].op == "QuantizedBiasAdd"
     assert list(recipe.skipped.values()) == [2]
-    faithful = apply(NAME, graph, faithful=True)
-    assert faithful.graph["out/eightbit"].op == "QuantizedMul"
-    assert len(recipe.graph) < len(faithful.graph)
+    tf115 = apply(NAME, graph, tf115=True)
+    assert tf115.graph["out/eightbit"].op == "QuantizedMul"
+    assert len(recipe.graph) < len(tf115.graph)
 
 
 def test_a_recipe_shares_the_constants_that_ranges_are_measured_with():
     recipe = apply(NAME, _layer(RELU, OUT)).graph
-    faithful = apply(NAME, _layer(RELU, OUT), faithful=True).graph
+    tf115 = apply(NAME, _layer(RELU, OUT), tf115=True).graph
     assert _ops(recipe)["Const"] == 3
-    assert _ops(faithful)["Const"] > 3
+    assert _ops(tf115)["Const"] > 3
 
 
 def test_a_loop_keeps_its_constants():
@@ -307,17 +307,17 @@ def test_a_loop_keeps_its_constants():
     assert [str(r) for r in graph["layer_eightbit/enter/reshape_dims"].inputs] == ["^enter"]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_floats_that_the_user_fetches_stay(faithful):
-    result = apply(NAME, _layer(RELU, OUT), outputs=("layer", "out"), faithful=faithful)
+@pytest.mark.parametrize("tf115", [True, False])
+def test_floats_that_the_user_fetches_stay(tf115):
+    result = apply(NAME, _layer(RELU, OUT), outputs=("layer", "out"), tf115=tf115)
     assert result.graph["layer"].op == "Dequantize"
 
 
-@pytest.mark.parametrize("faithful", [True, False])
+@pytest.mark.parametrize("tf115", [True, False])
 @pytest.mark.parametrize(
     ("kind", "mode"), [(DType.QINT8, "MIN_FIRST"), (DType.QUINT8, "MIN_COMBINED")]
 )
-def test_integers_of_another_kind_are_not_taken_as_they_are(kind, mode, faithful):
+def test_integers_of_another_kind_are_not_taken_as_they_are(kind, mode, tf115):
     """The original connects them all the same."""
     graph = Graph(
         [
@@ -329,7 +329,7 @@ def test_integers_of_another_kind_are_not_taken_as_they_are(kind, mode, faithful
             conv("out", "floats w"),
         ]
     )
-    result = apply(NAME, graph, faithful=faithful).graph
+    result = apply(NAME, graph, tf115=tf115).graph
     assert str(result["out/eightbit"].inputs[0]) == "out_eightbit/floats/quantize:0"
 
 

@@ -11,7 +11,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_graph
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 def _graph(values, **more):
@@ -26,8 +26,8 @@ def _parts(graph):
 
 
 @BOTH
-def test_golden(faithful):
-    result = apply("quantize_weights", _graph(np.linspace(-1, 3, 1024)), faithful=faithful)
+def test_golden(tf115):
+    result = apply("quantize_weights", _graph(np.linspace(-1, 3, 1024)), tf115=tf115)
     assert result.matched == 1
     assert shown(result.graph) == (
         "x = Placeholder()\n"
@@ -41,10 +41,10 @@ def test_golden(faithful):
 
 
 @BOTH
-def test_every_element_is_off_by_half_a_step_at_most(faithful):
+def test_every_element_is_off_by_half_a_step_at_most(tf115):
     weights = normal(32, 64)
     graph = _graph(weights)
-    after = apply("quantize_weights", graph, faithful=faithful).graph
+    after = apply("quantize_weights", graph, tf115=tf115).graph
     step = (weights.max() - weights.min()) / 255
     off = np.abs(run(after, np.zeros((32, 64), np.float32)) - weights)
     # The range is shifted so that zero is a step, by up to half of one.
@@ -53,10 +53,10 @@ def test_every_element_is_off_by_half_a_step_at_most(faithful):
 
 
 @BOTH
-def test_zero_is_always_in_the_range(faithful):
+def test_zero_is_always_in_the_range(tf115):
     for values, low, high in ((np.full(1024, 5.0), 0, 5), (np.full(1024, -5.0), -5, 0)):
         numbers, least, greatest = _parts(
-            apply("quantize_weights", _graph(values), faithful=faithful).graph
+            apply("quantize_weights", _graph(values), tf115=tf115).graph
         )
         assert (least, greatest) == (low, pytest.approx(high, abs=1e-30))
         assert set(numbers) == {255 if low == 0 else 0}
@@ -64,9 +64,9 @@ def test_zero_is_always_in_the_range(faithful):
 
 @BOTH
 @pytest.mark.parametrize("value", [0.0, 1e-39, -1e-37])
-def test_a_constant_of_zeros_keeps_a_range_that_can_be_divided_by(value, faithful):
+def test_a_constant_of_zeros_keeps_a_range_that_can_be_divided_by(value, tf115):
     """The original's range is 0 to 1.2e-38, from which Dequantize makes NaN."""
-    after = apply("quantize_weights", _graph(np.full(1024, value)), faithful=faithful).graph
+    after = apply("quantize_weights", _graph(np.full(1024, value)), tf115=tf115).graph
     numbers, least, greatest = _parts(after)
     assert (least, greatest, numbers.any()) == (0, 1, False)
     assert not run(after, np.zeros(1024, np.float32)).any()
@@ -74,34 +74,34 @@ def test_a_constant_of_zeros_keeps_a_range_that_can_be_divided_by(value, faithfu
 
 @BOTH
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_stays(value, faithful):
+def test_what_is_not_finite_stays(value, tf115):
     """The original makes NaN of all of it."""
     graph = _graph([value, *[1.0] * 1023])
-    result = apply("quantize_weights", graph, faithful=faithful)
+    result = apply("quantize_weights", graph, tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {"it holds infinity or NaN, or spans more than float32 can": 1}
 
 
 @BOTH
-def test_a_range_beyond_float32_stays(faithful):
+def test_a_range_beyond_float32_stays(tf115):
     graph = _graph([3e38, -3e38, *[1.0] * 1022])
-    assert apply("quantize_weights", graph, faithful=faithful).graph is graph
+    assert apply("quantize_weights", graph, tf115=tf115).graph is graph
 
 
 @BOTH
-def test_small_constants_and_those_of_other_types_stay(faithful):
+def test_small_constants_and_those_of_other_types_stay(tf115):
     graph = Graph([const("small", np.ones(1023)), const("whole", np.ones(1024), np.int32)])
-    result = apply("quantize_weights", graph, faithful=faithful)
+    result = apply("quantize_weights", graph, tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {"fewer elements than minimum_size": 1}
 
 
 @BOTH
-def test_minimum_size_draws_the_line(faithful):
+def test_minimum_size_draws_the_line(tf115):
     graph = Graph([const("w", np.ones(9)), const("v", np.ones(10))])
-    after = apply("quantize_weights", graph, minimum_size=10, faithful=faithful).graph
+    after = apply("quantize_weights", graph, minimum_size=10, tf115=tf115).graph
     assert [n.name for n in after if n.op == "Dequantize"] == ["v"]
-    assert apply("quantize_weights", graph, minimum_size=-1, faithful=faithful).graph is graph
+    assert apply("quantize_weights", graph, minimum_size=-1, tf115=tf115).graph is graph
 
 
 def _normalized(op, **attrs):
@@ -148,7 +148,7 @@ def test_a_recipe_keeps_variances_that_come_through_a_conditional():
 
 
 def test_the_original_quantizes_variances_too():
-    result = apply("quantize_weights", _normalized("FusedBatchNorm"), faithful=True)
+    result = apply("quantize_weights", _normalized("FusedBatchNorm"), tf115=True)
     assert result.matched == 5
 
 
@@ -158,13 +158,13 @@ def test_device_and_control_inputs_stay_in_a_recipe_alone():
     kept = apply("quantize_weights", graph).graph
     assert {n.device for n in kept if n.name.startswith("w")} == {"/cpu:0"}
     assert [str(r) for r in kept["w_quantized_min"].inputs] == ["^x"]
-    lost = apply("quantize_weights", graph, faithful=True).graph
+    lost = apply("quantize_weights", graph, tf115=True).graph
     assert {n.device for n in lost} == {""}
     assert not lost["w_quantized_min"].inputs
 
 
 @BOTH
-def test_constants_of_a_branch_stay_tied_to_it(faithful):
+def test_constants_of_a_branch_stay_tied_to_it(tf115):
     """The original lets them run whichever branch is taken."""
     graph = Graph(
         [
@@ -173,15 +173,15 @@ def test_constants_of_a_branch_stay_tied_to_it(faithful):
             const("w", np.ones(1024), inputs="^switch"),
         ]
     )
-    after = apply("quantize_weights", graph, faithful=faithful).graph
+    after = apply("quantize_weights", graph, tf115=tf115).graph
     assert [str(r) for r in after["w_quantized_const"].inputs] == ["^switch"]
 
 
 @BOTH
-def test_new_names_are_free(faithful):
+def test_new_names_are_free(tf115):
     """The original makes two nodes of one name."""
     taken = [const("w_quantized_min", 1.0), const("w", np.ones(1024))]
-    after = apply("quantize_weights", Graph(taken), faithful=faithful).graph
+    after = apply("quantize_weights", Graph(taken), tf115=tf115).graph
     check_graph(after, "")
     assert "w_quantized_min_1" in after
 

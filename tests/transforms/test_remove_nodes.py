@@ -9,7 +9,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from tests.transforms.graphs import apply, const, node, normal, placeholder, run, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 IDENTITY = {"op": ("Identity",)}
 
 
@@ -31,38 +31,38 @@ def test_golden():
     assert shown(result.graph) == "x = Placeholder()\nout = Relu(x) T=float32"
 
 
-def test_golden_of_the_faithful_order():
+def test_golden_of_the_tf115_order():
     """A source comes to stand where the last node was that it replaced."""
     graph = Graph(
         [placeholder(), const("c", 1.0), node("a", "Identity", "x"), node("out", "Add", "a c")]
     )
-    result = apply("remove_nodes", graph, faithful=True, **IDENTITY)
+    result = apply("remove_nodes", graph, tf115=True, **IDENTITY)
     assert [n.name for n in result.graph] == ["c", "x", "out"]
 
 
 @BOTH
-def test_it_computes_the_same(faithful):
+def test_it_computes_the_same(tf115):
     x = normal(2, 3)
-    after = apply("remove_nodes", _chain(), op=("Identity", "CheckNumerics"), faithful=faithful)
+    after = apply("remove_nodes", _chain(), op=("Identity", "CheckNumerics"), tf115=tf115)
     np.testing.assert_array_equal(run(after.graph, x), run(_chain(), x))
 
 
 @BOTH
-def test_a_graph_without_the_op_is_the_same_object(faithful):
+def test_a_graph_without_the_op_is_the_same_object(tf115):
     graph = Graph([placeholder(), node("out", "Relu", "x")])
-    assert apply("remove_nodes", graph, faithful=faithful, **IDENTITY).graph is graph
+    assert apply("remove_nodes", graph, tf115=tf115, **IDENTITY).graph is graph
 
 
 @BOTH
-def test_inputs_and_outputs_stay(faithful):
+def test_inputs_and_outputs_stay(tf115):
     graph = Graph([placeholder(), node("in", "Identity", "x"), node("out", "Identity", "in:0")])
-    result = apply("remove_nodes", graph, inputs=("in:0",), faithful=faithful, **IDENTITY)
+    result = apply("remove_nodes", graph, inputs=("in:0",), tf115=tf115, **IDENTITY)
     assert {n.name for n in result.graph} == {"x", "in", "out"}
-    assert result.skipped == {"an input or output of the graph": 2 - faithful}
+    assert result.skipped == {"an input or output of the graph": 2 - tf115}
 
 
 @BOTH
-def test_references_to_later_outputs_are_kept(faithful):
+def test_references_to_later_outputs_are_kept(tf115):
     graph = Graph(
         [
             placeholder(),
@@ -72,12 +72,12 @@ def test_references_to_later_outputs_are_kept(faithful):
             node("out", "Relu", "a"),
         ]
     )
-    after = apply("remove_nodes", graph, faithful=faithful, **IDENTITY).graph
+    after = apply("remove_nodes", graph, tf115=tf115, **IDENTITY).graph
     assert str(after["out"].inputs[0]) == "halves:1"
 
 
 @BOTH
-def test_a_node_stays_whose_later_outputs_are_used(faithful):
+def test_a_node_stays_whose_later_outputs_are_used(tf115):
     """The original leaves their consumers without an input."""
     graph = Graph(
         [
@@ -87,17 +87,17 @@ def test_a_node_stays_whose_later_outputs_are_used(faithful):
             node("out", "Relu", "top:1"),
         ]
     )
-    result = apply("remove_nodes", graph, op=("TopKV2",), max_inputs=2, faithful=faithful)
+    result = apply("remove_nodes", graph, op=("TopKV2",), max_inputs=2, tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {"an output that nothing could replace is used": 1}
 
 
 @BOTH
-def test_control_dependencies_lead_to_the_source(faithful):
+def test_control_dependencies_lead_to_the_source(tf115):
     graph = Graph(
         [placeholder(), node("a", "Identity", "x"), const("c", 1.0, inputs="^a"), _out("x c")]
     )
-    after = apply("remove_nodes", graph, faithful=faithful, **IDENTITY).graph
+    after = apply("remove_nodes", graph, tf115=tf115, **IDENTITY).graph
     assert [str(r) for r in after["c"].inputs] == ["^x"]
 
 
@@ -112,11 +112,11 @@ def test_a_node_that_waits_for_others_stays_in_a_recipe_alone():
     kept = apply("remove_nodes", graph, **IDENTITY)
     assert kept.graph is graph
     assert kept.skipped == {"it waits for other nodes": 1}
-    assert "a" not in apply("remove_nodes", graph, faithful=True, **IDENTITY).graph
+    assert "a" not in apply("remove_nodes", graph, tf115=True, **IDENTITY).graph
 
 
 @BOTH
-def test_a_node_that_tells_which_branch_is_taken_stays(faithful):
+def test_a_node_that_tells_which_branch_is_taken_stays(tf115):
     """The original hangs the nodes of both branches on the Switch, which always runs."""
     graph = Graph(
         [
@@ -130,14 +130,14 @@ def test_a_node_that_tells_which_branch_is_taken_stays(faithful):
             node("out", "Merge", "passed one", N=2),
         ]
     )
-    result = apply("remove_nodes", graph, inputs=("p",), faithful=faithful, **IDENTITY)
+    result = apply("remove_nodes", graph, inputs=("p",), tf115=tf115, **IDENTITY)
     assert {"then", "else"} <= {n.name for n in result.graph}
     assert "passed" not in result.graph
     assert result.skipped == {"it tells others which branch is taken": 2}
 
 
 @BOTH
-def test_a_node_that_only_a_branch_lets_run_stays(faithful):
+def test_a_node_that_only_a_branch_lets_run_stays(tf115):
     graph = Graph(
         [
             placeholder(),
@@ -147,34 +147,34 @@ def test_a_node_that_only_a_branch_lets_run_stays(faithful):
             node("out", "Relu", "taken"),
         ]
     )
-    result = apply("remove_nodes", graph, inputs=("x", "p"), faithful=faithful, **IDENTITY)
+    result = apply("remove_nodes", graph, inputs=("x", "p"), tf115=tf115, **IDENTITY)
     assert result.graph is graph
     assert result.skipped == {"its control inputs decide whether it runs": 1}
 
 
 @BOTH
-def test_max_inputs_takes_nodes_of_several_inputs_for_their_first(faithful):
+def test_max_inputs_takes_nodes_of_several_inputs_for_their_first(tf115):
     nodes = [placeholder(), const("c", 1.0), node("a", "Foo", "x c"), node("out", "Neg", "a")]
     graph = Graph(nodes)
-    near = apply("remove_nodes", graph, op=("Foo",), faithful=faithful)
+    near = apply("remove_nodes", graph, op=("Foo",), tf115=tf115)
     assert near.graph is graph
-    after = apply("remove_nodes", graph, op=("Foo",), max_inputs=2, faithful=faithful).graph
+    after = apply("remove_nodes", graph, op=("Foo",), max_inputs=2, tf115=tf115).graph
     assert str(after["out"].inputs[0]) == "x"
 
 
 @BOTH
-def test_a_second_input_that_others_use_stays(faithful):
+def test_a_second_input_that_others_use_stays(tf115):
     """The original removes it, and refuses the graph that it then has."""
     graph = Graph([placeholder(), const("c", 1.0), node("a", "Foo", "x c"), _out("a c")])
-    after = apply("remove_nodes", graph, op=("Foo",), max_inputs=2, faithful=faithful).graph
+    after = apply("remove_nodes", graph, op=("Foo",), max_inputs=2, tf115=tf115).graph
     assert [str(r) for r in after["out"].inputs] == ["x", "c"]
 
 
 def test_a_recipe_takes_all_in_one_go_and_the_original_stops_at_an_output():
     graph = Graph([placeholder(), node("a", "Identity", "x"), node("out", "Identity", "x"), _sum()])
     assert "a" not in apply("remove_nodes", graph, outputs=("out", "sum"), **IDENTITY).graph
-    faithful = apply("remove_nodes", graph, outputs=("out", "sum"), faithful=True, **IDENTITY)
-    assert "a" in faithful.graph
+    tf115 = apply("remove_nodes", graph, outputs=("out", "sum"), tf115=True, **IDENTITY)
+    assert "a" in tf115.graph
 
 
 def _sum():
@@ -182,11 +182,11 @@ def _sum():
 
 
 @BOTH
-def test_colocation_with_removed_nodes_is_forgotten(faithful):
+def test_colocation_with_removed_nodes_is_forgotten(tf115):
     where = AttrValue("list(string)", (b"loc:@a",))
     by_a = node("out", "Relu", "a", _class=where)
     graph = Graph([placeholder(), node("a", "Identity", "x"), by_a])
-    after = apply("remove_nodes", graph, faithful=faithful, **IDENTITY).graph
+    after = apply("remove_nodes", graph, tf115=tf115, **IDENTITY).graph
     assert "_class" not in after["out"].attrs
 
 

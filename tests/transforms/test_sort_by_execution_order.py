@@ -6,15 +6,15 @@ from mobileprep.errors import InvalidGraphError, TransformError
 from mobileprep.ir.graph import Graph
 from tests.transforms.graphs import apply, const, node, placeholder
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 @BOTH
-def test_golden(faithful):
+def test_golden(tf115):
     graph = Graph(
         [node("out", "Add", "a b"), node("b", "Relu", "x"), node("a", "Relu", "x"), placeholder()]
     )
-    result = apply("sort_by_execution_order", graph, faithful=faithful)
+    result = apply("sort_by_execution_order", graph, tf115=tf115)
     assert [n.name for n in result.graph] == ["x", "a", "b", "out"]
     assert result.matched == 4
 

@@ -10,7 +10,7 @@ from mobileprep.ir.verify import check_graph
 from tests.formats.checkpoint_writer import write_bundle
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 COLUMN = np.array([[0], [3], [0], [0], [-1e-6], [-2]], np.float32)
 GATHER = {"T": None, "Tparams": DType.FLOAT, "Tindices": DType.INT64}
 
@@ -34,8 +34,8 @@ def _apply(graph, **options):
 
 
 @BOTH
-def test_golden(faithful):
-    result = _apply(_graph(), faithful=faithful)
+def test_golden(tf115):
+    result = _apply(_graph(), tf115=tf115)
     assert result.matched == 1
     assert shown(result.graph) == (
         "ids = Placeholder()\n"
@@ -57,44 +57,44 @@ def test_golden(faithful):
 
 
 @BOTH
-def test_a_column_of_zeros_gets_a_table_that_can_be_filled(faithful):
-    after = _apply(_graph(values=np.zeros((3, 1))), faithful=faithful).graph
+def test_a_column_of_zeros_gets_a_table_that_can_be_filled(tf115):
+    after = _apply(_graph(values=np.zeros((3, 1))), tf115=tf115).graph
     np.testing.assert_array_equal(after["w/indices"].attr_tensor("value").array(), [0])
     np.testing.assert_array_equal(after["w/values"].attr_tensor("value").array(), [0])
 
 
 @BOTH
-def test_gather_v2_along_the_first_axis_is_one_too(faithful):
+def test_gather_v2_along_the_first_axis_is_one_too(tf115):
     gather = node("out", "GatherV2", "w/read ids axis", Taxis=DType.INT32, **GATHER)
     graph = Graph([_ids(), *_weights(), const("axis", 0, "int32"), gather])
-    after = _apply(graph, faithful=faithful).graph
+    after = _apply(graph, tf115=tf115).graph
     assert after["out"].op == "ExpandDims"
     assert "axis" not in after
 
 
 @BOTH
-def test_the_initializer_joins_a_group_that_is_there(faithful):
+def test_the_initializer_joins_a_group_that_is_there(tf115):
     graph = _graph(node("init", "NoOp", "^ids", T=None))
-    after = _apply(graph, group_init_node="init", faithful=faithful).graph
+    after = _apply(graph, group_init_node="init", tf115=tf115).graph
     assert [str(r) for r in after["init"].inputs] == ["^ids", "^w/InitializeTable"]
 
 
 def test_where_nothing_fits_the_original_adds_a_group_and_a_recipe_nothing():
     graph = Graph([_ids(), node("out", "Identity", "ids", T=DType.INT64)])
     assert _apply(graph).graph is graph
-    assert "group_deps" in _apply(graph, faithful=True).graph
+    assert "group_deps" in _apply(graph, tf115=True).graph
 
 
 @BOTH
-def test_ids_of_four_bytes_are_cast(faithful):
+def test_ids_of_four_bytes_are_cast(tf115):
     """The original gives them to a table that takes eight."""
-    after = _apply(_graph(Tindices=DType.INT32), faithful=faithful).graph
+    after = _apply(_graph(Tindices=DType.INT32), tf115=tf115).graph
     assert after["out/Cast"].attr_dtype("DstT") is DType.INT64
     assert str(after["out/LookupTableFind"].inputs[1]) == "out/Cast"
 
 
 @BOTH
-def test_look_ups_in_the_same_weights_share_a_table(faithful):
+def test_look_ups_in_the_same_weights_share_a_table(tf115):
     """The original takes the weights from all but the first."""
     second = [
         node("w/again", "Identity", "w"),
@@ -102,7 +102,7 @@ def test_look_ups_in_the_same_weights_share_a_table(faithful):
         node("third", "Gather", "w/read ids", **GATHER),
         node("sum", "AddN", "out second third", N=3),
     ]
-    result = _apply(_graph(*second), outputs=("sum",), faithful=faithful)
+    result = _apply(_graph(*second), outputs=("sum",), tf115=tf115)
     check_graph(result.graph, "")
     assert result.matched == 3
     assert [n.op for n in result.graph].count("HashTable") == 1
@@ -111,18 +111,18 @@ def test_look_ups_in_the_same_weights_share_a_table(faithful):
 
 @BOTH
 @pytest.mark.parametrize("source", ["w", "w/read"])
-def test_weights_that_something_else_needs_stay(source, faithful):
+def test_weights_that_something_else_needs_stay(source, tf115):
     """The original takes them from whatever else uses them."""
     graph = _graph(node("other", "Neg", source))
-    result = _apply(graph, outputs=("out", "other"), faithful=faithful)
+    result = _apply(graph, outputs=("out", "other"), tf115=tf115)
     assert result.skipped == {"its weights are used elsewhere too": 1}
     assert result.graph["out"].op == "Gather"
 
 
 @BOTH
 @pytest.mark.parametrize("output", ["w:0", "w/read"])
-def test_weights_that_are_fetched_stay(output, faithful):
-    result = _apply(_graph(), outputs=("out", output), faithful=faithful)
+def test_weights_that_are_fetched_stay(output, tf115):
+    result = _apply(_graph(), outputs=("out", output), tf115=tf115)
     assert result.matched == 0
     assert result.graph["out"].op == "Gather"
 
@@ -152,7 +152,7 @@ def test_other_look_ups_are_left_by_a_recipe_and_refused_by_the_original(graph, 
     assert result.graph is graph
     assert result.skipped == {reason: 1}
     with pytest.raises(TransformError, match="node 'out': it"):
-        _apply(graph, faithful=True)
+        _apply(graph, tf115=True)
 
 
 def _with_variable():
@@ -182,8 +182,8 @@ def _checkpoint(tmp_path):
 
 
 @BOTH
-def test_a_variable_is_read_from_the_checkpoint(tmp_path, faithful):
-    result = _apply(_with_variable(), input_checkpoint=_checkpoint(tmp_path), faithful=faithful)
+def test_a_variable_is_read_from_the_checkpoint(tmp_path, tf115):
+    result = _apply(_with_variable(), input_checkpoint=_checkpoint(tmp_path), tf115=tf115)
     np.testing.assert_array_equal(result.graph["w/indices"].attr_tensor("value").array(), [1, 5])
     left = {n.name for n in result.graph}
     # What only served the variable is gone; the restore op may serve others.

@@ -9,7 +9,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
-BOTH = pytest.mark.parametrize("faithful", [True, False])
+BOTH = pytest.mark.parametrize("tf115", [True, False])
 
 
 def _graph():
@@ -27,9 +27,9 @@ def _graph():
 
 
 @BOTH
-def test_golden(faithful):
+def test_golden(tf115):
     graph = Graph([placeholder(), node("a", "Relu", "x"), node("out", "Neg", "a"), *_unused()])
-    result = apply("strip_unused_nodes", graph, faithful=faithful)
+    result = apply("strip_unused_nodes", graph, tf115=tf115)
     assert result.matched == 2
     assert shown(result.graph) == (
         "x = Placeholder()\na = Relu(x) T=float32\nout = Neg(a) T=float32"
@@ -41,36 +41,36 @@ def _unused():
 
 
 @BOTH
-def test_a_graph_of_needed_nodes_is_the_same_object(faithful):
+def test_a_graph_of_needed_nodes_is_the_same_object(tf115):
     graph = Graph([placeholder(), node("out", "Relu", "x")])
-    assert apply("strip_unused_nodes", graph, faithful=faithful).graph is graph
+    assert apply("strip_unused_nodes", graph, tf115=tf115).graph is graph
 
 
 @BOTH
-def test_what_a_control_input_names_is_needed(faithful):
+def test_what_a_control_input_names_is_needed(tf115):
     graph = Graph([placeholder(), const("ready", 1.0), node("out", "Relu", "x ^ready")])
-    assert apply("strip_unused_nodes", graph, faithful=faithful).graph is graph
+    assert apply("strip_unused_nodes", graph, tf115=tf115).graph is graph
 
 
 @BOTH
-def test_an_input_stays_though_nothing_needs_it(faithful):
+def test_an_input_stays_though_nothing_needs_it(tf115):
     graph = Graph([placeholder(), placeholder("y"), node("out", "Relu", "x")])
-    result = apply("strip_unused_nodes", graph, inputs=("x", "y"), faithful=faithful)
+    result = apply("strip_unused_nodes", graph, inputs=("x", "y"), tf115=tf115)
     assert result.graph is graph
 
 
 @BOTH
-def test_a_placeholder_has_the_type_of_the_node_it_stands_for(faithful):
+def test_a_placeholder_has_the_type_of_the_node_it_stands_for(tf115):
     """The original gives all of them one type, and consumers of another then refuse the graph."""
-    result = apply("strip_unused_nodes", _graph(), inputs=("decoded",), faithful=faithful)
+    result = apply("strip_unused_nodes", _graph(), inputs=("decoded",), tf115=tf115)
     assert result.graph["decoded"].attr_dtype("dtype") is DType.INT32
     assert "x" not in result.graph
 
 
 def test_without_a_shape_the_original_makes_scalars_and_a_recipe_leaves_it_open():
     made = {
-        faithful: apply("strip_unused_nodes", _graph(), inputs=("indices",), faithful=faithful)
-        for faithful in (True, False)
+        tf115: apply("strip_unused_nodes", _graph(), inputs=("indices",), tf115=tf115)
+        for tf115 in (True, False)
     }
     assert made[True].graph["indices"].attr_shape("shape") == ()
     assert made[False].graph["indices"].attr_shape("shape") is None
@@ -101,7 +101,7 @@ def test_a_record_is_not_believed_where_the_rest_is_broken():
 
 
 @BOTH
-def test_shapes_and_types_are_given_by_name_before_those_for_all(faithful):
+def test_shapes_and_types_are_given_by_name_before_those_for_all(tf115):
     graph = Graph(
         [
             node("a", "Custom", ""),
@@ -117,9 +117,7 @@ def test_shapes_and_types_are_given_by_name_before_those_for_all(faithful):
         "type_for_name": ("quint8", "float"),
         "shape_for_name": ("-1", "4,5,6"),
     }
-    result = apply(
-        "strip_unused_nodes", graph, inputs=("a", "b", "c"), faithful=faithful, **options
-    )
+    result = apply("strip_unused_nodes", graph, inputs=("a", "b", "c"), tf115=tf115, **options)
     made = [(n.attr_dtype("dtype"), n.attr_shape("shape")) for n in result.graph.nodes[:3]]
     assert made == [(DType.INT32, (1, 2)), (DType.QUINT8, (-1,)), (DType.FLOAT, (4, 5, 6))]
 
@@ -135,31 +133,31 @@ def test_shapes_and_types_are_given_by_name_before_those_for_all(faithful):
         ({"shape": "1,-2"}, "the shape '1,-2' cannot be understood"),
     ],
 )
-def test_a_parameter_that_makes_no_sense_is_an_error_once_it_is_needed(options, reason, faithful):
+def test_a_parameter_that_makes_no_sense_is_an_error_once_it_is_needed(options, reason, tf115):
     graph = Graph([node("fed", "Custom", ""), node("out", "Relu", "fed")])
     with pytest.raises(TransformError, match=reason):
-        apply("strip_unused_nodes", graph, inputs=("fed",), faithful=faithful, **options)
+        apply("strip_unused_nodes", graph, inputs=("fed",), tf115=tf115, **options)
     fed = Graph([placeholder("fed"), node("out", "Relu", "fed")])
-    apply("strip_unused_nodes", fed, inputs=("fed",), faithful=faithful, **options)
+    apply("strip_unused_nodes", fed, inputs=("fed",), tf115=tf115, **options)
 
 
 @BOTH
-def test_an_output_that_is_not_there_is_an_error_with_the_nearest_name(faithful):
+def test_an_output_that_is_not_there_is_an_error_with_the_nearest_name(tf115):
     graph = Graph([placeholder(), node("out", "Relu", "x")])
     with pytest.raises(TransformError, match="the output 'oute' is not in the graph") as caught:
-        apply("strip_unused_nodes", graph, outputs=("oute",), faithful=faithful)
+        apply("strip_unused_nodes", graph, outputs=("oute",), tf115=tf115)
     assert caught.value.hint == "did you mean 'out'?"
 
 
 @BOTH
-def test_an_input_that_is_not_there_is_a_warning(faithful):
+def test_an_input_that_is_not_there_is_a_warning(tf115):
     graph = Graph([placeholder(), node("out", "Relu", "x")])
-    result = apply("strip_unused_nodes", graph, inputs=("x", "y"), faithful=faithful)
+    result = apply("strip_unused_nodes", graph, inputs=("x", "y"), tf115=tf115)
     assert result.warnings == ("strip_unused_nodes: the input 'y' is not in the graph",)
 
 
 @BOTH
-def test_a_fed_later_output_is_the_placeholder_of_its_consumers(faithful):
+def test_a_fed_later_output_is_the_placeholder_of_its_consumers(tf115):
     """The original leaves the consumers with an output that a Placeholder does not have."""
     graph = Graph(
         [
@@ -169,28 +167,28 @@ def test_a_fed_later_output_is_the_placeholder_of_its_consumers(faithful):
             node("out", "Relu", "halves:1"),
         ]
     )
-    result = apply("strip_unused_nodes", graph, inputs=("halves:1",), faithful=faithful)
+    result = apply("strip_unused_nodes", graph, inputs=("halves:1",), tf115=tf115)
     assert shown(result.graph).startswith("halves = Placeholder()")
     assert str(result.graph["out"].inputs[0]) == "halves"
 
 
 @BOTH
-def test_a_fed_node_of_which_several_outputs_are_used_is_refused(faithful):
+def test_a_fed_node_of_which_several_outputs_are_used_is_refused(tf115):
     graph = Graph([node("halves", "Split", ""), node("out", "Add", "halves halves:1")])
     with pytest.raises(TransformError, match="the outputs 0, 1 of the input 'halves'"):
-        apply("strip_unused_nodes", graph, inputs=("halves",), faithful=faithful)
+        apply("strip_unused_nodes", graph, inputs=("halves",), tf115=tf115)
 
 
 @BOTH
-def test_a_fed_placeholder_waits_for_nothing(faithful):
+def test_a_fed_placeholder_waits_for_nothing(tf115):
     """The original keeps its control inputs, which may lead to nodes that are gone."""
     graph = Graph([const("ready", 1.0), node("x", "Placeholder", "^ready", T=None)])
-    result = apply("strip_unused_nodes", graph, outputs=("x",), faithful=faithful)
+    result = apply("strip_unused_nodes", graph, outputs=("x",), tf115=tf115)
     assert shown(result.graph) == "x = Placeholder()"
 
 
 @BOTH
-def test_colocation_with_removed_nodes_is_forgotten(faithful):
+def test_colocation_with_removed_nodes_is_forgotten(tf115):
     """TensorFlow does not load a graph in which a node is to stand by an unknown one."""
     with_gone = AttrValue("list(string)", (b"loc:@gone", b"loc:@x", b"other"))
     graph = Graph(
@@ -201,7 +199,7 @@ def test_colocation_with_removed_nodes_is_forgotten(faithful):
             node("out", "Relu", "a", _class=AttrValue("list(string)", (b"loc:@gone",))),
         ]
     )
-    after = apply("strip_unused_nodes", graph, faithful=faithful).graph
+    after = apply("strip_unused_nodes", graph, tf115=tf115).graph
     assert after["a"].attrs["_class"].value == (b"loc:@x", b"other")
     assert "_class" not in after["out"].attrs
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.refs import edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Observer
 from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats
 from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorSpec
-from mobileprep.runtime.actions import edge
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine

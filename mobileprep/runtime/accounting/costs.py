@@ -10,12 +10,11 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.accounting.tensor_memory import VIEWS, Executed, TensorSpec, peak_bytes
-from mobileprep.runtime.actions import Edge, edge
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.selection import needed_nodes
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Edge, edge
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.actions import Edge, edge
 
 # Their outputs are their first input, under another name or shape.
 VIEWS: Final = frozenset(

@@ -9,11 +9,11 @@ from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.runtime.actions import edge
 from mobileprep.runtime.feeds import checked_feed
 from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
 
@@ -79,9 +79,9 @@ def cut_out(
     fed = [known_ref(graph, name, "feed", where) for name in feeds]
     nodes = needed_nodes(graph, wanted, {edge(r) for r in fed}, where)
     _check_placeholders(nodes, where)
-    taken = {n.name for n in nodes}
-    inputs = {edge(r): _free(f"feed_{i}", taken) for i, r in enumerate(fed)}
-    outputs = tuple(_free(f"fetch_{i}", taken) for i in range(len(wanted)))
+    names = FreshNames(n.name for n in nodes)
+    inputs = {edge(r): names.name(f"feed_{i}") for i, r in enumerate(fed)}
+    outputs = tuple(names.name(f"fetch_{i}") for i in range(len(wanted)))
 
     there = {n.name for n in nodes}
 
@@ -111,14 +111,6 @@ def _check_placeholders(nodes: Sequence[Node], where: str) -> None:
     if unfed:
         message = f"nothing is fed to the placeholder {unfed[0]!r}"
         raise UsageError(message, "feed every placeholder that the outputs need", where)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """A name that no node has, and which is taken from now on."""
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def _placeholder(name: str, array: Array) -> Node:

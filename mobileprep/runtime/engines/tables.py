@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, edge
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.table_ops import FILLERS
-from mobileprep.runtime.actions import edge
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
 

@@ -11,6 +11,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref, control
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.functions.bodies import body_of
@@ -204,16 +205,8 @@ class _Inliner:
 
     def _last(self, name: str) -> list[str]:
         """The nodes to wait for instead of a call, calls among those followed too."""
-        found: set[str] = set()
-        waiting, seen = [name], {name}
-        while waiting:
-            here = waiting.pop()
-            if here not in self._ends:
-                found.add(here)
-            fresh = [e for e in self._ends.get(here, ()) if e not in seen]
-            seen.update(fresh)
-            waiting += fresh
-        return sorted(found)
+        found = closure([name], lambda here: self._ends.get(here, ()))
+        return sorted(here for here in found if here not in self._ends)
 
 
 def _waiting(node: Node, waits: tuple[Ref, ...], library: Library) -> Node:

@@ -18,6 +18,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Library
+from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
@@ -231,12 +232,7 @@ class _Lowering:
 
     def _name(self, what: str) -> str:
         """A free name; the second of a kind ends in "_1", as TensorFlow numbers them."""
-        base = name = f"{self._node.name}/{what}"
-        count = 0
-        while name in self.own or name in self._taken:
-            count += 1
-            name = f"{base}_{count}"
-        return name
+        return unique_name(f"{self._node.name}/{what}", self.own, self._taken)
 
     def _body(self, func: FuncRef) -> Body:
         function = self._library.functions.get(func.name)

@@ -1,0 +1,21 @@
+"""Which nodes run only when a branch is taken or a loop turns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mobileprep.ir import branches
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.reachability import dependents
+
+SWITCHES: Final = branches.SWITCHES | {"_SwitchN"}
+_GATES: Final = SWITCHES | {"Enter", "RefEnter"}
+
+
+def conditional_nodes(graph: Graph) -> frozenset[str]:
+    """The gates of branches and loops, and all that depends on one by data or control.
+
+    What such a node's control inputs say is not order alone: they decide whether it runs, and
+    in which turn of a loop.
+    """
+    return frozenset(dependents(graph, [n.name for n in graph if n.op in _GATES]))

@@ -1,0 +1,1 @@
+"""What several transforms share: layers and what merges into them, constants worked out ahead."""

@@ -1,0 +1,1 @@
+"""What scales and shifts a layer's output, found and merged into the layer."""

@@ -1,0 +1,1 @@
+"""Finds what of a graph is constant, and computes it."""

@@ -1,0 +1,109 @@
+"""Computes the constant nodes of a graph whose values are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
+from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.constant_evaluation import evaluate_node
+from mobileprep.rewriting.constant_folding.execution import PLACEHOLDERS
+from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
+from mobileprep.rewriting.constant_folding.rules import Kernels
+
+_NAME = "fold_constants"
+
+
+@dataclass(frozen=True)
+class ConstantValues:
+    """Values of constant tensors.
+
+    Args:
+        tensors: the values asked for, but for those that need an unsupported node.
+        unsupported: the nodes that no kernel can compute.
+    """
+
+    tensors: Mapping[Ref, Tensor]
+    unsupported: frozenset[str]
+
+
+def constant_values(
+    nodes: Mapping[str, Node],
+    constant: ConstantNodes,
+    wanted: Iterable[Ref],
+    tf115: Kernels | None,
+) -> ConstantValues:
+    """Compute tensors of constant nodes, keeping no others for longer than they are used.
+
+    Args:
+        nodes: the graph's nodes by name.
+        constant: which of them are constant.
+        wanted: the tensors to compute, of constant nodes.
+        tf115: the kernels of TensorFlow 1.15, to round as it does.
+
+    Raises:
+        TransformError: a node cannot be computed, as its inputs do not fit each other or it is a
+            placeholder.
+    """
+    kept = frozenset(wanted)
+    inputs = _needed_inputs(nodes, constant, kept)
+    uses = Counter(ref for refs in inputs.values() for ref in refs)
+    values: dict[Ref, Tensor] = {}
+    unsupported = set()
+    for name in constant.order:
+        refs = inputs.get(name)
+        if refs is None or any(r not in values for r in refs):
+            continue
+        try:
+            outputs = constant.shapes.get(name)
+            if outputs is None:
+                outputs = _compute(nodes[name], [values[r] for r in refs], tf115)
+        except UnsupportedError:
+            unsupported.add(name)
+            continue
+        for index, tensor in enumerate(outputs):
+            ref = Ref(name, index)
+            if ref in kept or uses[ref]:
+                values[ref] = tensor
+        for ref in refs:
+            uses[ref] -= 1
+            if not uses[ref] and ref not in kept:
+                del values[ref]
+    return ConstantValues(values, frozenset(unsupported))
+
+
+def _needed_inputs(
+    nodes: Mapping[str, Node], constant: ConstantNodes, wanted: frozenset[Ref]
+) -> dict[str, tuple[Ref, ...]]:
+    """For each node to compute the tensors that it takes; a known shape takes none.
+
+    Raises:
+        TransformError: one of them is fed, which only a Const with inputs of its own can lead to.
+    """
+    inputs: dict[str, tuple[Ref, ...]] = {}
+
+    def needed(name: str) -> list[str]:
+        if name not in nodes:
+            message = f"{_NAME}: a constant depends on {name!r}, which is fed"
+            raise TransformError(message, "look for a Const that takes tensors")
+        inputs[name] = () if name in constant.shapes else nodes[name].data_inputs
+        return [ref.node for ref in inputs[name]]
+
+    closure((ref.node for ref in wanted), needed)
+    return inputs
+
+
+def _compute(node: Node, inputs: Sequence[Tensor], tf115: Kernels | None) -> tuple[Tensor, ...]:
+    if node.op in PLACEHOLDERS:
+        message = f"{_NAME}: the outputs need the placeholder {node.name!r}, which is no input"
+        raise TransformError(message, "name it in the inputs")
+    try:
+        return evaluate_node(node, inputs, tf115=tf115)
+    except InvalidGraphError as error:
+        message = f"{_NAME}: {error.message}"
+        raise TransformError(message, error.hint) from error

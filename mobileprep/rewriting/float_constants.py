@@ -1,0 +1,70 @@
+"""Float constants that are to be stored in another form, and what becomes of their nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array, Tensor
+
+# The original starts looking for a maximum here: it takes the least positive normal number of
+# C++ for the most negative one.
+LEAST_MAXIMUM: Final = np.finfo(np.float32).tiny
+
+
+def float_value(node: Node, transform: str) -> Tensor | None:
+    """The value of a float32 constant, or None for any other node.
+
+    Raises:
+        TransformError: a constant without type or value.
+        InvalidGraphError: an attribute is of the wrong kind.
+    """
+    if node.op != "Const":
+        return None
+    for name in ("dtype", "value"):
+        if name not in node.attrs:
+            message = f"{transform}: the constant {node.name!r} has no attribute {name!r}"
+            raise TransformError(message, "export the graph again")
+    if node.attr_dtype("dtype") is not DType.FLOAT:
+        return None
+    value = node.attr_tensor("value")
+    return value if value.dtype is DType.FLOAT else None
+
+
+def value_range(values: Array) -> tuple[np.float32, np.float32]:
+    """The least and the greatest of float32 values, of which there must be one; NaN if one is."""
+    return values.min(), values.max()
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """Makes constants that stand in for others of a graph.
+
+    With ``tf115`` they have neither device nor control inputs, as the original's have none. Those
+    that decide whether a constant exists, in a branch or a loop, have to stay.
+    """
+
+    graph: Graph
+    tf115: bool
+
+    def make(self, old: Node, name: str, value: Tensor) -> Node:
+        """The constant that replaces ``old``, or is one of several that do."""
+        if not self.tf115:
+            return constant(name, value, old.device, old.inputs)
+        return constant(name, value, inputs=self._ties(old))
+
+    def _ties(self, old: Node) -> tuple[Ref, ...]:
+        return tuple(r for r in old.inputs if r.node in self._conditional) if old.inputs else ()
+
+    @cached_property
+    def _conditional(self) -> frozenset[str]:
+        return conditional_nodes(self.graph)

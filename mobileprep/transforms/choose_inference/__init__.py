@@ -1,0 +1,95 @@
+"""Takes the branch for inference where a graph chooses between training and inference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import constant_behind
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.verify import check_inputs
+from mobileprep.rewriting.batch_norms import FUSED
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.choose_inference.branches import condition, taken
+
+_UNSURE: Final = "its branches do not show which of them is for inference"
+
+
+@transform("choose_inference")
+@dataclass(frozen=True)
+class ChooseInference(Transform):
+    """The branches for training go, with the Switch and Merge nodes around them.
+
+    A graph that trains and infers has a boolean placeholder for the phase, and a conditional at
+    each batch normalization and dropout. The phase is known by fused batch normalizations that
+    use the batch's statistics in the one branch and averages in the other, or by the default of a
+    PlaceholderWithDefault that is no input. A placeholder that is an input stays, unused.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Decide every conditional whose phase is known.
+
+        Raises:
+            InvalidGraphError: an input is not there.
+        """
+        check_inputs(graph, "")
+        protected = context.protected
+        phases = _phases(graph, context)
+        skipped: Counter[str] = Counter()
+        known: dict[str, bool] = {}
+        for name, value in phases.items():
+            if value is None:
+                skipped[_UNSURE] += 1
+            else:
+                known[name] = value
+        if not known:
+            return Result(graph, skipped=skipped)
+        after = taken(graph, known, protected)
+        if isinstance(after, str):
+            skipped[after] += len(known)
+            return Result(graph, skipped=skipped)
+        merges = sum(n.op == "Merge" for n in graph) - sum(n.op == "Merge" for n in after)
+        return Result(after, max(merges, 1), skipped)
+
+
+def _phases(graph: Graph, context: Context) -> dict[str, bool | None]:
+    """Boolean placeholders that conditionals go by, and what they are for inference if known."""
+    votes: dict[str, set[bool]] = {}
+    for node in graph:
+        name = condition(graph, node)
+        if name and graph[name].op in ("Placeholder", "PlaceholderWithDefault"):
+            votes.setdefault(name, set())
+    for node in graph:
+        if votes and node.op in FUSED and node.data_inputs:
+            found = _branch(graph, node)
+            if found is not None and found[0] in votes:
+                name, branch = found
+                # In training mode it stands in the other branch than inference takes.
+                votes[name].add(branch != node.attr_bool("is_training", True))
+    fed = {name.partition(":")[0] for name in context.inputs}
+    defaults = {n: _default(graph, graph[n]) for n in votes if n not in fed}
+    return {n: _only(found) if found else defaults.get(n) for n, found in votes.items()}
+
+
+def _branch(graph: Graph, norm: Node) -> tuple[str, bool] | None:
+    """The phase that decides whether a normalization runs, and what it is then."""
+    source = norm.data_inputs[0]
+    name = condition(graph, graph[source.node])
+    return (name, source.index == 1) if name else None
+
+
+def _only(found: set[bool]) -> bool | None:
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _default(graph: Graph, node: Node) -> bool | None:
+    if node.op != "PlaceholderWithDefault" or not node.data_inputs:
+        return None
+    value = constant_behind(graph, Ref(node.data_inputs[0].node))
+    if value is None or value.dtype is not DType.BOOL or value.size != 1:
+        return None
+    return bool(value.array().reshape(-1)[0])

@@ -1,0 +1,112 @@
+"""Conditionals of control flow v1 whose condition is known, decided."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.colocation import without_dangling
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import source_behind
+from mobileprep.ir.names import unique_name
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+
+
+def taken(graph: Graph, known: Mapping[str, bool], protected: Collection[str]) -> Graph | str:
+    """The graph with the branches alone that run when some boolean nodes have known values.
+
+    Switch and Merge become Identity; what takes a known value takes a constant instead, and the
+    nodes themselves stay where they are protected. A reason instead where that cannot be done.
+
+    Args:
+        graph: the graph.
+        known: the values of boolean nodes, by their names.
+        protected: names of nodes that must survive.
+    """
+    choice = _Choice(graph, known)
+    dead = choice.dead()
+    if dead & frozenset(protected):
+        return "an output lies in the branch for training"
+    merges = {n.name for n in graph if n.op == "Merge"}
+    if any(r.index == 1 and r.node in merges for n in graph for r in n.inputs):
+        return "which branch was taken is used as a number"
+    nodes = [m for n in graph if n.name not in dead for m in choice.decided(n, dead, protected)]
+    return graph.with_nodes(without_dangling(nodes, {n.name for n in nodes}))
+
+
+class _Choice:
+    def __init__(self, graph: Graph, known: Mapping[str, bool]) -> None:
+        self._graph = graph
+        self._known = known
+        self._names = {n: unique_name(f"{n}/inference", graph.by_name) for n in known}
+        self._live: dict[str, int] = {}
+        for node in graph:
+            name = condition(graph, node)
+            if name in known:
+                self._live[node.name] = int(known[name])
+
+    def dead(self) -> frozenset[str]:
+        """The nodes that do not run."""
+        dead: set[str] = set()
+        waiting = list(self._graph)
+        while waiting:
+            node = waiting.pop()
+            if node.name not in dead and self._is_dead(node, dead):
+                dead.add(node.name)
+                waiting += self._graph.consumers.get(node.name, ())
+        return frozenset(dead)
+
+    def decided(
+        self, node: Node, dead: Collection[str], protected: Collection[str]
+    ) -> tuple[Node, ...]:
+        """What takes the place of a node that runs."""
+        if node.name in self._known:
+            value = Tensor.of(np.array(self._known[node.name]))
+            number = constant(self._names[node.name], value)
+            return (node, number) if node.name in protected else (number,)
+        refs = [r for r in node.inputs if not (r.is_control and r.node in self._known)]
+        if node.op == "Merge":
+            refs = [r for r in refs if not self._is_dead_ref(r, dead)]
+        inputs = tuple(self._rewired(r) for r in refs)
+        if node.name in self._live:
+            kept = (inputs[0], *(r for r in inputs[2:] if r.is_control))
+            return (_identity(node, kept),)
+        tensors = [r for r in inputs if not r.is_control]
+        if node.op == "Merge" and len(tensors) < len(node.data_inputs):
+            if len(tensors) == 1:
+                return (_identity(node, inputs),)
+            return (replace(node, inputs=inputs).with_attrs(N=attr.integer(len(tensors))),)
+        return (node if inputs == node.inputs else replace(node, inputs=inputs),)
+
+    def _is_dead(self, node: Node, dead: Collection[str]) -> bool:
+        if node.op == "Merge":
+            return all(self._is_dead_ref(r, dead) for r in node.data_inputs)
+        return any(self._is_dead_ref(r, dead) for r in node.inputs)
+
+    def _is_dead_ref(self, ref: Ref, dead: Collection[str]) -> bool:
+        live = self._live.get(ref.node)
+        gated = live is not None and not ref.is_control and ref.index != live
+        return gated or ref.node in dead
+
+    def _rewired(self, ref: Ref) -> Ref:
+        if ref.node in self._known:
+            return Ref(self._names[ref.node])
+        if ref.node in self._live and not ref.is_control:
+            return Ref(ref.node)
+        return ref
+
+
+def condition(graph: Graph, node: Node) -> str:
+    """The name of the node whose value a Switch goes by; empty for another op."""
+    if node.op != "Switch" or len(node.data_inputs) != 2:
+        return ""
+    return source_behind(graph, node.data_inputs[1]).node
+
+
+def _identity(node: Node, inputs: tuple[Ref, ...]) -> Node:
+    return Node(node.name, "Identity", inputs, node.device, {"T": node.attrs["T"]})

@@ -1,0 +1,121 @@
+"""Replaces what can be computed from constants alone by its value.
+
+Source: ``FoldConstants`` of TensorFlow 1.15's graph transforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.control_flow import SWITCHES
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.idle_controls import without_idle_controls
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.verify import check_inputs, check_tensors
+from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.static_values import StaticValues
+from mobileprep.rewriting.constant_folding.execution import execution
+from mobileprep.rewriting.constant_folding.rules import FoldingRules, Kernels
+from mobileprep.rewriting.constant_folding.search import find_folding
+from mobileprep.tf115.arithmetic import tf115_kernel
+from mobileprep.tf115.folding import check_feeds, fetch_order, folded_graph
+from mobileprep.tf115.importing import imported_nodes
+from mobileprep.tf115.shape_values import Tf115Values
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.fold_constants.in_place import folded_in_place
+
+MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
+
+
+@transform("fold_constants")
+@dataclass(frozen=True)
+class FoldConstants(Transform):
+    """Computes nodes whose inputs are constants, and drops what the outputs no longer need.
+
+    Args:
+        clear_output_shapes: whether recorded output shapes are ignored; they may be out of date.
+        exclude_op: ops that are never folded.
+        exclude_node: names of nodes that are never folded.
+        max_constant_size_in_bytes: larger results stay computed.
+    """
+
+    clear_output_shapes: bool = True
+    exclude_op: tuple[str, ...] = ()
+    exclude_node: tuple[str, ...] = ()
+    max_constant_size_in_bytes: int = MAX_CONSTANT_BYTES
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Fold.
+
+        Raises:
+            TransformError: no outputs are named; a node cannot be computed.
+            InvalidGraphError: an input or output is not in the graph.
+        """
+        if not context.outputs:
+            message = "no outputs are named"
+            raise refuse(self.transform_name, message, "name what the graph is run for")
+        check_inputs(graph, self.transform_name)
+        check_tensors(graph, context.inputs, "input", "")
+        check_tensors(graph, context.outputs, "output", "")
+        fold = self._as_tf115 if context.tf115 else self._in_place
+        return fold(graph, context)
+
+    def _as_tf115(self, graph: Graph, context: Context) -> Result:
+        run = execution(imported_nodes(graph), context.inputs, context.outputs)
+        check_feeds(run)
+        shape_of = self._shapes(graph, Tf115Values)
+        rules = self._rules(graph, tf115=tf115_kernel)
+        folding = find_folding(run, fetch_order(run), rules, shape_of)
+        nodes = folded_graph(graph, folding, context.serials)
+        return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
+
+    def _in_place(self, graph: Graph, context: Context) -> Result:
+        graph = without_idle_controls(graph, context.protected)
+        run = execution(graph, context.inputs, context.outputs)
+        sinks = [ref.node for ref in run.fetched]
+        shape_of = _but_of_branches(graph, self._shapes(graph, StaticValues))
+        folding = find_folding(run, sinks, self._rules(graph), shape_of)
+        folded = folded_in_place(graph, folding)
+        return Result(folded, len(folding.values), folding.skipped)
+
+    def _rules(self, graph: Graph, *, tf115: Kernels | None = None) -> FoldingRules:
+        most = self.max_constant_size_in_bytes
+        return FoldingRules(
+            graph.library,
+            frozenset(self.exclude_op),
+            frozenset(self.exclude_node),
+            # 1.15 compares it as an unsigned number: a negative one is no limit.
+            most if tf115 is None else most % (1 << 64),
+            tf115,
+        )
+
+    def _shapes(self, graph: Graph, values: type[StaticValues]) -> Callable[[Ref], TensorShape]:
+        @cache
+        def inferred() -> Mapping[str, tuple[TensorShape, ...]]:
+            return infer_shapes(graph, values=values, recorded=not self.clear_output_shapes)
+
+        def shape_of(ref: Ref) -> TensorShape:
+            shapes = inferred()[ref.node]
+            return shapes[ref.index] if ref.index < len(shapes) else None
+
+        return shape_of
+
+
+def _but_of_branches(
+    graph: Graph, shape_of: Callable[[Ref], TensorShape]
+) -> Callable[[Ref], TensorShape]:
+    """Shapes, but of what a Switch passes on.
+
+    A constant in place of such a shape could only wait for the Switch, which runs whichever branch
+    is taken, and so would all that takes the constant.
+    """
+
+    def known(ref: Ref) -> TensorShape:
+        node = graph.get(ref.node)
+        return None if node is not None and node.op in SWITCHES else shape_of(ref)
+
+    return known

@@ -1,0 +1,122 @@
+"""Replaces ranges that are measured at run time by ranges seen in a log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mobileprep.errors import nearest_hint
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref, control
+from mobileprep.ir.rewrite import Renames, rename_inputs
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.freeze_requantization_ranges.range_log import Range, read_range_log
+
+
+@transform("freeze_requantization_ranges")
+@dataclass(frozen=True)
+class FreezeRequantizationRanges(Transform):
+    """RequantizationRange becomes two constants, which cost nothing at run time.
+
+    Args:
+        min_max_log_file: what a run printed of a graph to which insert_logging was applied with
+            op=RequantizationRange, show_name=true and message="__requant_min_max:".
+        min_percentile: how many percent of the smallest minimums are passed over.
+        max_percentile: how many percent of the greatest maximums are passed over.
+
+    Source: ``freeze_requantization_ranges`` of TensorFlow 1.15's graph transforms.
+    """
+
+    min_max_log_file: str
+    min_percentile: float = 5.0
+    max_percentile: float = 5.0
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace every node that the log has ranges of.
+
+        Raises:
+            CorruptFileError: the log is not there or cannot be read.
+            TransformError: the log has no range, or one of a node that is not in the graph or
+                measures no range.
+        """
+        ranges = self._ranges(graph)
+        renames = Renames()
+        nodes: list[Node] = []
+        skipped: Counter[str] = Counter()
+        for node in graph:
+            reason = _reason_to_stay(node, ranges)
+            if node.op != "RequantizationRange" or reason:
+                nodes.append(node)
+                skipped.update([reason] if reason else [])
+                continue
+            low = _scalar(f"{node.name}/frozen_min", ranges[node.name].low)
+            high = _scalar(f"{node.name}/frozen_max", ranges[node.name].high)
+            renames.tensor(Ref(node.name, 0), Ref(low.name, explicit=True))
+            renames.tensor(Ref(node.name, 1), Ref(high.name, explicit=True))
+            renames.tensor(control(node.name), control(low.name))
+            nodes += [low, high]
+        if not renames:
+            return Result(graph, skipped=skipped)
+        matched = sum(n.op == "RequantizationRange" for n in graph) - skipped.total()
+        return Result(rename_inputs(graph.with_nodes(nodes), renames), matched, skipped)
+
+    def _ranges(self, graph: Graph) -> dict[str, Range]:
+        if not self.min_max_log_file:
+            message = "min_max_log_file is empty"
+            raise refuse(self.transform_name, message, "name the file with the log of a run")
+        seen = read_range_log(Path(self.min_max_log_file))
+        if not seen:
+            message = f"{self.min_max_log_file} holds no range"
+            hint = (
+                "apply insert_logging(op=RequantizationRange, show_name=true, "
+                'message="__requant_min_max:"), and keep what mobileprep run prints: 2> LOG'
+            )
+            raise refuse(self.transform_name, message, hint)
+        for name in seen:
+            self._check(graph, name)
+        return {name: self._usual(found) for name, found in seen.items()}
+
+    def _check(self, graph: Graph, name: str) -> None:
+        node = graph.get(name)
+        if node is None:
+            message = f"{self.min_max_log_file} has a range of {name!r}, which is not in the graph"
+            hint = nearest_hint(name, graph.by_name) or "log a run of this very graph"
+            raise refuse(self.transform_name, message, hint)
+        if node.op != "RequantizationRange":
+            message = f"{self.min_max_log_file} has a range of {name!r}, which is a {node.op}"
+            raise refuse(self.transform_name, message, "log ranges of RequantizationRange alone")
+
+    def _usual(self, seen: Sequence[Range]) -> Range:
+        """The range without the outermost ends, found in single precision as in the original."""
+        count = np.float32(len(seen))
+        hundred = np.float32(100)
+        passed_over = np.float32(self.min_percentile) / hundred
+        kept = np.float32(1) - np.float32(self.max_percentile) / hundred
+        low = _at(sorted(r.low for r in seen), float(count * passed_over))
+        high = _at(sorted(r.high for r in seen), float(count * kept))
+        return Range(low, high)
+
+
+def _reason_to_stay(node: Node, ranges: Mapping[str, Range]) -> str:
+    """Why a range goes on being measured; the original freezes what Requantize does not take."""
+    if node.op != "RequantizationRange":
+        return ""
+    found = ranges.get(node.name)
+    if found is None:
+        return "the log has no range of it"
+    return "" if found.low <= 0 and found.low <= found.high else "its range is none"
+
+
+def _at(values: Sequence[float], position: float) -> float:
+    """The value at a position rounded half up, or the nearest end."""
+    return values[min(max(int(np.floor(position + 0.5)), 0), len(values) - 1)]
+
+
+def _scalar(name: str, value: float) -> Node:
+    return constant(name, Tensor.packed(np.asarray(value, np.float32)))

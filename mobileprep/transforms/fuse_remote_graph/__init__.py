@@ -1,0 +1,205 @@
+"""Puts part of a graph into one node, which a remote processor runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mobileprep.errors import TransformError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.verify import check_tensors
+from mobileprep.tf115.importing import imported_nodes
+from mobileprep.transforms.base import Context, Result, transform
+from mobileprep.transforms.fuse_remote_graph.clusters import (
+    Cluster,
+    connected_parts,
+    needed,
+    part_between,
+)
+from mobileprep.transforms.fuse_remote_graph.information import Record, execute_info
+from mobileprep.transforms.fuse_remote_graph.options import (
+    RemoteOptions,
+    names,
+    output_dtypes,
+    recorded,
+    with_record,
+)
+
+
+@transform("fuse_remote_graph")
+@dataclass(frozen=True)
+class FuseRemoteGraph(RemoteOptions):
+    """A part of the graph becomes a RemoteFusedGraphExecute op, which carries the part inside.
+
+    Source: ``fuse_remote_graph`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Put every part into its node, and keep what the outputs need of the rest.
+
+        Raises:
+            TransformError: no executor or no part is named, the executor is not known, or a node
+                of the part takes tensors from inside and from outside.
+        """
+        checked = self.checked(graph, context)
+        if not names(self.fused_nodes) and not self._is_bordered and not self.fused_op_types:
+            raise self._without_part()
+        parts = self._parts(checked, context)
+        now = self._fused(checked, parts, context) if parts else checked
+        return Result(now, len(parts))
+
+    @property
+    def _is_bordered(self) -> bool:
+        return not self.fused_nodes and bool(self.border_inputs and self.border_outputs)
+
+    def _without_part(self) -> TransformError:
+        if not self.fuse_by_executor:
+            hint = "give fused_nodes, border_inputs with border_outputs, or fused_op_types"
+            message = "no part of the graph is named"
+            return self.refused(message, hint)
+        message = f"there is no executor {self.remote_fused_graph_executor_name!r} to choose a part"
+        return self.refused(message, "name the part's nodes, or tensors, or ops")
+
+    def _parts(self, graph: Graph, context: Context) -> list[Cluster]:
+        if not self.remote_fused_graph_node_name:
+            message = "remote_fused_graph_node_name is empty"
+            raise self.refused(message, "name the new node")
+        if self._is_bordered:
+            inputs, outputs = names(self.border_inputs), names(self.border_outputs)
+            check_tensors(graph, (*inputs, *outputs), "border", self.transform_name)
+            return [part_between(graph, _refs(inputs), _refs(outputs))]
+        chosen = frozenset(names(self.fused_nodes))
+        check_tensors(graph, sorted(chosen), "node", self.transform_name)
+        if not chosen:
+            ops = names(self.fused_op_types)
+            chosen = frozenset(n.name for n in graph if n.op in ops)
+        for node in graph:
+            if node.name in chosen and context.tf115:
+                self._check_inputs(node, chosen)
+        return connected_parts(graph, chosen)
+
+    def _check_inputs(self, node: Node, chosen: frozenset[str]) -> None:
+        inside = sum(r.node in chosen for r in node.inputs)
+        if inside not in (0, len(node.inputs)):
+            message = f"node {node.name!r} takes tensors from the part and from outside"
+            raise self.refused(message, "name the nodes that feed it as well")
+
+    def _fused(self, graph: Graph, parts: Sequence[Cluster], context: Context) -> Graph:
+        made = graph.with_nodes(imported_nodes(graph))
+        position = {n.name: i for i, n in enumerate(made)}
+        fused: dict[str, Node] = {}
+        places: dict[Ref, Ref] = {}
+        for number, part in enumerate(parts):
+            own = self.remote_fused_graph_node_name
+            name = own if self._is_bordered else f"{own}/{number}"
+            members = sorted(_surrounded(part) & position.keys(), key=position.__getitem__)
+            fused[name] = self._node(made, part, [made[n] for n in members], name)
+            places.update((ref, Ref(name, i)) for i, ref in enumerate(part.outputs))
+        results = _results(places, fused, context)
+        replaced = {n.name for n in results}
+        rest = [_redirected(n, places) for n in made if n.name not in replaced]
+        everything = graph.with_nodes([*rest, *fused.values(), *results])
+        inputs = _refs(context.inputs)
+        kept, _ = needed(everything, inputs, _refs(context.outputs))
+        borders = {r.node for r in inputs}
+        return graph.with_nodes(
+            _placeholder(n, 0) if n.name in borders else n
+            for n in everything
+            if n.name in kept or n.name in borders
+        )
+
+    def _node(self, graph: Graph, part: Cluster, members: Sequence[Node], name: str) -> Node:
+        """The node that stands for a part, whose nodes and those that feed it are the members."""
+        borders = {r.node: r.index for r in part.inputs}
+        for node_name in borders:
+            if len(output_dtypes(graph[node_name], graph)) > 1:
+                message = f"node {node_name!r} feeds the part, and has several outputs"
+                raise self.refused(message, "name nodes that other nodes feed")
+        inside = graph.with_nodes(
+            _placeholder(n, borders[n.name]) if n.name in borders else n for n in members
+        )
+        info = execute_info(
+            inside,
+            self.remote_fused_graph_executor_name,
+            [(str(r), _record(inside, r)) for r in part.inputs],
+            [(str(r), _record(inside, r)) for r in part.outputs],
+        )
+        attrs = {
+            "Tinputs": _types(graph, part.inputs),
+            "Toutputs": _types(graph, part.outputs),
+            "serialized_remote_fused_graph_execute_info": AttrValue("string", info),
+        }
+        controls = dict.fromkeys(
+            r
+            for n in members
+            if n.name in part.nodes
+            for r in n.control_inputs
+            if r.node not in part.nodes
+        )
+        inputs = (*(Ref(r.node, r.index) for r in part.inputs), *controls)
+        return Node(name, "RemoteFusedGraphExecute", inputs, attrs=attrs)
+
+
+def _refs(tensors: Sequence[str]) -> list[Ref]:
+    return [parse_ref(name) for name in tensors]
+
+
+def _dtype(graph: Graph, ref: Ref) -> DType:
+    """A tensor's type; the original takes every tensor that has none recorded for float."""
+    types = output_dtypes(graph[ref.node], graph)
+    return types[ref.index].base if ref.index < len(types) else DType.FLOAT
+
+
+def _types(graph: Graph, refs: Sequence[Ref]) -> AttrValue:
+    return AttrValue("list(type)", tuple(_dtype(graph, r) for r in refs))
+
+
+def _record(graph: Graph, ref: Ref) -> Record | None:
+    found = recorded(graph[ref.node])
+    if found is None or ref.index >= min(len(found[0]), len(found[1])):
+        return None
+    return found[0][ref.index], found[1][ref.index]
+
+
+def _placeholder(node: Node, index: int) -> Node:
+    """What stands for a node outside; a scalar of float32 where nothing else is recorded."""
+    if node.op == "Placeholder":
+        return node
+    types, shapes = recorded(node) or ((DType.FLOAT,), ((),))
+    dtype, shape = types[index], shapes[index]
+    made = Node(
+        node.name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
+    )
+    return with_record(made, [dtype], [shape])
+
+
+def _surrounded(part: Cluster) -> frozenset[str]:
+    """The names of a part's nodes, and of those that feed it."""
+    return part.nodes.union(r.node for r in part.inputs)
+
+
+def _results(places: Mapping[Ref, Ref], fused: Mapping[str, Node], context: Context) -> list[Node]:
+    """What takes the place of the graph's outputs that are in parts."""
+    of_node: dict[str, list[Ref]] = defaultdict(list)
+    for ref, place in places.items():
+        of_node[ref.node].append(place)
+    outputs = [parse_ref(text).node for text in context.outputs]
+    return [
+        _identity(name, place, fused[place.node]) for name in outputs for place in of_node[name]
+    ]
+
+
+def _identity(name: str, source: Ref, fused: Node) -> Node:
+    dtype = fused.attr_dtypes("Toutputs")[source.index]
+    return Node(name, "Identity", (source,), attrs={"T": attr.dtype(dtype)})
+
+
+def _redirected(node: Node, places: dict[Ref, Ref]) -> Node:
+    inputs = tuple(places.get(r, r) for r in node.inputs)
+    return node if inputs == node.inputs else replace(node, inputs=inputs)

@@ -1,0 +1,185 @@
+"""Merges nodes that differ in nothing but their names."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.ir.colocation import colocated
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.opdefs.signatures import signature_of
+from mobileprep.tf115.node_hashes import NodeHashes
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.merge_duplicate_nodes.keys import attrs_key
+
+_STATEFUL: Final = "it has a state of its own"
+_PLACEHOLDER: Final = "it is fed by itself"
+_UNKNOWN: Final = "nobody knows whether its op has a state"
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+
+
+@transform("merge_duplicate_nodes")
+@dataclass(frozen=True)
+class MergeDuplicateNodes(Transform):
+    """Of nodes with equal ops, inputs, devices and attributes one stays and feeds what all fed.
+
+    Merging goes on until no duplicates are left, as nodes become equal when their inputs do. The
+    first one in stored order stays. The original sorts the nodes by a hash after every round, so
+    that it is the one of the least hash that stays after the first round. With ``tf115`` it is
+    so here too, but for the hash of long constants where a graph holds many of them.
+
+    Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
+    """
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Merge the nodes; inputs and outputs of the graph keep theirs."""
+        merging = _Merging(graph, context)
+        merging.run()
+        if not merging.survivor and not context.tf115:
+            return Result(graph, skipped=merging.skipped())
+        merged = len(merging.survivor)
+        return Result(graph.with_nodes(merging.nodes()), merged, merging.skipped())
+
+
+class _Merging:
+    """Rounds of merging; each looks only at nodes whose inputs the round before has changed."""
+
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self._graph = graph
+        self._protected = context.protected
+        # 1.15 hashes the names of these alone, not of what is named as "node:1".
+        named = frozenset((*context.inputs, *context.outputs))
+        self._hashes = NodeHashes(graph, named) if context.tf115 else None
+        self._node = dict(graph.by_name)
+        # A node as it was a round before, where it was another.
+        self._before: dict[str, Node] = {}
+        self._place = {name: i for i, name in enumerate(self._node)}
+        # By the identity of the attributes, which nodes of a kind often share.
+        self._attrs: dict[int, int] = {}
+        # Keys are numbered: a number is hashed more quickly.
+        self._numbers: dict[Hashable, int] = {}
+        self._key: dict[str, int] = {}
+        self._equal: dict[int, dict[str, None]] = defaultdict(dict)
+        self._consumers: dict[str, list[str]] = {}
+        self.survivor: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Merge until no two nodes are equal."""
+        changed: Iterable[str] = list(self._node)
+        first = True
+        while changed:
+            merged = self._merge(dict.fromkeys(self._rekeyed(name) for name in changed), first)
+            changed = self._redirect(merged)
+            first = False
+
+    def skipped(self) -> Counter[str]:
+        """How many nodes have an equal and stay, by reason."""
+        found: Counter[str] = Counter()
+        for group in self._equal.values():
+            if len(group) > 1:
+                found[self._not_mergeable(self._node[next(iter(group))])] += len(group) - 1
+        return found
+
+    def nodes(self) -> list[Node]:
+        """The nodes that are left, in stored order or in that of the original's hashes."""
+        moved = self.survivor
+        nodes = [colocated(n, lambda name: moved.get(name, name)) for n in self._node.values()]
+        if self._hashes is None:
+            return nodes
+        hashes = self._hashes.many(tuple(self._node.values()))
+        order = sorted(zip(hashes, map(self._place.__getitem__, self._node), nodes, strict=True))
+        return [node for _, _, node in order]
+
+    def _rekeyed(self, name: str) -> int:
+        node = self._node[name]
+        attrs = self._attrs.get(id(node.attrs))
+        if attrs is None:
+            attrs = self._attrs[id(node.attrs)] = self._number(attrs_key(node))
+        own_name = name if name in self._protected else ""
+        key = self._number((node.op, own_name, node.device, node.inputs, attrs))
+        old = self._key.get(name)
+        if old is not None:
+            del self._equal[old][name]
+        self._key[name] = key
+        self._equal[key][name] = None
+        return key
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _merge(self, keys: Iterable[int], first: bool) -> list[str]:
+        merged = []
+        for key in keys:
+            group = self._equal[key]
+            if len(group) < 2:
+                continue
+            in_order = sorted(group, key=self._place.__getitem__ if first else self._rank)
+            if self._not_mergeable(self._node[in_order[0]]):
+                self._keep_order(in_order)
+                continue
+            kept, *others = in_order
+            for name in others:
+                self.survivor[name] = kept
+                del group[name]
+            merged += others
+        return merged
+
+    def _keep_order(self, names: list[str]) -> None:
+        """Nodes of equal hashes stand in this order from now on."""
+        places = sorted(self._place[name] for name in names)
+        self._place.update(zip(names, places, strict=True))
+
+    def _redirect(self, merged: Iterable[str]) -> list[str]:
+        """Give the consumers of merged nodes the survivors, and name these consumers."""
+        consumers: dict[str, None] = {}
+        for name in merged:
+            taken_over = self._consumers_of(name)
+            consumers.update(dict.fromkeys(taken_over))
+            self._consumers_of(self.survivor[name]).extend(taken_over)
+        for name in merged:
+            del self._node[name]
+        self._before = {}
+        changed = [name for name in consumers if name in self._node]
+        for name in changed:
+            node = self._node[name]
+            self._before[name] = node
+            self._node[name] = self._redirected(node)
+        return changed
+
+    def _consumers_of(self, name: str) -> list[str]:
+        """Who takes a node's outputs by now; most nodes are never asked for."""
+        found = self._consumers.get(name)
+        if found is None:
+            users = self._graph.consumers.get(name, ())
+            found = self._consumers[name] = [n.name for n in users]
+        return found
+
+    def _redirected(self, node: Node) -> Node:
+        tensors = [self._survivor_of(r) for r in node.data_inputs]
+        controls = [self._survivor_of(r) for r in node.control_inputs]
+        if self._hashes is None:
+            # The original keeps a control input twice when two of its nodes become one.
+            controls = list(dict.fromkeys(controls))
+        return replace(node, inputs=(*tensors, *controls))
+
+    def _survivor_of(self, ref: Ref) -> Ref:
+        return ref.renamed(self.survivor.get(ref.node, ref.node))
+
+    def _rank(self, name: str) -> tuple[int, int]:
+        """Where a node stands after a round: by its hash in that round, then as stored."""
+        place = self._place[name]
+        if self._hashes is None:
+            return place, place
+        return self._hashes.one(self._before.get(name) or self._node[name]), place
+
+    def _not_mergeable(self, node: Node) -> str:
+        if node.op in _PLACEHOLDERS:
+            return _PLACEHOLDER
+        definition = signature_of(node, self._graph.library)
+        if definition is None:
+            return _UNKNOWN
+        return _STATEFUL if definition.is_stateful else ""

@@ -1,0 +1,139 @@
+"""Turns float ops into eight-bit ones, and converts between the two where they meet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.rewrite import Renames, rename_inputs
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.merge_duplicate_nodes import MergeDuplicateNodes
+from mobileprep.transforms.quantize_nodes import fake_quants
+from mobileprep.transforms.quantize_nodes import nodes as make
+from mobileprep.transforms.quantize_nodes.choice import choose
+from mobileprep.transforms.quantize_nodes.cleanup import (
+    merge_adjacent_requantizes,
+    remove_redundant_quantizations,
+)
+from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
+
+_HINT: Final = "give a range that begins at or below zero and ends above its beginning"
+
+
+@transform("quantize_nodes")
+@dataclass(frozen=True)
+class QuantizeNodes(Transform):
+    """Ops with an eight-bit form compute in eight bits; the graph's outputs stay float.
+
+    Args:
+        input_min: with ``input_max``, placeholders take eight-bit numbers of this range.
+        input_max: the end of that range.
+        fallback_min: with ``fallback_max``, the range of every 32-bit result, which is measured at
+            run time without it.
+        fallback_max: the end of that range.
+        ignore_op: ops that stay float.
+
+    Source: ``quantize_nodes`` of TensorFlow 1.15's graph transforms.
+    """
+
+    input_min: float | None = None
+    input_max: float | None = None
+    fallback_min: float | None = None
+    fallback_max: float | None = None
+    ignore_op: tuple[str, ...] = ()
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Quantize the nodes; float nodes and conversions that this leaves unused stay.
+
+        Raises:
+            TransformError: half a range, an empty one, or one that no run would take.
+        """
+        borrow, protected = not context.tf115, context.protected
+        fallback = self._fallback()
+        now = self._with_eightbit_placeholders(graph)
+        now = fake_quants.hoist(now, protected, borrow=borrow)
+        converted = fake_quants.convert(now, protected, borrow=borrow)
+        choice = choose(converted.graph, self.ignore_op, all_possible=context.tf115)
+        matched = converted.matched + len(choice.names)
+        skipped = Counter(converted.skipped) + choice.skipped
+        if not matched and now is graph and not context.tf115:
+            return Result(graph, skipped=skipped)
+        now = self._with_eightbit_ops(converted.graph, choice.names, fallback, context)
+        now = merge_adjacent_requantizes(now, protected, borrow=borrow)
+        now = MergeDuplicateNodes().apply(now, context).graph
+        now = remove_redundant_quantizations(now, protected)
+        return Result(now, matched, skipped)
+
+    def _with_eightbit_ops(
+        self, graph: Graph, chosen: Collection[str], fallback: Fallback | None, context: Context
+    ) -> Graph:
+        # In a branch or a loop, constants have to be tied to what they are used with; the
+        # original ties them everywhere, which keeps them from being merged.
+        tied = None if context.tf115 else conditional_nodes(graph)
+        nodes: list[Node] = []
+        for node in graph:
+            if node.name not in chosen:
+                nodes.append(node)
+                continue
+            new = eightbit_nodes(node, fallback, tied)
+            by_name = {n.name: n for n in new}
+            if context.tf115 and len(by_name) < len(new):
+                message = f"node {node.name!r} takes one tensor twice"
+                raise refuse(self.transform_name, message, "a recipe quantizes such nodes")
+            nodes += by_name.values()
+        return graph.with_nodes(nodes)
+
+    def _fallback(self) -> Fallback | None:
+        given = self._range("fallback_min", "fallback_max")
+        if given is None:
+            return None
+        low, high = given
+        if not low <= 0:
+            message = f"fallback_min is {low:g}; results are only brought to ranges that hold zero"
+            raise refuse(self.transform_name, message, _HINT)
+        return Fallback(low, high)
+
+    def _range(self, low_name: str, high_name: str) -> tuple[float, float] | None:
+        low, high = getattr(self, low_name), getattr(self, high_name)
+        if low is None and high is None:
+            return None
+        if low is None or high is None:
+            message = f"{low_name} and {high_name} have to be given together"
+            raise refuse(self.transform_name, message, "give both or neither")
+        if not low < high:
+            message = f"the range from {low_name}={low:g} to {high_name}={high:g} is empty"
+            raise refuse(self.transform_name, message, _HINT)
+        return low, high
+
+    def _with_eightbit_placeholders(self, graph: Graph) -> Graph:
+        given = self._range("input_min", "input_max")
+        if given is None:
+            return graph
+        renames = Renames()
+        nodes: list[Node] = []
+        converters: set[str] = set()
+        for node in graph:
+            if node.op != "Placeholder" or node.attr_dtype("dtype") is not DType.FLOAT:
+                nodes.append(node)
+                continue
+            nodes += _eightbit_placeholder(node, *given)
+            converters.add(nodes[-1].name)
+            renames.tensor(Ref(node.name), Ref(nodes[-1].name))
+        return rename_inputs(graph.with_nodes(nodes), renames, converters)
+
+
+def _eightbit_placeholder(node: Node, low: float, high: float) -> Iterator[Node]:
+    prefix = f"{node.name}_eightbit"
+    least, greatest = make.scalar(f"{prefix}/min", low), make.scalar(f"{prefix}/max", high)
+    yield replace(node, attrs={**node.attrs, "dtype": make.QUINT8})
+    yield least
+    yield greatest
+    inputs = (Ref(node.name), Ref(least.name), Ref(greatest.name))
+    yield make.dequantize(f"{prefix}/dequantize", inputs)

@@ -1,0 +1,124 @@
+"""Stores large float constants as eight-bit numbers, which become floats again at run time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import unique_name
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.numerics.min_first import STEPS, to_quint8
+from mobileprep.rewriting.float_constants import (
+    LEAST_MAXIMUM,
+    Replacements,
+    float_value,
+    value_range,
+)
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.quantize_weights.variances import variances
+
+_TOO_SMALL: Final = "fewer elements than minimum_size"
+_NOT_FINITE: Final = "it holds infinity or NaN, or spans more than float32 can"
+_VARIANCE: Final = "a variance, where small values weigh the most"
+
+
+@transform("quantize_weights")
+@dataclass(frozen=True)
+class QuantizeWeights(Transform):
+    """A float32 constant becomes an eight-bit one, its range, and a Dequantize of its name.
+
+    The range always holds zero. Where the original's range is so narrow that Dequantize gives
+    NaN, as that of a constant of nothing but zeros, it is 0 to 1 here. Constants that are not
+    finite stay as they are, and in a recipe the variances of batch normalizations that are not
+    folded do.
+
+    Args:
+        minimum_size: constants with fewer elements stay as they are.
+
+    Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
+    """
+
+    minimum_size: int = 1024
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Quantize the large constants.
+
+        Raises:
+            TransformError: a constant has no type or no value.
+        """
+        kept_float = frozenset() if context.tf115 else variances(graph)
+        replacements = Replacements(graph, context.tf115)
+        skipped: Counter[str] = Counter()
+        nodes: list[Node] = []
+        matched = 0
+        for node in graph:
+            value = float_value(node, self.transform_name)
+            if value is None:
+                nodes.append(node)
+                continue
+            reason, quantized = self._quantized(node, value, kept_float)
+            if quantized is None:
+                skipped[reason] += 1
+                nodes.append(node)
+            else:
+                matched += 1
+                nodes += quantized.nodes(node, replacements)
+        return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+
+    def _quantized(
+        self, node: Node, value: Tensor, kept_float: Container[str]
+    ) -> tuple[str, _Quantized | None]:
+        """The constant in eight bits, or why it stays as it is."""
+        if not 0 <= self.minimum_size <= value.size or not value.size:
+            return _TOO_SMALL, None
+        if node.name in kept_float:
+            return _VARIANCE, None
+        low, high = value_range(value.array())
+        low, high = min(low, np.float32(0)), max(high, LEAST_MAXIMUM)
+        with np.errstate(over="ignore"):
+            step = (high - low) / np.float32(STEPS - 1)
+        if not np.isfinite(step):
+            return _NOT_FINITE, None
+        if step < LEAST_MAXIMUM:
+            low, high = np.float32(0), np.float32(1)
+        return "", _Quantized(to_quint8(value.array(), low, high), low, high)
+
+
+@dataclass(frozen=True)
+class _Quantized:
+    """Eight-bit elements, and the numbers that 0 and 255 stand for."""
+
+    values: Array
+    low: np.float32
+    high: np.float32
+
+    def nodes(self, old: Node, replacements: Replacements) -> list[Node]:
+        """The nodes that stand for a constant from now on, the last one under its name."""
+        parts = {
+            "const": Tensor.of(self.values, DType.QUINT8),
+            "min": _scalar(self.low),
+            "max": _scalar(self.high),
+        }
+        taken = replacements.graph.by_name
+        constants = [
+            replacements.make(old, unique_name(f"{old.name}_quantized_{part}", taken), value)
+            for part, value in parts.items()
+        ]
+        attrs = {"T": attr.dtype(DType.QUINT8), "mode": attr.string("MIN_FIRST")}
+        inputs = tuple(Ref(n.name) for n in constants)
+        device = constants[0].device
+        return [*constants, Node(old.name, "Dequantize", inputs, device, attrs)]
+
+
+def _scalar(value: np.float32) -> Tensor:
+    # As raw bytes, which is how the original writes these.
+    return Tensor(DType.FLOAT, (), content=np.float32(value).tobytes())

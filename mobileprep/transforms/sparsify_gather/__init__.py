@@ -1,0 +1,114 @@
+"""Replaces look-ups in columns of mostly zeros by hash tables of what is not zero."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.pattern import Match, op
+from mobileprep.ir.refs import control
+from mobileprep.ir.rewrite import Rule, rewrite_all
+from mobileprep.ir.verify import check_inputs
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.sparsify_gather.gathers import Gathers
+from mobileprep.transforms.sparsify_gather.leftovers import without_leftovers
+from mobileprep.transforms.sparsify_gather.restored import Restored
+from mobileprep.transforms.sparsify_gather.table import lookup_nodes, table_nodes
+
+_READ: Final = op("Identity", op("Const|Variable|VariableV2", label="weights"), label="read")
+_PATTERNS: Final = (
+    op("Gather", _READ, op("*", label="ids")),
+    op("GatherV2", _READ, op("*", label="ids"), op("Const")),
+)
+
+
+@transform("sparsify_gather")
+@dataclass(frozen=True)
+class SparsifyGather(Transform):
+    """Gather from a [N, 1] constant or variable becomes a look-up in a hash table.
+
+    What fills the tables hangs on a NoOp, which has to be run once before anything else. What
+    only served the replaced weights is removed. Weights that other nodes need too stay as they
+    are: the original breaks these nodes.
+
+    Args:
+        group_init_node: the NoOp; it is made where it is not there.
+        input_checkpoint: the checkpoint with the values of variables.
+
+    Source: ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
+    """
+
+    group_init_node: str = "group_deps"
+    input_checkpoint: str = ""
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace the look-ups.
+
+        Raises:
+            TransformError: the values of a variable cannot be found, or with ``tf115`` the
+                original refuses a look-up.
+            CorruptFileError: the checkpoint is not there, or is damaged.
+            InvalidGraphError: an input is not there.
+        """
+        check_inputs(graph, self.transform_name)
+        before = graph
+        graph = graph.with_nodes(n.without_attrs("_output_shapes") for n in graph)
+        with Restored(graph, self.input_checkpoint) as restored:
+            gathers = Gathers(graph, context, restored)
+            work = _Tables(gathers)
+            for pattern in _PATTERNS:
+                rule = Rule(pattern, work.replace, work.check, allow_inconsistencies=True)
+                graph = rewrite_all(graph, rule).graph
+        if not work.matched and not context.tf115:
+            return Result(before, skipped=gathers.skipped)
+        graph = self._with_initializers(graph, work.initializers)
+        graph = without_leftovers(graph, work.removed, context.protected)
+        return Result(graph, work.matched, gathers.skipped)
+
+    def _with_initializers(self, graph: Graph, initializers: Sequence[str]) -> Graph:
+        name = self.group_init_node
+        waits = tuple(control(n) for n in initializers)
+        node = graph.get(name)
+        if node is None or node.op != "NoOp":
+            return graph.with_nodes([*graph, Node(name, "NoOp", waits)])
+        node = replace(node, inputs=node.inputs + waits)
+        return graph.with_nodes(node if n.name == name else n for n in graph)
+
+
+class _Tables:
+    """The replacing of one look-up after another; those in the same weights share a table."""
+
+    def __init__(self, gathers: Gathers) -> None:
+        self._gathers = gathers
+        self._left = Counter(gathers.weights_of.values())
+        self.matched = 0
+        self.initializers: list[str] = []
+        self.removed: list[str] = []
+
+    def check(self, match: Match) -> str:
+        """Why a look-up stays; why that is has been counted already."""
+        return "" if match.node.name in self._gathers.weights_of else "see above"
+
+    def replace(self, match: Match) -> list[Node]:
+        """The nodes that take the place of a look-up."""
+        weights, read, ids = match["weights"], match["read"], match["ids"]
+        self.matched += 1
+        nodes = [ids]
+        table, made = table_nodes(weights, self._gathers.values[weights.name])
+        if self._left[weights.name] == self._gathers.count[weights.name]:
+            nodes += made
+            self.initializers.append(made[-1].name)
+        nodes += lookup_nodes(match.node, table)
+        self._left[weights.name] -= 1
+        if self._left[weights.name]:
+            nodes += [read, weights]
+        else:
+            self.removed += [weights.name, read.name]
+        kept = {n.name for n in nodes} | {weights.name, read.name, match.node.name}
+        return nodes + [
+            n for n in match.nodes if n.name not in kept and n.name in match.used_outside
+        ]

@@ -1,0 +1,132 @@
+"""Which look-ups in a graph can be replaced by hash tables, and what the tables will hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.ends import nodes_of
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.reachability import closure
+from mobileprep.ir.tensor import Array
+from mobileprep.transforms.base import Context, refuse
+from mobileprep.transforms.sparsify_gather.restored import Restored
+
+_NAME: Final = "sparsify_gather"
+_INPUTS: Final = {"Gather": 2, "GatherV2": 3}
+_WEIGHTS: Final = frozenset({"Const", "Variable", "VariableV2"})
+# Nodes that a variable has besides its readers; none of them is part of a frozen model.
+_SERVICES: Final = frozenset({"Assign", "SaveV2", "IsVariableInitialized"})
+_NOT_FLOAT: Final = "its weights are not float32"
+_NO_COLUMN: Final = "its weights have not the shape [N, 1]"
+_OTHER_AXIS: Final = "it gathers along another axis than the first"
+_USED_ELSEWHERE: Final = "its weights are used elsewhere too"
+
+
+@dataclass(frozen=True)
+class _Gather:
+    node: Node
+    read: Node
+    weights: Node
+
+
+class Gathers:
+    """The look-ups of a graph that tables can replace.
+
+    Args:
+        graph: the graph.
+        context: its outputs, which say what is needed; with ``tf115``, a look-up that the
+            original refuses is an error.
+        restored: the values of its variables.
+
+    Raises:
+        TransformError: see above, or the value of a variable cannot be found.
+    """
+
+    def __init__(self, graph: Graph, context: Context, restored: Restored) -> None:
+        self._graph = graph
+        self._context = context
+        self._restored = restored
+        self.skipped: Counter[str] = Counter()
+        self.values: dict[str, Array] = {}
+        """The elements of each weights node, float32 of shape [N, 1]."""
+        fitting = [g for g in self._all() if self._fits(g)]
+        alone = self._used_by_none_else(fitting)
+        self.skipped.update(_USED_ELSEWHERE for g in fitting if g.weights.name not in alone)
+        self.weights_of: Mapping[str, str] = {
+            g.node.name: g.weights.name for g in fitting if g.weights.name in alone
+        }
+        """The weights node of each replaceable look-up."""
+        self.count: Mapping[str, int] = Counter(self.weights_of.values())
+
+    def _all(self) -> Iterator[_Gather]:
+        for node in self._graph:
+            tensors = node.data_inputs
+            if len(tensors) != _INPUTS.get(node.op):
+                continue
+            read = self._graph[tensors[0].node]
+            if read.op != "Identity" or len(read.data_inputs) != 1:
+                continue
+            weights = self._graph[read.data_inputs[0].node]
+            if weights.op not in _WEIGHTS:
+                continue
+            if len(tensors) < 3 or self._graph[tensors[2].node].op == "Const":
+                yield _Gather(node, read, weights)
+
+    def _fits(self, gather: _Gather) -> bool:
+        reason = self._misfit(gather)
+        if not reason:
+            return True
+        if self._context.tf115:
+            hint = "ignore_errors skips the step; in a recipe, the others are replaced"
+            raise refuse(_NAME, f"node {gather.node.name!r}: {reason}", hint)
+        self.skipped[reason] += 1
+        return False
+
+    def _misfit(self, gather: _Gather) -> str:
+        node, weights = gather.node, gather.weights
+        if node.op == "GatherV2":
+            axis = self._graph[node.data_inputs[2].node].attr_tensor("value").array()
+            if axis.size != 1 or axis.item() != 0 or node.attr_int("batch_dims", 0):
+                return _OTHER_AXIS
+        if weights.attr_dtype("dtype") is not DType.FLOAT:
+            return _NOT_FLOAT
+        if weights.name not in self.values:
+            self.values[weights.name] = self._restored.value(weights)
+        shape = self.values[weights.name].shape
+        return "" if len(shape) == 2 and shape[1] == 1 else _NO_COLUMN
+
+    def _used_by_none_else(self, gathers: list[_Gather]) -> frozenset[str]:
+        """The weights that nothing needs but these look-ups."""
+        replaced = {g.node.name for g in gathers}
+        reads = {g.read.name for g in gathers}
+        weights = {g.weights.name for g in gathers}
+        needed = self._needed(replaced)
+        shared: set[str] = set(weights & self._context.protected)
+        for gather in gathers:
+            users = [c for c in self._users(gather.weights) if c.name not in reads]
+            users += [c for c in self._users(gather.read) if c.name not in replaced]
+            if gather.read.name in self._context.protected:
+                shared.add(gather.weights.name)
+            if any(c.name in needed and c.op not in _SERVICES for c in users):
+                shared.add(gather.weights.name)
+        return frozenset(weights - shared)
+
+    def _needed(self, replaced: set[str]) -> set[str]:
+        """What the outputs need, the weights of the look-ups left out; all where none is named."""
+        if not self._context.outputs:
+            return set(self._graph.by_name)
+
+        def inputs(name: str) -> Iterator[str]:
+            node = self._graph.get(name)
+            taken = () if node is None else node.inputs[name in replaced :]
+            return (r.node for r in taken)
+
+        return closure(nodes_of(self._context.outputs), inputs)
+
+    def _users(self, node: Node) -> list[Node]:
+        return self._graph.consumers.get(node.name, [])

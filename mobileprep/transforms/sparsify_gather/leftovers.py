@@ -1,0 +1,109 @@
+"""Removes what is left of a training graph around variables that are gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.colocation import without_dangling
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.transforms.base import refuse
+
+_NAME: Final = "sparsify_gather"
+# Ops that mean nothing with a single input left.
+_OF_TWO: Final = frozenset({"Assign", "Reshape", "Equal", "Mean", "ScalarSummary"})
+# It may restore other variables.
+_KEPT: Final = frozenset({"RestoreV2"})
+
+
+def without_leftovers(graph: Graph, removed: Iterable[str], protected: Collection[str]) -> Graph:
+    """The graph without nodes that only served nodes that are gone.
+
+    Inputs from a removed node are taken off. A node goes with them that has no inputs left, or
+    too few to mean anything; so does a node that only removed ones used. A ConcatV2 joins what is
+    left to join.
+
+    Args:
+        graph: the graph; the removed nodes may be in it still.
+        removed: names of nodes that are gone or to go.
+        protected: names of nodes that stay.
+
+    Raises:
+        TransformError: the axis of a ConcatV2 that has a single tensor left is used elsewhere.
+
+    Source: the last part of ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
+    """
+    cleaning = _Cleaning(graph, protected)
+    cleaning.run(removed)
+    nodes = cleaning.nodes
+    return graph.with_nodes(without_dangling(nodes.values(), nodes))
+
+
+class _Cleaning:
+    def __init__(self, graph: Graph, protected: Collection[str]) -> None:
+        self.nodes = dict(graph.by_name)
+        self._protected = protected
+        self._consumers = graph.consumers
+        self._uses = Counter(_spelled(r) for n in graph for r in n.inputs)
+        self._waiting: list[str] = []
+
+    def run(self, removed: Iterable[str]) -> None:
+        self._waiting += removed
+        while self._waiting:
+            name = self._waiting.pop()
+            if name in self._protected:
+                continue
+            node = self.nodes.get(name)
+            if node is not None and node.op not in _KEPT:
+                self._drop(node)
+            elif node is not None:
+                continue
+            for consumer in self._consumers.get(name, ()):
+                if consumer.name in self.nodes:
+                    self._take_off(self.nodes[consumer.name], name)
+
+    def _drop(self, node: Node) -> None:
+        del self.nodes[node.name]
+        for ref in node.inputs:
+            self._release(ref)
+
+    def _release(self, ref: Ref) -> None:
+        spelled = _spelled(ref)
+        self._uses[spelled] -= 1
+        if not self._uses[spelled]:
+            self._waiting.append(spelled)
+
+    def _take_off(self, node: Node, name: str) -> None:
+        inputs = tuple(r for r in node.inputs if _spelled(r) != name)
+        if len(inputs) == len(node.inputs):
+            return
+        node = replace(node, inputs=inputs)
+        if node.op == "ConcatV2":
+            node = self._joining_less(node)
+        self.nodes[node.name] = node
+        if not node.inputs or (node.op in _OF_TWO and len(node.inputs) == 1):
+            self._waiting.append(node.name)
+
+    def _joining_less(self, node: Node) -> Node:
+        tensors = len(node.inputs) - 1
+        if tensors > 1:
+            return node.with_attrs(N=attr.integer(tensors))
+        if tensors < 1:
+            message = f"the ConcatV2 node {node.name!r} has nothing left to join"
+            raise refuse(_NAME, message, "strip unused nodes first")
+        axis = node.inputs[1]
+        if self._uses[_spelled(axis)] != 1:
+            message = f"the axis {str(axis)!r} of the ConcatV2 node {node.name!r} is used elsewhere"
+            raise refuse(_NAME, message, "strip unused nodes first")
+        self._release(axis)
+        # Identity knows neither the number of inputs nor the type of an axis.
+        return replace(node, op="Identity", inputs=node.inputs[:1]).without_attrs("N", "Tidx")
+
+
+def _spelled(ref: Ref) -> str:
+    return str(ref).removeprefix("^")
