@@ -8,7 +8,8 @@ from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, CheckStage, SamplesStage
-from mobileprep.recipe.model import Check, Step, Target
+from mobileprep.recipe.model import Step, Target
+from mobileprep.recipe.settings import Check
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ from mobileprep.plan.stages import (
     ValidateStage,
 )
 from mobileprep.plan.step_files import named_files, plugin_file
-from mobileprep.recipe.model import Recipe, Source, Step, Target, Validation, digestible
+from mobileprep.recipe.model import Recipe, Step, Target, digestible
+from mobileprep.recipe.settings import Source, Validation
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:

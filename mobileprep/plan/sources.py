@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.plan.spec import Files, InputFile
-from mobileprep.recipe.model import EVERY_SHARD
-from mobileprep.recipe.model import InputFile as Named
+from mobileprep.recipe.settings import EVERY_SHARD
+from mobileprep.recipe.settings import InputFile as Named
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")

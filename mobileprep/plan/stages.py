@@ -10,17 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from mobileprep.options.freeze import Freeze
 from mobileprep.plan.spec import Files, Stage, Upstream
-from mobileprep.recipe.model import (
-    Artifact,
-    Budget,
-    Freeze,
-    InputSpec,
-    Metric,
-    ParameterValue,
-    Platform,
-    SourceKind,
-)
+from mobileprep.recipe.model import ParameterValue
+from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Metric, Platform, SourceKind
 
 GRAPH: Final = "graph.pb"
 INTERFACE: Final = "interface.json"

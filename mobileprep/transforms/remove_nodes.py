@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -13,6 +13,7 @@ from mobileprep.ir.order import tool_order
 from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import Leave, Renames, Rule, rename_inputs, rewrite
+from mobileprep.options.declare import Option
 from mobileprep.transforms._bypass import FED_OR_FETCHED, Bypass, Guards
 from mobileprep.transforms._colocation import without_dangling
 from mobileprep.transforms._idle_controls import without_idle_controls
@@ -32,16 +33,20 @@ class RemoveNodes(Transform):
     original forgets, and takes away in one go what hangs on one node, where the original stops
     at the first that is fed or fetched.
 
-    Args:
-        op: the ops to remove.
-        max_inputs: nodes of one up to this many tensor inputs are removed; the first input
-            takes the place of each.
-
     Source: ``remove_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
-    op: tuple[str, ...]
-    max_inputs: int = 1
+    summary = (
+        "Removes nodes of the given ops that have one input, and connects what they fed to that "
+        "input. Inputs and outputs of the graph stay."
+    )
+    of_graph_transform_tool = True
+
+    op: Annotated[tuple[str, ...], Option("The op to remove. Repeated for several.", min_items=1)]
+    max_inputs: Annotated[
+        int,
+        Option("Remove nodes of up to this many inputs; the first one takes the node's place."),
+    ] = 1
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove the nodes.

@@ -14,7 +14,8 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.plan.engines import engine_choice, engine_version
 from mobileprep.plan.stages import EngineChoice
-from mobileprep.recipe.model import InputFile, Source, Target
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.settings import InputFile, Source
 
 
 @pytest.fixture

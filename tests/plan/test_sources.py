@@ -8,7 +8,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
-from mobileprep.recipe.model import InputFile
+from mobileprep.recipe.settings import InputFile
 
 PLACE = "recipe.yaml:3:1"
 

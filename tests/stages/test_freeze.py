@@ -11,8 +11,9 @@ from mobileprep.errors import InvalidGraphError, MobileprepError
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.options.freeze import Freeze
 from mobileprep.plan.stages import FreezeStage
-from mobileprep.recipe.model import Freeze, InputSpec
+from mobileprep.recipe.settings import InputSpec
 from mobileprep.stages.base import Job
 from mobileprep.stages.freeze import run
 from tests.stages.hostile import HOSTILE

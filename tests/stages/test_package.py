@@ -13,7 +13,7 @@ from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.plan.stages import PackageStage
-from mobileprep.recipe.model import Budget
+from mobileprep.recipe.settings import Budget
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import compressed_size, run
 from tests.stages.jobs import classifier, interface, job, left, op, slots
