@@ -13,8 +13,9 @@ from mobileprep.freeze.options import FreezeOptions, FreezeResult
 from mobileprep.freeze.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.recipe.model import InputFile, Recipe, Target, digestible
+from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
+from mobileprep.recipe.settings import InputFile
 from mobileprep.recipe.tree import Key, place_of
 from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
 from mobileprep.runtime.sampling.first_ops import first_ops

@@ -45,9 +45,7 @@ def build_report(built: Built) -> Report:
     """The report of a built target."""
     sizes = {name: output.size for name, output in built.files.items()}
     target = built.target
-    return collect_report(
-        target.recipe, target.target, built.steps, built.checks, built.facts, sizes
-    )
+    return collect_report(target.recipe, target.target, built.records, sizes)
 
 
 def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]:
@@ -69,6 +67,6 @@ def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
         for recipe in recipes
         for target in recipe.targets
         for pin in target.source.pins
-        for file in single_file(pin.file)
+        for file in single_file(pin.file).members
     }
     check_pins(sorted(pins))

@@ -10,10 +10,11 @@ from typing import Any, Final
 from mobileprep.cli._targets import target_changes
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.publish import MANIFEST
-from mobileprep.pipeline.runner import PUBLISHED, collect_target
+from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output
 from mobileprep.plan.spec import StageSpec, TargetPlan
+from mobileprep.plan.stages import PUBLISHED
 
 PUBLISH: Final = "publish"
 
@@ -92,17 +93,17 @@ def _of_stage(spec: StageSpec, state: State) -> Verdict:
     made = found.record.outputs if isinstance(found, Fresh) else {}
     return Verdict(
         spec.task,
-        spec.stage,
-        tuple(sorted({up.task for up in spec.upstream.values()})),
+        spec.kind,
+        tuple(spec.needs),
         found.reasons if isinstance(found, Stale) else (),
         tuple(
             InputFact(slot, file.name, str(file.path), state.digest(file))
-            for slot, files in spec.files.items()
-            for file in files
+            for slot, files in spec.stage.files.items()
+            for file in files.members
         ),
         tuple(
             OutputFact(name, None, _digest(made.get(name)))
-            for name in sorted({*spec.outputs, *made})
+            for name in sorted({*spec.stage.output_files, *made})
         ),
     )
 
@@ -128,7 +129,7 @@ def _promised(target: TargetPlan, state: State) -> list[str]:
     return [
         name.removeprefix(PUBLISHED)
         for task in target.tasks
-        for name in state.plan.stage(task).outputs
+        for name in state.plan.stage(task).stage.output_files
         if name.startswith(PUBLISHED)
     ]
 

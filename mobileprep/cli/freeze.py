@@ -7,9 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
+from mobileprep.cli.verb import (
+    bool_flag,
+    comma_list,
+    flag,
+    option_flags,
+    option_values,
+    verb,
+)
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import UsageError
+from mobileprep.options.freeze import Freeze
 
 if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
     from mobileprep.freeze.options import FreezeResult
@@ -19,8 +27,8 @@ _CHECKPOINT_VERSIONS = (1, 2)
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     _model_flags(parser)
-    _original_flags(parser)
-    _further_flags(parser)
+    option_flags(parser, Freeze, {"variable_names_blacklist": "variable_names_denylist"})
+    _unused_flags(parser)
 
 
 def _model_flags(parser: argparse.ArgumentParser) -> None:
@@ -45,25 +53,8 @@ def _model_flags(parser: argparse.ArgumentParser) -> None:
     flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
 
 
-def _original_flags(parser: argparse.ArgumentParser) -> None:
-    """The choices of the original."""
-    bool_flag(parser, "clear_devices", default=True, help_line="take the device off every node")
-    initializers = "ops that give variables values, a,b"
-    flag(parser, "initializer_nodes", default="", metavar="NAMES", help=initializers)
-    only = "the only variables to convert, a,b"
-    flag(parser, "variable_names_whitelist", default="", metavar="NAMES", help=only)
-    parser.add_argument(
-        "--variable_names_blacklist",
-        "--variable-names-blacklist",
-        "--variable_names_denylist",
-        "--variable-names-denylist",
-        dest="variable_names_blacklist",
-        default="",
-        metavar="NAMES",
-        help="variables to leave as they are, a,b",
-    )
-    restore = "the op that restores a checkpoint in the graph (default: the saver's)"
-    flag(parser, "restore_op_name", default="", metavar="NAME", help=restore)
+def _unused_flags(parser: argparse.ArgumentParser) -> None:
+    """What scripts for the original give, and nothing needs."""
     unused = "accepted, and not needed, as in the original"
     flag(parser, "filename_tensor_name", default="", metavar="NAME", help=unused)
     version = "accepted; the checkpoint itself says of which version it is"
@@ -72,19 +63,6 @@ def _original_flags(parser: argparse.ArgumentParser) -> None:
     flag(parser, "input_node_names", default="", metavar="NAMES", help=inputs)
     told = "accepted; the files themselves say whether they are binary"
     bool_flag(parser, "input_binary", default=False, help_line=told)
-
-
-def _further_flags(parser: argparse.ArgumentParser) -> None:
-    """What the original cannot do."""
-    averages = "take the moving averages of variables instead of their last values"
-    bool_flag(parser, "moving_averages", default=False, help_line=averages)
-    norm = "what to do with batch normalisation left in training mode"
-    choices = ("inference", "keep")
-    flag(parser, "batch_norm", choices=choices, default="inference", help=norm)
-    control_flow = "keep loops and conditionals as functions, or make them Switch, Merge and so on"
-    flag(parser, "control_flow", choices=("keep", "lower"), default="keep", help=control_flow)
-    dropout = "cut out dropout with a constant keep probability"
-    bool_flag(parser, "remove_dropout", default=True, help_line=dropout)
 
 
 @verb("freeze", "turn a model's variables into constants, as freeze_graph does", _arguments)
@@ -115,15 +93,7 @@ def run(args: argparse.Namespace) -> int:
         FreezeOptions(
             outputs=comma_list(args.output_node_names),
             signature=args.signature,
-            clear_devices=args.clear_devices,
-            initializer_nodes=comma_list(args.initializer_nodes),
-            variable_names_whitelist=comma_list(args.variable_names_whitelist),
-            variable_names_blacklist=comma_list(args.variable_names_blacklist),
-            restore_op_name=args.restore_op_name,
-            moving_averages=args.moving_averages,
-            batch_norm=args.batch_norm,
-            control_flow=args.control_flow,
-            remove_dropout=args.remove_dropout,
+            **option_values(args, Freeze),
         ),
     )
     write_graph(target, result.graph, as_text=args.output_as_text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mobileprep.cli._scripts import plain_arguments
 from mobileprep.errors import UsageError, did_you_mean
+from mobileprep.options.declare import Declared, declared
 from mobileprep.registry import Registry
 
 # As gflags, absl and TensorFlow's own parser read them.
@@ -65,9 +66,10 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint, self.prog)
 
 
-def flag(parser: argparse.ArgumentParser, name: str, **options: Any) -> None:  # noqa: ANN401
-    """Add ``--some_name``, spelt ``--some-name`` too; the options are argparse's."""
-    parser.add_argument(*_spellings(name), dest=name, **options)
+def flag(parser: argparse.ArgumentParser, name: str, *aliases: str, **options: Any) -> None:  # noqa: ANN401
+    """Add ``--some_name``, spelt ``--some-name`` too, under other names also; see argparse."""
+    spellings = [spelling for one in (name, *aliases) for spelling in _spellings(one)]
+    parser.add_argument(*spellings, dest=name, **options)
 
 
 def bool_flag(parser: argparse.ArgumentParser, name: str, *, default: bool, help_line: str) -> None:
@@ -84,6 +86,29 @@ def bool_flag(parser: argparse.ArgumentParser, name: str, *, default: bool, help
     )
 
 
+def option_flags(
+    parser: argparse.ArgumentParser, owner: type, aliases: Mapping[str, str] | None = None
+) -> None:
+    """Add a flag for each option of a dataclass.
+
+    Args:
+        parser: where to.
+        owner: the dataclass.
+        aliases: further names of options, by name.
+    """
+    for option in declared(owner):
+        if option.kind is bool:
+            bool_flag(parser, option.name, default=option.default, help_line=_help(option))
+        else:
+            also = (aliases or {}).get(option.name)
+            flag(parser, option.name, *([also] if also else []), **_flag_arguments(option))
+
+
+def option_values(args: argparse.Namespace, owner: type) -> dict[str, Any]:
+    """What the flags of a dataclass' options were given."""
+    return {option.name: getattr(args, option.name) for option in declared(owner)}
+
+
 def whole_number(text: str) -> int:
     """A number from 0 on, for ``type=`` of a flag."""
     if not text.isascii() or not text.isdigit():
@@ -95,6 +120,20 @@ def whole_number(text: str) -> int:
 def comma_list(text: str) -> tuple[str, ...]:
     """``a,b`` as a tuple, blanks around names dropped."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _flag_arguments(option: Declared) -> dict[str, Any]:
+    if option.repeated:
+        listed = ",".join(option.default)
+        return {"default": listed, "type": comma_list, "metavar": "NAMES", "help": _help(option)}
+    shown = {"choices": option.choices} if option.choices else {"metavar": "NAME"}
+    return {"default": option.default, "help": _help(option), **shown}
+
+
+def _help(option: Declared) -> str:
+    """The sentence as argparse's help has it: begun small, without its stop."""
+    text = option.option.sentence.removesuffix(".").replace("`", "").replace("%", "%%")
+    return f"{text[0].lower()}{text[1:]}{' (a,b)' if option.repeated else ''}"
 
 
 def _spellings(name: str) -> list[str]:

@@ -31,9 +31,9 @@ def stage_task(spec: StageSpec, run: Action, is_fresh: Check) -> dict[str, Any]:
     """
     return {
         "name": task_name(spec.task),
-        "doc": f"{spec.stage} stage",
+        "doc": f"{spec.kind} stage",
         "actions": [run],
-        "task_dep": sorted({task_name(up.task) for up in spec.upstream.values()}),
+        "task_dep": sorted({task_name(task) for task in spec.needs}),
         "uptodate": [is_fresh],
         # Else doit would put streams of its own in place of ours, and keep all that stages say.
         "io": {"capture": False},

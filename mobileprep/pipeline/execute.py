@@ -11,7 +11,7 @@ from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.state import Fresh, State
 from mobileprep.pipeline.store import Record, unwritable
 from mobileprep.plan.fingerprints import fingerprint
-from mobileprep.plan.spec import StageSpec
+from mobileprep.plan.spec import Stage, StageSpec
 from mobileprep.stages.base import Job, stage_function
 
 
@@ -36,7 +36,7 @@ def execute(spec: StageSpec, state: State, warn: Callable[[str], None]) -> Recor
     folder = state.store.workspace()
     started = time.perf_counter()
     try:
-        stage_function(spec.stage)(_job(spec, state, folder, warn))
+        stage_function(spec.kind)(_job(spec, state, folder, warn))
         state.check_unchanged(spec)
         outputs = {name: state.store.take(folder / name) for name in _left(folder, spec)}
     except ArtifactError as error:
@@ -60,18 +60,16 @@ def _left(folder: Path, spec: StageSpec) -> list[str]:
         InternalError: one that the plan promises is not there.
     """
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    for name in spec.outputs:
+    for name in spec.stage.output_files:
         if name not in names:
-            message = f"the stage {spec.stage} did not leave {name}"
+            message = f"the stage {spec.kind} did not leave {name}"
             raise InternalError(message)
     return names
 
 
-def _job(spec: StageSpec, state: State, folder: Path, warn: Callable[[str], None]) -> Job:
+def _job(spec: StageSpec, state: State, folder: Path, warn: Callable[[str], None]) -> Job[Stage]:
     inputs = {
-        slot: state.store.object_path(state.output(up.task, up.output).sha256)
-        for slot, up in spec.upstream.items()
+        up: state.store.object_path(state.output(up.task, up.output).sha256)
+        for up in spec.stage.upstream.values()
     }
-    return Job(
-        spec.task, spec.parameters, spec.files, spec.roots, inputs, folder, spec.places, warn
-    )
+    return Job(spec.task, spec.stage, inputs, folder, spec.places, warn)

@@ -91,7 +91,7 @@ class _Places:
 def _read(recipes: Iterable[Recipe], plan: Plan) -> Iterator[Path]:
     """What a build reads: models, data, plugins and their schemas, recipes."""
     for spec in plan.stages:
-        yield from (file.path for files in spec.files.values() for file in files)
+        yield from (file.path for file in spec.input_files)
     for recipe in recipes:
         yield from files_of(recipe.tree) if recipe.tree is not None else ()
         for target in recipe.targets:

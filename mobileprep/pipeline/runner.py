@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.pipeline.execute import execute
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output, Record
-from mobileprep.plan.spec import StageSpec, TargetPlan, Upstream
-
-PUBLISHED = "files/"
+from mobileprep.plan.records import (
+    CheckRecord,
+    FreezeRecord,
+    PackageRecord,
+    RecordType,
+    SamplesRecord,
+    TargetRecords,
+    TransformRecord,
+    ValidationRecord,
+    record_from,
+)
+from mobileprep.plan.spec import PlannedRecords, StageSpec, TargetPlan, Upstream
+from mobileprep.plan.stages import PUBLISHED
 
 
 @dataclass(frozen=True)
@@ -23,17 +32,13 @@ class Built:
     Args:
         target: the target's plan.
         files: the outputs that make up its folder, by name there.
-        steps: the record of each transform, in order.
-        checks: for each transform how far it is from the source, where that was asked.
-        facts: the other records, by role.
+        records: what the report is made of.
         sources: the sha256 of each file from outside, by name.
     """
 
     target: TargetPlan
     files: Mapping[str, Output]
-    steps: tuple[Mapping[str, Any], ...]
-    checks: tuple[Mapping[str, Any], ...]
-    facts: Mapping[str, Mapping[str, Any]]
+    records: TargetRecords
     sources: Mapping[str, str]
 
 
@@ -116,9 +121,7 @@ def collect_target(target: TargetPlan, state: State) -> Built:
     return Built(
         target,
         files,
-        tuple(_json(state, up) for up in target.steps),
-        tuple(_json(state, up) for up in target.checks),
-        {role: _json(state, up) for role, up in target.facts.items()},
+        _records(target.records, state),
         {f.name: state.digest(f) for f in target.sources},
     )
 
@@ -176,7 +179,17 @@ def _record(state: State, task: str) -> Record:
     return verdict.record
 
 
-def _json(state: State, up: Upstream) -> Mapping[str, Any]:
-    output = _record(state, up.task).outputs[up.output]
-    data: Mapping[str, Any] = json.loads(state.store.object_path(output.sha256).read_bytes())
-    return data
+def _records(planned: PlannedRecords, state: State) -> TargetRecords:
+    def read(kind: type[RecordType], up: Upstream) -> RecordType:
+        output = _record(state, up.task).outputs[up.output]
+        return record_from(kind, json.loads(state.store.object_path(output.sha256).read_bytes()))
+
+    samples, validation = planned.samples, planned.validation
+    return TargetRecords(
+        read(FreezeRecord, planned.freeze),
+        read(PackageRecord, planned.package),
+        tuple(read(TransformRecord, up) for up in planned.steps),
+        tuple(read(CheckRecord, up) for up in planned.checks),
+        None if samples is None else read(SamplesRecord, samples),
+        None if validation is None else read(ValidationRecord, validation),
+    )

@@ -100,7 +100,7 @@ class State:
         Raises:
             CorruptFileError: an input file was touched since its digest was taken.
         """
-        for file in (f for files in spec.files.values() for f in files):
+        for file in spec.input_files:
             if _stamp(file.path) != self._stamps.get(file.path):
                 message = f"{file.name} changed during the build"
                 raise CorruptFileError(message, "build again", str(file.path))
@@ -111,18 +111,18 @@ class State:
 
     def _judge(self, spec: StageSpec) -> Fresh | Stale:
         digests: dict[str, str] = {}
-        for slot, files in spec.files.items():
-            digests.update({f"{slot}:{f.name}": self.digest(f) for f in files})
-        for slot, up in spec.upstream.items():
+        for slot, files in spec.stage.files.items():
+            digests.update({f"{slot}:{f.name}": self.digest(f) for f in files.members})
+        for slot, up in spec.stage.upstream.items():
             verdict = self.verdict(up.task)
             if isinstance(verdict, Stale):
                 return Stale((f"{up.task} runs first",))
             digests[slot] = verdict.record.outputs[up.output].sha256
-        parts = components(spec, digests)
+        parts = components(spec.stage, digests)
         if self._force:
             return Stale(("--force was given",), parts)
         record = self.store.load(fingerprint(parts))
-        if record is None or not set(spec.outputs) <= set(record.outputs):
+        if record is None or not set(spec.stage.output_files) <= set(record.outputs):
             return Stale(tuple(self._reasons(spec, parts)), parts)
         for name, output in record.outputs.items():
             if not self._holds(output):

@@ -2,63 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
 
-from mobileprep.plan.engines import engine_parameters
+from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.sources import single_file
-from mobileprep.plan.spec import InputFile, StageSpec, Upstream
-from mobileprep.recipe.model import Check, Step, Target, digestible
-
-SAMPLES: Final = "samples.npz"
-EXPECTED: Final = "expected.npz"
-
-
-def sample_files(target: Target) -> tuple[InputFile, ...]:
-    """The file from outside that a target's ``check`` names.
-
-    Raises:
-        CorruptFileError: it is not there.
-    """
-    data = target.check.data if target.check is not None else None
-    return () if data is None else single_file(data)
+from mobileprep.plan.spec import StageSpec, Upstream, places
+from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, CheckStage, SamplesStage
+from mobileprep.recipe.model import Step, Target
+from mobileprep.recipe.settings import Check
 
 
-def samples_spec(target: Target, check: Check, frozen: Mapping[str, Upstream]) -> StageSpec:
+@dataclass(frozen=True)
+class Frozen:
+    """What a freeze stage leaves for the stages that run a graph."""
+
+    graph: Upstream
+    interface: Upstream
+    assets: Upstream
+
+
+def frozen_by(task: str) -> Frozen:
+    """What the freeze stage of that task leaves."""
+    return Frozen(Upstream(task, GRAPH), Upstream(task, INTERFACE), Upstream(task, ASSETS))
+
+
+def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
     """The stage that finds or draws the samples, and runs the source on them.
 
     Args:
         target: the target.
         check: its check.
-        frozen: what the freeze stage leaves: ``graph``, ``interface`` and ``assets``.
+        frozen: the source.
+
+    Raises:
+        CorruptFileError: the data is not there.
     """
     data, section = check.data, "check"
     if data is None and target.validation is not None:
         data, section = target.validation.data, "validation"
-    parameters = {
-        "data": None if data is None else data.name,
-        "section": section,
-        "count": check.samples,
-        "inputs": [digestible(i) for i in target.inputs],
-        **engine_parameters(target),
-    }
-    sections = ("check", "inputs", "outputs", "engine")
-    return StageSpec(
-        "samples",
-        "samples",
-        parameters,
-        {} if data is None else {"data": single_file(data)},
-        upstream=frozen,
-        outputs=(SAMPLES, EXPECTED, "samples.json"),
-        places={
-            **{name: target.place((name,)) for name in sections},
-            "data": target.place((section, "data")),
-        },
+    stage = SamplesStage(
+        data=None if data is None else single_file(data),
+        section=section,
+        count=check.samples,
+        inputs=target.inputs,
+        engine=engine_choice(target),
+        graph=frozen.graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
     )
+    where = places(target, "check", "inputs", "outputs", "engine")
+    return StageSpec("samples", stage, {**where, "data": target.place((section, "data"))})
 
 
 def check_spec(
-    target: Target, check: Check, label: str, step: Step, compared: Mapping[str, Upstream]
+    target: Target,
+    check: Check,
+    label: str,
+    step: Step,
+    graph: Upstream,
+    frozen: Frozen,
+    samples: str,
 ) -> StageSpec:
     """The stage that compares the graph after a step with the source.
 
@@ -67,16 +70,24 @@ def check_spec(
         check: its check.
         label: the step's.
         step: the step.
-        compared: the step's ``graph``, the ``interface``, ``assets``, ``samples`` and
-            ``expected``.
+        graph: the graph after it.
+        frozen: the source.
+        samples: the task that leaves the samples.
     """
+    stage = CheckStage(
+        step=step.name,
+        max_difference=check.max_difference,
+        engine=engine_choice(target),
+        graph=graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+        samples=Upstream(samples, SamplesStage.FED),
+        expected=Upstream(samples, SamplesStage.EXPECTED),
+    )
     return StageSpec(
         f"{label}-check",
-        "check",
-        {"step": step.name, "max_difference": check.max_difference, **engine_parameters(target)},
-        upstream=compared,
-        outputs=("check.json",),
-        places={
+        stage,
+        {
             "engine": target.place(("engine",)),
             "max_difference": target.place(("check", "max_difference")),
             "transforms": step.place,

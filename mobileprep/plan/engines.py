@@ -6,9 +6,10 @@ import contextlib
 import importlib.util
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.plan.stages import EngineChoice
 from mobileprep.recipe.model import Target
 
 OPTIONAL_ENGINES: Final[Mapping[str, str]] = {
@@ -31,7 +32,7 @@ _DISTRIBUTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _UNKNOWN: Final = "unknown"
 
 
-def engine_parameters(target: Target) -> Mapping[str, Any]:
+def engine_choice(target: Target) -> EngineChoice:
     """What a stage that runs graphs is told of engines, and so what its fingerprint has of them.
 
     ``auto`` comes with the version of every engine there is to choose from, because which one is
@@ -48,7 +49,7 @@ def engine_parameters(target: Target) -> Mapping[str, Any]:
         message = f"the recipe asks for the engine {target.engine}, which is not installed"
         hint = f"{OPTIONAL_ENGINES[target.engine]}, or write 'engine: auto'"
         raise UnsupportedError(message, hint, target.place(("engine",)))
-    return {"engine": target.engine, "engines": versions}
+    return EngineChoice(target.engine, versions)
 
 
 @cache

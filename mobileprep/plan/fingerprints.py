@@ -8,25 +8,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from mobileprep import __version__
-from mobileprep.plan.spec import STAGE_VERSIONS, StageSpec
+from mobileprep.plan.spec import Stage
 
 Components = dict[str, Any]
 
 
-def components(spec: StageSpec, digests: Mapping[str, str]) -> Components:
+def components(stage: Stage, digests: Mapping[str, str]) -> Components:
     """Everything that a stage's outputs depend on, as JSON-able data.
 
     Args:
-        spec: the stage.
+        stage: what it is asked to do.
         digests: the sha256 of each input, by ``slot`` or ``slot:name``.
     """
     return {
         "package": __version__,
-        "stage": spec.stage,
-        "version": STAGE_VERSIONS[spec.stage],
-        "parameters": spec.parameters,
+        "stage": stage.stage_name,
+        "version": stage.stage_version,
+        "parameters": stage.parameters,
         "inputs": dict(digests),
-        "outputs": list(spec.outputs),
+        "outputs": list(stage.output_files),
     }
 
 

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from mobileprep.plan.checks import EXPECTED, SAMPLES, check_spec, sample_files, samples_spec
-from mobileprep.plan.engines import engine_parameters
+from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
+from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
-from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
-from mobileprep.plan.step_files import step_files, step_roots
-from mobileprep.recipe.model import Recipe, Source, Step, Target, digestible
-
-GRAPH: Final = "graph.pb"
-INTERFACE: Final = "interface.json"
-ASSETS: Final = "assets.npz"
+from mobileprep.plan.spec import (
+    Files,
+    InputFile,
+    Plan,
+    PlannedRecords,
+    StageSpec,
+    TargetPlan,
+    Upstream,
+    places,
+)
+from mobileprep.plan.stages import (
+    GRAPH,
+    PUBLISHED,
+    CheckStage,
+    EvaluateStage,
+    FreezeStage,
+    PackageStage,
+    SamplesStage,
+    TransformStage,
+    ValidateStage,
+)
+from mobileprep.plan.step_files import named_files, plugin_file
+from mobileprep.recipe.model import Recipe, Step, Target, digestible
+from mobileprep.recipe.settings import Source, Validation
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -29,248 +46,199 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     Raises:
         CorruptFileError: a file that a recipe names is not there.
     """
-    builder = _Builder()
+    known = _Known()
     targets = [
-        builder.target(recipe, target)
+        _TargetPlanner(recipe, target, known).plan()
         for recipe in recipes
         for target in recipe.targets
         if not wanted or target.name in wanted or target.folder in wanted
     ]
-    return Plan(tuple(builder.stages), tuple(targets))
+    return Plan(tuple(known.stages), tuple(targets))
 
 
-class _Builder:
-    """Collects stages; one that two targets both need is planned once."""
+class _Known:
+    """The stages planned so far; one that two targets both need is planned once."""
 
     def __init__(self) -> None:
         self.stages: list[StageSpec] = []
-        self._known: dict[str, str] = {}
+        self._tasks: dict[str, str] = {}
         self._names: set[str] = set()
 
-    def target(self, recipe: Recipe, target: Target) -> TargetPlan:
-        """Plan one target, from its source to its folder."""
-        freeze = self._freeze(recipe, target)
-        samples, steps, checks = self._chain(recipe, target, freeze)
-        package = self._package(recipe, target, freeze, [freeze, *steps][-1])
-        facts = {
-            "freeze": Upstream(freeze, "freeze.json"),
-            "package": Upstream(package, "package.json"),
-        }
-        if samples:
-            facts["samples"] = Upstream(samples[0], "samples.json")
-        validation: list[str] = []
-        sources = list(_source_files(target.source))
-        if target.validation is not None:
-            validation = self._validate(recipe, target, freeze, package)
-            facts["validation"] = Upstream(validation[-1], "validation.json")
-            sources += single_file(target.validation.data)
-        sources += sample_files(target)
-        for step in target.transforms:
-            sources += [file for files in step_files(step).values() for file in files]
+    def add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
+        """Add a stage unless an equal one is planned; its task's name."""
+        stage = spec.stage
+        key = canonical(
+            [
+                spec.kind,
+                stage.parameters,
+                {s: [str(f.path) for f in files.members] for s, files in stage.files.items()},
+                {slot: [up.task, up.output] for slot, up in stage.upstream.items()},
+            ]
+        )
+        if key in self._tasks:
+            return self._tasks[key]
+        name = f"{recipe.name}/{spec.task}"
+        if name in self._names:
+            name = f"{recipe.name}/{target.folder}/{spec.task}"
+        self._names.add(name)
+        self._tasks[key] = name
+        self.stages.append(dataclasses.replace(spec, task=name))
+        return name
+
+
+class _TargetPlanner:
+    """Plans one target, from its source to its folder."""
+
+    def __init__(self, recipe: Recipe, target: Target, known: _Known) -> None:
+        self._recipe = recipe
+        self._target = target
+        self._known = known
+
+    def plan(self) -> TargetPlan:
+        """The target's plan; its stages are known afterwards."""
+        target = self._target
+        freeze = self._add(_freeze_spec(target))
+        samples, steps, checks = self._chain(frozen_by(freeze))
+        package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
+        validation = self._validate(frozen_by(freeze), package)
+        records = PlannedRecords(
+            Upstream(freeze, FreezeStage.RECORD),
+            Upstream(package, PackageStage.RECORD),
+            tuple(Upstream(task, TransformStage.RECORD) for task in steps),
+            tuple(Upstream(task, CheckStage.RECORD) for task in checks),
+            Upstream(samples[0], SamplesStage.RECORD) if samples else None,
+            Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
+        )
         return TargetPlan(
-            recipe.name,
+            self._recipe.name,
             target.folder,
             (freeze, *samples, *steps, *checks, package, *validation),
-            tuple(Upstream(s, "step.json") for s in steps),
-            tuple(Upstream(c, "check.json") for c in checks),
-            facts,
-            tuple(sources),
+            records,
+            tuple(_outside(target)),
             _settings(target),
         )
 
-    def _chain(
-        self, recipe: Recipe, target: Target, freeze: str
-    ) -> tuple[list[str], list[str], list[str]]:
+    def _add(self, spec: StageSpec) -> str:
+        return self._known.add(self._recipe, self._target, spec)
+
+    def _chain(self, frozen: Frozen) -> tuple[list[str], list[str], list[str]]:
         """The tasks of the transforms.
 
         Returns:
             where a check is asked for, the task that makes its samples; the transforms' tasks;
             and those that check each of them.
         """
+        target, check = self._target, self._target.check
         steps: list[str] = []
         checks: list[str] = []
-        graph, interface = Upstream(freeze, GRAPH), Upstream(freeze, INTERFACE)
-        beside = {"interface": interface, "assets": Upstream(freeze, ASSETS)}
         samples: list[str] = []
-        check = target.check
         if check is not None and target.transforms:
-            spec = samples_spec(target, check, {"graph": graph, **beside})
-            samples = [self._add(recipe, target, spec)]
-            beside["samples"] = Upstream(samples[0], SAMPLES)
-            beside["expected"] = Upstream(samples[0], EXPECTED)
+            samples = [self._add(samples_spec(target, check, frozen))]
+        graph = frozen.graph
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
-            earlier = [s.name for s in target.transforms[: number - 1]]
-            inputs = {"graph": graph, "interface": interface}
-            steps.append(self._transform(recipe, target, label, step, earlier, inputs))
+            earlier = tuple(s.name for s in target.transforms[: number - 1])
+            steps.append(
+                self._add(_transform_spec(target, label, step, earlier, graph, frozen.interface))
+            )
             graph = Upstream(steps[-1], GRAPH)
             if check is not None:
-                compared = check_spec(target, check, label, step, {"graph": graph, **beside})
-                checks.append(self._add(recipe, target, compared))
+                spec = check_spec(target, check, label, step, graph, frozen, samples[0])
+                checks.append(self._add(spec))
         return samples, steps, checks
 
-    def _freeze(self, recipe: Recipe, target: Target) -> str:
-        source = target.source
-        files = {"graph": _graph_files(source)}
-        roots = {"graph": source.file.path}
-        if source.checkpoint is not None:
-            files["checkpoint"] = checkpoint_files(source.checkpoint)
-            roots["checkpoint"] = source.checkpoint.path
-        if source.saver is not None:
-            files["saver"] = single_file(source.saver)
-            roots["saver"] = source.saver.path
-        parameters = {
-            "kind": source.kind,
-            "graph": source.file.name,
-            "checkpoint": source.checkpoint.name if source.checkpoint else None,
-            "saver": source.saver.name if source.saver else None,
-            "tags": list(source.tags),
-            "signature": source.signature,
-            "freeze": digestible(target.freeze),
-            "inputs": [digestible(i) for i in target.inputs],
-            "outputs": list(target.outputs),
-        }
-        spec = StageSpec(
-            "freeze",
-            "freeze",
-            parameters,
-            files,
-            roots,
-            outputs=(GRAPH, INTERFACE, ASSETS, "freeze.json"),
-            places=_places(target, "source", "freeze", "inputs", "outputs"),
+    def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
+        target = self._target
+        stage = PackageStage(
+            file=self._model_file(),
+            artifact=target.artifact,
+            platform=target.platform,
+            abis=target.abis,
+            registration=target.registration,
+            budget=target.budget,
+            graph=Upstream(last, GRAPH),
+            interface=frozen.interface,
         )
-        return self._add(recipe, target, spec)
+        where = places(target, "budget", "registration", "artifact", "transforms")
+        return StageSpec(f"{target.folder}/package", stage, where)
 
-    def _transform(
-        self,
-        recipe: Recipe,
-        target: Target,
-        label: str,
-        step: Step,
-        earlier: list[str],
-        inputs: Mapping[str, Upstream],
-    ) -> str:
-        parameters = {
-            "name": step.name,
-            "options": digestible_options(step),
-            "ignore_errors": step.ignore_errors,
-            "earlier": earlier,
-        }
-        places = {**_places(target, "inputs", "outputs"), "transforms": step.place}
-        spec = StageSpec(
-            label,
-            "transform",
-            parameters,
-            step_files(step),
-            step_roots(step),
-            upstream=inputs,
-            outputs=(GRAPH, "step.json"),
-            places=places,
+    def _model_file(self) -> str:
+        name = self._target.model or self._recipe.name
+        return f"{name}.{'pbtxt' if self._target.artifact == 'text' else 'pb'}"
+
+    def _validate(self, frozen: Frozen, package: str) -> list[str]:
+        """The tasks of the validation; none where none is asked for."""
+        target, validation = self._target, self._target.validation
+        if validation is None:
+            return []
+        shipped = Upstream(package, f"{PUBLISHED}{self._model_file()}")
+        artifact = dataclasses.replace(frozen, graph=shipped)
+        before = self._add(_evaluate_spec(target, validation, "evaluate-source", frozen))
+        after = self._add(_evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
+        stage = ValidateStage(
+            max_drop=validation.max_drop,
+            before=Upstream(before, EvaluateStage.RECORD),
+            after=Upstream(after, EvaluateStage.RECORD),
+            before_outputs=Upstream(before, EvaluateStage.OUTPUTS),
+            after_outputs=Upstream(after, EvaluateStage.OUTPUTS),
         )
-        return self._add(recipe, target, spec)
-
-    def _package(self, recipe: Recipe, target: Target, freeze: str, last: str) -> str:
-        parameters = {
-            "file": model_file(recipe, target),
-            "artifact": target.artifact,
-            "platform": target.platform,
-            "abis": list(target.abis),
-            "registration": list(target.registration),
-            "budget": digestible(target.budget),
-        }
-        spec = StageSpec(
-            f"{target.folder}/package",
-            "package",
-            parameters,
-            upstream={"graph": Upstream(last, GRAPH), "interface": Upstream(freeze, INTERFACE)},
-            outputs=(f"files/{model_file(recipe, target)}", "package.json"),
-            places=_places(target, "budget", "registration", "artifact", "transforms"),
-        )
-        return self._add(recipe, target, spec)
-
-    def _validate(self, recipe: Recipe, target: Target, freeze: str, package: str) -> list[str]:
-        beside = {
-            "interface": Upstream(freeze, INTERFACE),
-            "assets": Upstream(freeze, ASSETS),
-        }
-        source = {"graph": Upstream(freeze, GRAPH), **beside}
-        shipped = Upstream(package, f"files/{model_file(recipe, target)}")
-        artifact = {"graph": shipped, **beside}
-        before = self._evaluate(recipe, target, "evaluate-source", source)
-        after = self._evaluate(recipe, target, f"{target.folder}/evaluate", artifact)
-        validation = target.validation
-        spec = StageSpec(
-            f"{target.folder}/validate",
-            "validate",
-            {"max_drop": validation.max_drop if validation else 0.0},
-            upstream={
-                "before": Upstream(before, "evaluation.json"),
-                "after": Upstream(after, "evaluation.json"),
-                "before_outputs": Upstream(before, "outputs.npz"),
-                "after_outputs": Upstream(after, "outputs.npz"),
-            },
-            outputs=("validation.json",),
-            places={
-                "max_drop": target.place(("validation", "max_drop")),
-                **_places(target, "outputs"),
-            },
-        )
-        return [before, after, self._add(recipe, target, spec)]
-
-    def _evaluate(
-        self, recipe: Recipe, target: Target, label: str, inputs: Mapping[str, Upstream]
-    ) -> str:
-        validation = target.validation
-        assert validation is not None
-        parameters = {
-            "labels": validation.labels,
-            "metric": validation.metric,
-            "data": validation.data.name,
-            **engine_parameters(target),
-        }
-        spec = StageSpec(
-            label,
-            "evaluate",
-            parameters,
-            {"data": single_file(validation.data)},
-            upstream=inputs,
-            outputs=("evaluation.json", "outputs.npz"),
-            places=_places(target, "validation", "inputs", "outputs", "engine"),
-        )
-        return self._add(recipe, target, spec)
-
-    def _add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
-        """Add a stage unless an equal one is planned; its task's name."""
-        key = canonical(
-            [
-                spec.stage,
-                spec.parameters,
-                {slot: [str(f.path) for f in files] for slot, files in spec.files.items()},
-                {slot: [up.task, up.output] for slot, up in spec.upstream.items()},
-            ]
-        )
-        if key in self._known:
-            return self._known[key]
-        name = f"{recipe.name}/{spec.task}"
-        if name in self._names:
-            name = f"{recipe.name}/{target.folder}/{spec.task}"
-        self._names.add(name)
-        self._known[key] = name
-        self.stages.append(dataclasses.replace(spec, task=name))
-        return name
+        limit = target.place(("validation", "max_drop"))
+        where = {**places(target, "outputs"), "max_drop": limit}
+        return [before, after, self._add(StageSpec(f"{target.folder}/validate", stage, where))]
 
 
-def model_file(recipe: Recipe, target: Target) -> str:
-    """The name of a target's model file."""
-    return f"{target.model or recipe.name}.{'pbtxt' if target.artifact == 'text' else 'pb'}"
+def _freeze_spec(target: Target) -> StageSpec:
+    source = target.source
+    stage = FreezeStage(
+        kind=source.kind,
+        graph=_graph_files(source),
+        checkpoint=checkpoint_files(source.checkpoint) if source.checkpoint else None,
+        saver=single_file(source.saver) if source.saver else None,
+        tags=source.tags,
+        signature=source.signature,
+        freeze=target.freeze,
+        inputs=target.inputs,
+        outputs=target.outputs,
+    )
+    return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
 
-def digestible_options(step: Step) -> Mapping[str, Any]:
-    """A step's options as JSON can hold them."""
-    return {key: digestible(value) for key, value in step.options.items()}
+def _transform_spec(
+    target: Target,
+    label: str,
+    step: Step,
+    earlier: tuple[str, ...],
+    graph: Upstream,
+    interface: Upstream,
+) -> StageSpec:
+    stage = TransformStage(
+        transform=step.name,
+        options=step.options,
+        ignore_errors=step.ignore_errors,
+        earlier=earlier,
+        plugin=plugin_file(step),
+        named=named_files(step),
+        graph=graph,
+        interface=interface,
+    )
+    where = {**places(target, "inputs", "outputs"), "transforms": step.place}
+    return StageSpec(label, stage, where)
 
 
-def _graph_files(source: Source) -> tuple[InputFile, ...]:
+def _evaluate_spec(target: Target, validation: Validation, label: str, frozen: Frozen) -> StageSpec:
+    stage = EvaluateStage(
+        data=single_file(validation.data),
+        labels=validation.labels,
+        metric=validation.metric,
+        engine=engine_choice(target),
+        graph=frozen.graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+    )
+    return StageSpec(label, stage, places(target, "validation", "inputs", "outputs", "engine"))
+
+
+def _graph_files(source: Source) -> Files:
     if source.kind == "saved_model":
         return folder_files(source.file)
     if source.kind == "meta_graph":
@@ -278,10 +246,23 @@ def _graph_files(source: Source) -> tuple[InputFile, ...]:
     return single_file(source.file)
 
 
-def _source_files(source: Source) -> tuple[InputFile, ...]:
-    more = checkpoint_files(source.checkpoint) if source.checkpoint is not None else ()
-    saver = single_file(source.saver) if source.saver is not None else ()
-    return (*_graph_files(source), *more, *saver)
+def _outside(target: Target) -> Iterator[InputFile]:
+    """The files from outside that a target depends on."""
+    source = target.source
+    yield from _graph_files(source).members
+    if source.checkpoint is not None:
+        yield from checkpoint_files(source.checkpoint).members
+    if source.saver is not None:
+        yield from single_file(source.saver).members
+    if target.validation is not None:
+        yield from single_file(target.validation.data).members
+    if target.check is not None and target.check.data is not None:
+        yield from single_file(target.check.data).members
+    for step in target.transforms:
+        plugin = plugin_file(step)
+        yield from () if plugin is None else plugin.members
+        for files in named_files(step).values():
+            yield from files.members
 
 
 def _settings(target: Target) -> Mapping[str, Any]:
@@ -295,11 +276,12 @@ def _settings(target: Target) -> Mapping[str, Any]:
         "freeze": digestible(target.freeze),
         "engine": target.engine,
         "transforms": [
-            {"name": s.name, "options": digestible_options(s), "ignore_errors": s.ignore_errors}
+            {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
             for s in target.transforms
         ],
     }
 
 
-def _places(target: Target, *sections: str) -> Mapping[str, str]:
-    return {section: target.place((section,)) for section in sections}
+def _options(step: Step) -> Mapping[str, Any]:
+    """A step's options as JSON can hold them."""
+    return {key: digestible(value) for key, value in step.options.items()}

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
-from mobileprep.plan.spec import InputFile
-from mobileprep.recipe.model import EVERY_SHARD
-from mobileprep.recipe.model import InputFile as Named
+from mobileprep.plan.spec import Files, InputFile
+from mobileprep.recipe.settings import EVERY_SHARD
+from mobileprep.recipe.settings import InputFile as Named
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
-def single_file(named: Named) -> tuple[InputFile, ...]:
+def single_file(named: Named) -> Files:
     """The one file that a recipe names.
 
     Raises:
@@ -25,7 +25,7 @@ def single_file(named: Named) -> tuple[InputFile, ...]:
     """
     path = named.path
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
-        return (InputFile(named.name, path),)
+        return _files(named, [InputFile(named.name, path)])
     if os.path.exists(path):  # noqa: PTH110 - as above
         hint = "name a file in it" if _is_dir(path) else "name a file"
         message = f"{named.name} is no file"
@@ -33,7 +33,7 @@ def single_file(named: Named) -> tuple[InputFile, ...]:
     raise _missing(named, path)
 
 
-def folder_files(named: Named) -> tuple[InputFile, ...]:
+def folder_files(named: Named) -> Files:
     """Every file below a folder, sorted by name.
 
     Raises:
@@ -42,23 +42,23 @@ def folder_files(named: Named) -> tuple[InputFile, ...]:
     files = sorted(p for p in named.path.rglob("*") if p.is_file()) if _is_dir(named.path) else []
     if not files:
         raise _missing(named, named.path)
-    return tuple(_below(named, p.relative_to(named.path).as_posix(), p) for p in files)
+    return _files(named, (_below(named, p.relative_to(named.path).as_posix(), p) for p in files))
 
 
-def meta_graph_files(named: Named) -> tuple[InputFile, ...]:
+def meta_graph_files(named: Named) -> Files:
     """A MetaGraph and the assets beside it, sorted.
 
     Raises:
         CorruptFileError: the MetaGraph is not there.
     """
-    (file,) = single_file(named)
+    (file,) = single_file(named).members
     folder = named.path.parent
     assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
     names = [_beside(named.name, p.relative_to(folder).as_posix()) for p in assets]
-    return (file, *(InputFile(n, p) for n, p in zip(names, assets, strict=True)))
+    return _files(named, [file, *map(InputFile, names, assets)])
 
 
-def checkpoint_files(named: Named) -> tuple[InputFile, ...]:
+def checkpoint_files(named: Named) -> Files:
     """The files of a checkpoint named by prefix, member, state file or folder, sorted.
 
     A folder, or a state file, stands for all checkpoints beside it: which one is newest is in
@@ -83,7 +83,11 @@ def checkpoint_files(named: Named) -> tuple[InputFile, ...]:
         found = [p for p in files if _belongs(p.name, prefix)]
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
-    return tuple(InputFile(_beside(named.name, p.name), p) for p in sorted(found))
+    return _files(named, (InputFile(_beside(named.name, p.name), p) for p in sorted(found)))
+
+
+def _files(named: Named, members: Iterable[InputFile]) -> Files:
+    return Files(named.name, named.path, tuple(members))
 
 
 def _belongs(name: str, prefix: str) -> bool:

@@ -1,26 +1,35 @@
-"""Stage specifications: what each stage of a build reads, is told, and leaves. Plain data."""
+"""What a plan consists of: stages, their inputs and outputs, and the targets that they serve."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "freeze": 2,
-    "transform": 3,
-    "package": 2,
-    "evaluate": 4,
-    "validate": 3,
-    "samples": 1,
-    "check": 3,
-}
-"""Raised by one whenever a stage's outputs change for the same inputs."""
-
+from mobileprep.recipe.model import Target, digestible
 
 PLUGIN_SLOT: Final = "plugin"
 """The slot of a transform stage for the code of a transform from outside the package."""
+
+Section: TypeAlias = Literal[
+    "source",
+    "freeze",
+    "inputs",
+    "outputs",
+    "transforms",
+    "check",
+    "data",
+    "max_difference",
+    "engine",
+    "validation",
+    "max_drop",
+    "artifact",
+    "registration",
+    "budget",
+]
+"""What of a recipe a stage's messages name the place of."""
 
 
 def file_slot(parameter: str, index: int | None) -> str:
@@ -47,11 +56,81 @@ class InputFile:
 
 
 @dataclass(frozen=True)
+class Files:
+    """What a recipe names by one name: a file, a folder, or the files of a checkpoint.
+
+    Args:
+        name: as the recipe has it; part of the fingerprint.
+        root: where that leads on this machine; of a checkpoint, its prefix.
+        members: the files, each of which is part of the fingerprint.
+    """
+
+    name: str
+    root: Path
+    members: tuple[InputFile, ...]
+
+
+@dataclass(frozen=True)
 class Upstream:
     """One output of an earlier stage."""
 
     task: str
     output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What one stage is asked to do; each kind of stage is a subclass in ``plan/stages.py``.
+
+    A field that is ``Files``, an ``Upstream`` or a mapping of ``Files`` is an input, and its name
+    is the slot's; every other field is a parameter. A fingerprint covers all of them.
+    """
+
+    stage_name: ClassVar[str]
+    """The stage's, and its module's below ``stages/``."""
+    stage_version: ClassVar[int]
+    """Raised by one whenever the stage's outputs change for the same inputs."""
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The names of the files that it always leaves; more may lie below ``files/``."""
+        raise NotImplementedError
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What it is told, as JSON can hold it; of files, the names that the recipe has."""
+        return {
+            name: _parameter(value)
+            for name, value in self._fields()
+            if not isinstance(value, Upstream)
+        }
+
+    @property
+    def files(self) -> dict[str, Files]:
+        """What it reads from outside the build, by slot."""
+        found: dict[str, Files] = {}
+        for name, value in self._fields():
+            if isinstance(value, Files):
+                found[name] = value
+            elif isinstance(value, Mapping):
+                found |= {slot: item for slot, item in value.items() if isinstance(item, Files)}
+        return found
+
+    @property
+    def upstream(self) -> dict[str, Upstream]:
+        """What it reads of earlier stages, by slot."""
+        return {name: value for name, value in self._fields() if isinstance(value, Upstream)}
+
+    def _fields(self) -> Iterator[tuple[str, Any]]:
+        return ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+
+
+def _parameter(value: object) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, Files):
+        return value.name
+    if isinstance(value, Mapping):
+        return {key: _parameter(item) for key, item in value.items()}
+    return digestible(value)
 
 
 @dataclass(frozen=True)
@@ -60,23 +139,33 @@ class StageSpec:
 
     Args:
         task: its name, unique in the plan: ``digits/03-fold_constants``.
-        stage: which stage it is, a key of ``STAGE_VERSIONS``.
-        parameters: everything it is told, as JSON-able plain data.
-        files: files from outside, by slot.
-        roots: the paths that the recipe names them by, by slot; a checkpoint's is its prefix.
-        upstream: outputs of earlier stages, by slot.
-        outputs: the names of the files it always leaves; more may lie below ``files/``.
+        stage: what it is asked to do.
         places: where in the recipe its parameters stand, for messages; not fingerprinted.
     """
 
     task: str
-    stage: str
-    parameters: Mapping[str, Any]
-    files: Mapping[str, tuple[InputFile, ...]] = field(default_factory=dict)
-    roots: Mapping[str, Path] = field(default_factory=dict)
-    upstream: Mapping[str, Upstream] = field(default_factory=dict)
-    outputs: tuple[str, ...] = ()
-    places: Mapping[str, str] = field(default_factory=dict)
+    stage: Stage
+    places: Mapping[Section, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Which stage it is, by name."""
+        return self.stage.stage_name
+
+    @property
+    def needs(self) -> list[str]:
+        """The tasks that run before it, sorted."""
+        return sorted({up.task for up in self.stage.upstream.values()})
+
+    @property
+    def input_files(self) -> tuple[InputFile, ...]:
+        """All that it reads from outside the build."""
+        return tuple(file for files in self.stage.files.values() for file in files.members)
+
+
+def places(target: Target, *sections: Section) -> dict[Section, str]:
+    """Where sections of a target stand in its recipe."""
+    return {section: target.place((section,)) for section in sections}
 
 
 @dataclass(frozen=True)
@@ -88,9 +177,7 @@ class TargetPlan:
         target: the target's name.
         tasks: the tasks that must have run, in order; their outputs below ``files/`` make up
             the folder.
-        steps: the outputs that record what each step did, in order.
-        checks: the outputs that tell how far each step's graph is from the source; may be empty.
-        facts: further outputs that the report reads, by role.
+        records: the outputs that the report reads.
         sources: the files from outside that the target depends on.
         settings: the target's settings as the manifest states them.
     """
@@ -98,9 +185,7 @@ class TargetPlan:
     recipe: str
     target: str
     tasks: tuple[str, ...]
-    steps: tuple[Upstream, ...]
-    checks: tuple[Upstream, ...]
-    facts: Mapping[str, Upstream]
+    records: PlannedRecords
     sources: tuple[InputFile, ...]
     settings: Mapping[str, Any]
 
@@ -108,6 +193,18 @@ class TargetPlan:
     def folder(self) -> str:
         """The folder below the output folder, with ``/``."""
         return f"{self.recipe}/{self.target}"
+
+
+@dataclass(frozen=True)
+class PlannedRecords:
+    """Where a target's records will lie; see ``records.TargetRecords`` for what they are."""
+
+    freeze: Upstream
+    package: Upstream
+    steps: tuple[Upstream, ...] = ()
+    checks: tuple[Upstream, ...] = ()
+    samples: Upstream | None = None
+    validation: Upstream | None = None
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,28 @@
-"""The files from outside that a step of a chain reads, by the slot of its stage."""
+"""The files from outside that a step of a chain reads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from mobileprep.plan.sources import checkpoint_files, single_file
-from mobileprep.plan.spec import PLUGIN_SLOT, InputFile, file_slot
+from mobileprep.plan.spec import Files, file_slot
 from mobileprep.recipe.model import Step
 
 
-def step_files(step: Step) -> Mapping[str, tuple[InputFile, ...]]:
-    """The files that a step reads; of a checkpoint, all that belong to it.
+def plugin_file(step: Step) -> Files | None:
+    """The code of a transform from outside the package; None for the package's own.
 
-    The code of a transform from outside the package is one of them.
+    Raises:
+        CorruptFileError: it is not there.
+    """
+    return None if step.plugin is None else single_file(step.plugin.file)
+
+
+def named_files(step: Step) -> Mapping[str, Files]:
+    """The files that a step's parameters name, by slot; of a checkpoint, all that belong to it.
 
     Raises:
         CorruptFileError: a file is not there.
     """
-    found = {} if step.plugin is None else {PLUGIN_SLOT: single_file(step.plugin.file)}
-    for named in step.files:
-        find = checkpoint_files if named.kind == "checkpoint" else single_file
-        found[file_slot(named.parameter, named.index)] = find(named.file)
-    return found
-
-
-def step_roots(step: Step) -> Mapping[str, Path]:
-    """Where the recipe's names of those files lead: for a checkpoint, to its prefix."""
-    found = {} if step.plugin is None else {PLUGIN_SLOT: step.plugin.file.path}
-    return found | {file_slot(f.parameter, f.index): f.file.path for f in step.files}
+    find = {"checkpoint": checkpoint_files, "path": single_file}
+    return {file_slot(f.parameter, f.index): find[f.kind](f.file) for f in step.files}

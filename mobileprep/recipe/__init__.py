@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.load import load_recipe
-from mobileprep.recipe.model import (
+from mobileprep.recipe.model import Plugin, Recipe, Step, Target, digestible
+from mobileprep.recipe.presence import check_files
+from mobileprep.recipe.problems import InvalidRecipeError, Problem
+from mobileprep.recipe.settings import (
     Budget,
     Check,
-    Freeze,
     InputFile,
     InputSpec,
     Pin,
-    Plugin,
     Quantize,
-    Recipe,
     Source,
-    Step,
-    Target,
     Validation,
-    digestible,
 )
-from mobileprep.recipe.presence import check_files
-from mobileprep.recipe.problems import InvalidRecipeError, Problem
 from mobileprep.recipe.steps import parse_transforms_flag
 
 __all__ = [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
+from mobileprep.recipe.settings import QUANTIZERS
 from mobileprep.recipe.tree import Entry, MappingNode, Place, Scalar, Sequence, plain, show
 from mobileprep.recipe.units import parse_bytes
 
@@ -18,7 +19,7 @@ _SOURCE_EXTRAS = {
     "tags": ("saved_model",),
     "signature": ("meta_graph", "saved_model"),
 }
-_QUANTIZE_EXTRAS = {"minimum_size": ("weights",), "num_steps": ("round",)}
+_QUANTIZE_EXTRAS = {parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()}
 
 
 def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:

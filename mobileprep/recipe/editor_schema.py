@@ -1,4 +1,4 @@
-"""Makes the schema that editors check by, ``recipe.schema.json``: ``python -m`` this module.
+"""Makes the schema that editors check by, ``recipe.schema.json``.
 
 What builds go by lies in several files, is read after variables are replaced, and knows transforms
 from outside the package. An editor has one file and sees recipes as they are written. So this one
@@ -10,8 +10,6 @@ keywords that the YAML language server knows.
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.recipe.schemas import Schema, TransformSchemas, recipe_schema
@@ -158,14 +156,3 @@ def _names_checked() -> Schema:
             }
         },
     }
-
-
-def main(arguments: list[str]) -> int:
-    """Write the schema to the path that is the only argument."""
-    (path,) = arguments
-    Path(path).write_text(rendered(editor_schema(TransformSchemas())), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

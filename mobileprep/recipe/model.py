@@ -5,120 +5,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
+from mobileprep.options.declare import Option
+from mobileprep.options.freeze import Freeze
+from mobileprep.recipe.settings import (
+    ASIDE,
+    Abi,
+    Artifact,
+    Budget,
+    Check,
+    Engine,
+    InputFile,
+    InputSpec,
+    Platform,
+    Quantize,
+    Source,
+    Validation,
+)
 from mobileprep.recipe.tree import Key, MappingNode, Plain, place_of
 
-SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
-Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
-ControlFlow: TypeAlias = Literal["keep", "lower"]
-Artifact: TypeAlias = Literal["frozen", "text"]
-Metric: TypeAlias = Literal["top1"]
-Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
 StepFileKind: TypeAlias = Literal["path", "checkpoint"]
 ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]
-
-# Where things lie and were written: no part of what decides a result.
-_ASIDE: dict[str, bool] = {"aside": True}
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """A file or folder that a recipe names.
-
-    Args:
-        name: as written, with ``/``.
-        path: where it lies; a checkpoint's is its prefix.
-        place: where the recipe names it, ``file:line:column``.
-    """
-
-    name: str
-    path: Path = field(compare=False, metadata=_ASIDE)
-    place: str = field(default="", compare=False, metadata=_ASIDE)
-
-
-@dataclass(frozen=True)
-class Pin:
-    """A digest that a file must have.
-
-    Args:
-        file: the file.
-        sha256: 64 hexadecimal digits in lower case.
-    """
-
-    file: InputFile
-    sha256: str
-
-
-# As savers name a checkpoint of the first format that is in several files: ``m-?????-of-00004``.
-EVERY_SHARD: Final = "-?????-of-"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A trained model.
-
-    Args:
-        kind: what ``file`` is.
-        file: the graph, MetaGraph or SavedModel folder.
-        checkpoint: the prefix of the variables' values.
-        tags: of the MetaGraph to take from a SavedModel; empty for ``serve``.
-        signature: whose inputs and outputs are meant.
-        saver: a SaverDef that names the op by which the graph restores.
-        pins: digests to check, sorted by name.
-    """
-
-    kind: SourceKind
-    file: InputFile
-    checkpoint: InputFile | None = None
-    tags: tuple[str, ...] = ()
-    signature: str | None = None
-    saver: InputFile | None = None
-    pins: tuple[Pin, ...] = ()
-
-
-@dataclass(frozen=True)
-class Freeze:
-    """How variables become constants.
-
-    Args:
-        clear_devices: remove the device of every node.
-        moving_averages: take exponential moving averages where the checkpoint has them.
-        control_flow: whether functional loops and conditionals stay or are lowered.
-        batch_norm: whether batch normalisation left in training mode is switched to inference.
-        remove_dropout: cut out dropout whose keep probability is constant.
-        initializer_nodes: ops whose assignments give variables that no checkpoint holds.
-        variable_names_whitelist: the only variables to convert; empty for all.
-        variable_names_blacklist: variables to leave as they are.
-        restore_op_name: of the op that restores a checkpoint; empty for the saver's.
-    """
-
-    clear_devices: bool = True
-    moving_averages: bool = False
-    control_flow: ControlFlow = "keep"
-    batch_norm: Literal["inference", "keep"] = "inference"
-    remove_dropout: bool = True
-    initializer_nodes: tuple[str, ...] = ()
-    variable_names_whitelist: tuple[str, ...] = ()
-    variable_names_blacklist: tuple[str, ...] = ()
-    restore_op_name: str = ""
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """A tensor that the app feeds.
-
-    Args:
-        name: as in the graph, ``node`` or ``node:0``.
-        dtype: its element type's name, or None for that of the graph.
-        shape: sizes, -1 where not fixed; None for that of the graph.
-    """
-
-    name: str
-    dtype: str | None = None
-    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -169,9 +77,9 @@ class Step:
     name: str
     params: tuple[tuple[str, ParameterValue], ...] = ()
     plugin: Plugin | None = None
-    files: tuple[StepFile, ...] = field(default=(), compare=False, metadata=_ASIDE)
-    place: str = field(default="", compare=False, metadata=_ASIDE)
-    note: str = field(default="", compare=False, metadata=_ASIDE)
+    files: tuple[StepFile, ...] = field(default=(), compare=False, metadata=ASIDE)
+    place: str = field(default="", compare=False, metadata=ASIDE)
+    note: str = field(default="", compare=False, metadata=ASIDE)
 
     @property
     def options(self) -> dict[str, ParameterValue]:
@@ -182,62 +90,6 @@ class Step:
     def ignore_errors(self) -> bool:
         """Whether a failure leaves the graph as it was instead of ending the build."""
         return dict(self.params).get("ignore_errors", False) is True
-
-
-@dataclass(frozen=True)
-class Check:
-    """How the model is compared with the source after each transform.
-
-    Args:
-        data: an ``.npz`` file of samples; None for the validation's, or drawn ones without it.
-        samples: how many are run.
-        max_difference: how far an output may be, as a share of the largest magnitude that the
-            source gives for it; None for no limit.
-    """
-
-    data: InputFile | None = None
-    samples: int = 8
-    max_difference: float | None = None
-
-
-@dataclass(frozen=True)
-class Validation:
-    """How a target's model is compared with the source.
-
-    Args:
-        data: an ``.npz`` file with an array for each input and one of labels.
-        labels: the name of the array of labels.
-        metric: what is measured.
-        max_drop: how far the metric may fall, as a share of the samples.
-    """
-
-    data: InputFile
-    labels: str = "label"
-    metric: Metric = "top1"
-    max_drop: float = 0.01
-
-
-@dataclass(frozen=True)
-class Quantize:
-    """How constants are made smaller; its step is part of the target's transforms already.
-
-    Args:
-        mode: ``weights`` stores 8 bits, ``round`` rounds for compression.
-        minimum_size: with ``weights``, the fewest elements a quantized constant has.
-        num_steps: with ``round``, how many values a constant may take.
-    """
-
-    mode: QuantizeMode = "none"
-    minimum_size: int = 1024
-    num_steps: int = 256
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits in bytes; None for none."""
-
-    model_bytes: int | None = None
-    compressed_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -254,12 +106,8 @@ class Target:
         outputs: what is fetched; empty where the recipe names none.
         transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
         check: how to run the model after each transform and compare, or None.
-        engine: what runs the model for that and for the validation.
         validation: how to check the result, or None.
-        platform: what it runs.
-        abis: of an Android app.
         quantize: what ``transforms`` does to constants.
-        artifact: the form of the model file.
         registration: the TensorFlow versions to write ``ops_to_register.h`` for.
         budget: limits.
     """
@@ -268,20 +116,36 @@ class Target:
     folder: str
     model: str | None
     source: Source
-    freeze: Freeze = Freeze()
+    freeze: Freeze = field(default_factory=Freeze)
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
     transforms: tuple[Step, ...] = ()
     check: Check | None = None
-    engine: Engine = "numpy"
+    engine: Annotated[
+        Engine,
+        Option(
+            "What runs the model for `check` and `validation`: the interpreter (`numpy`), which is "
+            "always there, `openvino` or `tensorflow` where they are installed, or the fastest of "
+            "those that can run it (`auto`). The report tells which did, and that it agrees with "
+            "the interpreter. What ships is the same with each."
+        ),
+    ] = "numpy"
     validation: Validation | None = None
-    platform: Platform = "generic"
-    abis: tuple[str, ...] = ()
-    quantize: Quantize = Quantize()
-    artifact: Artifact = "frozen"
+    platform: Annotated[Platform, Option("What the target runs.")] = "generic"
+    abis: Annotated[
+        tuple[Abi, ...],
+        Option("The binary interfaces of an Android app.", min_items=1, unique=True),
+    ] = ()
+    quantize: Quantize = field(default_factory=Quantize)
+    artifact: Annotated[
+        Artifact,
+        Option(
+            "The form of the model that ships: a binary GraphDef (`frozen`) or a text one (`text`)."
+        ),
+    ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)
-    budget: Budget = Budget()
-    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=_ASIDE)
+    budget: Budget = field(default_factory=Budget)
+    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:
         """``file:line:column`` of a key path such as ``("outputs", 0)``, or of the nearest above.
@@ -305,10 +169,10 @@ class Recipe:
 
     version: int
     name: str
-    file: str = field(metadata=_ASIDE)
+    file: str = field(metadata=ASIDE)
     targets: tuple[Target, ...]
-    variables: tuple[str, ...] = field(default=(), metadata=_ASIDE)
-    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=_ASIDE)
+    variables: tuple[str, ...] = field(default=(), metadata=ASIDE)
+    tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:
         """``file:line:column`` of a key path such as ``("targets", "phone")``."""

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from mobileprep.recipe.model import InputFile, StepFile, StepFileKind
+from mobileprep.recipe.model import StepFile, StepFileKind
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.schemas import Schema
+from mobileprep.recipe.settings import InputFile
 from mobileprep.recipe.tree import MappingNode, Scalar, Sequence
 
 _FORMATS: Final[dict[str, StepFileKind]] = {"path": "path", "checkpoint": "checkpoint"}

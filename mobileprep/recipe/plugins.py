@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from mobileprep.recipe.model import InputFile, Plugin
+from mobileprep.recipe.model import Plugin
+from mobileprep.recipe.settings import InputFile
 
 ENTRY_POINTS = "mobileprep.transforms"
 

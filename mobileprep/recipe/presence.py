@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 from mobileprep.errors import CorruptFileError, nearest_hint
-from mobileprep.recipe.model import EVERY_SHARD, InputFile, Recipe, Target
+from mobileprep.recipe.model import Recipe, Target
+from mobileprep.recipe.settings import EVERY_SHARD, InputFile
 
 
 def check_files(recipe: Recipe) -> None:

@@ -149,6 +149,7 @@ _ANNOTATIONS = {
     "default",
     "examples",
     "format",
+    "graphTransformTool",
 }
 # Read with other keywords: "$ref", "pattern" and "if".
 _COMPANIONS = {"$defs", "patternErrorMessage", "then", "else"}

@@ -1,17 +1,15 @@
-"""Makes the recipe reference, ``docs/recipe.md``, from the schema: ``python -m`` this module."""
+"""Makes the recipe reference, ``docs/recipe.md``, from the schema."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from mobileprep.recipe.schemas import Schema, recipe_schema
+from mobileprep.recipe.schemas import Schema
 
 _INTRODUCTION = """\
 # The recipe
 
-<!-- Made by `python -m mobileprep.recipe.reference docs/recipe.md`; edit the schema instead. -->
+<!-- Made by `python tools/make_schemas.py`. -->
 
 A recipe says where a trained model lies, what is done to it, and what ships for each target. It is
 a YAML file. Name its schema in the first line, and an editor with the YAML language server
@@ -204,13 +202,6 @@ def render(schema: Schema) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page to the path that is the only argument."""
-    (path,) = arguments
-    Path(path).write_text(render(recipe_schema()), encoding="utf-8")
-    return 0
-
-
 def _section(root: Schema, section: Schema) -> Iterator[str]:
     yield section["description"]
     values = section.get("additionalProperties")
@@ -266,7 +257,3 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value).replace("'", '"')
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

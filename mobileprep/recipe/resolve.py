@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.checks import SOURCE_KINDS
-from mobileprep.recipe.model import (
+from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
+from mobileprep.recipe.named_files import input_file
+from mobileprep.recipe.plugins import named_plugin
+from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
+from mobileprep.recipe.sections import TargetSections
+from mobileprep.recipe.settings import (
+    QUANTIZERS,
     Budget,
     Check,
-    Freeze,
     InputFile,
     InputSpec,
-    ParameterValue,
     Pin,
-    Plugin,
     Quantize,
     Source,
     SourceKind,
-    Step,
-    Target,
     Validation,
 )
-from mobileprep.recipe.named_files import input_file
-from mobileprep.recipe.plugins import named_plugin
-from mobileprep.recipe.schemas import TransformSchemas
-from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.units import parse_bytes
@@ -174,7 +172,7 @@ def _quantize(node: Node | None) -> Quantize:
     if isinstance(node, Scalar):
         return Quantize(plain(node))
     given: dict[str, Any] = plain(node)
-    return Quantize(given.pop("mode"), **{key: int(value) for key, value in given.items()})
+    return Quantize(given.pop("mode"), tuple((key, int(value)) for key, value in given.items()))
 
 
 def _registration(registration: dict[str, Any]) -> dict[str, Any]:
@@ -195,17 +193,21 @@ def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) ->
     """
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
-    if quantize.mode == "weights":
-        size = ("minimum_size", quantize.minimum_size)
-        steps.append(_asked_by(sections, "quantize", "quantize_weights", size))
-    if quantize.mode == "round":
-        count = ("num_steps", quantize.num_steps)
-        steps.append(_asked_by(sections, "quantize", "round_weights", count))
+    if quantize.mode in QUANTIZERS:
+        name, parameter = QUANTIZERS[quantize.mode]
+        value = dict(quantize.parameters).get(parameter, _quantize_default(parameter))
+        steps.append(_asked_by(sections, "quantize", name, (parameter, value)))
     if _plain(sections, "obfuscate"):
         steps.append(_asked_by(sections, "obfuscate", "obfuscate_names"))
     if _plain(sections, "sort"):
         steps.append(_asked_by(sections, "sort", "sort_by_execution_order"))
     return tuple(steps)
+
+
+def _quantize_default(parameter: str) -> int:
+    """That of the transform, which the schema has from its declaration."""
+    keys = recipe_schema()["$defs"]["quantize"]["else"]["properties"]
+    return int(keys[parameter]["default"])
 
 
 def _asked_by(

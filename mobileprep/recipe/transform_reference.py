@@ -1,32 +1,17 @@
-"""Makes the transform reference, ``docs/transforms.md``, from the schemas: ``python -m``."""
+"""Makes the transform reference, ``docs/transforms.md``, from the schemas."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from mobileprep.recipe.schemas import Schema, TransformSchemas
 
-_OWN = frozenset(
-    {
-        "choose_inference",
-        "fuse_batch_norms",
-        "inline_partitionedcall",
-        "merge_scale_and_bias",
-        "optimize",
-        "remove_dropout",
-        "remove_ema",
-        "remove_no_ops",
-        "share_constants",
-    }
-)
 _FORMATS = {"path": "file", "checkpoint": "checkpoint"}
 _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "`true`, `false`"}
 _INTRODUCTION = """\
 # Transforms
 
-<!-- Made by `python -m mobileprep.recipe.transform_reference docs/transforms.md`. -->
+<!-- Made by `python tools/make_schemas.py`. -->
 
 A chain of transforms stands in a recipe, as a list or as the original tool's own text:
 
@@ -85,21 +70,13 @@ difference is in [Faithfulness](faithfulness.md). For a transform of your own, s
 def render(schemas: TransformSchemas) -> str:
     """The whole page, in Markdown."""
     lines = [_INTRODUCTION]
-    for heading, names in (
-        ("## Of the Graph Transform Tool", [n for n in schemas.names if n not in _OWN]),
-        ("## Beyond it", [n for n in schemas.names if n in _OWN]),
-    ):
+    read = {name: schemas.get(name) or {} for name in schemas.names}
+    for heading, original in (("## Of the Graph Transform Tool", True), ("## Beyond it", False)):
         lines += [heading, ""]
-        for name in names:
-            lines += [*_section(name, schemas.get(name) or {}), ""]
+        for name, schema in read.items():
+            if schema.get("graphTransformTool", False) is original:
+                lines += [*_section(name, schema), ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the page to the path that is the only argument."""
-    (path,) = arguments
-    Path(path).write_text(render(TransformSchemas()), encoding="utf-8")
-    return 0
 
 
 def _section(name: str, schema: Schema) -> Iterator[str]:
@@ -130,7 +107,3 @@ def _plain(value: object) -> str:
     if value is None or value in ("", []):
         return ""
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

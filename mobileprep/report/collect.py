@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
-Json = Mapping[str, Any]
+from mobileprep.plan.records import (
+    CheckRecord,
+    EngineRecord,
+    FreezeRecord,
+    ModelFacts,
+    SamplesRecord,
+    TargetRecords,
+    TransformRecord,
+    ValidationRecord,
+)
 
 
 @dataclass(frozen=True)
@@ -116,9 +125,9 @@ class Report:
 
     recipe: str
     target: str
-    source: Json
+    source: FreezeRecord
     steps: tuple[StepLine, ...]
-    model: Json
+    model: ModelFacts
     ops: Mapping[str, int]
     files: Mapping[str, int]
     check: Checked | None
@@ -128,81 +137,78 @@ class Report:
 
 
 def collect_report(
-    recipe: str,
-    target: str,
-    steps: Sequence[Json],
-    checks: Sequence[Json],
-    facts: Mapping[str, Json],
-    files: Mapping[str, int],
+    recipe: str, target: str, records: TargetRecords, files: Mapping[str, int]
 ) -> Report:
     """The report of a target.
 
     Args:
         recipe: the recipe's name.
         target: the target's name.
-        steps: the record of each transform.
-        checks: what running each transform's graph on sample inputs told, or nothing.
-        facts: the records of the stages ``freeze``, ``package``, ``samples`` and ``validation``.
+        records: what its stages left.
         files: the bytes of each published file, by name.
     """
-    package = facts["package"]
-    validation = facts.get("validation")
+    package, checks, validation = records.package, records.checks, records.validation
     return Report(
         recipe,
         target,
-        facts["freeze"],
-        tuple(_step(s, c) for s, c in zip_longest(steps, checks)),
-        package["model"],
-        package["ops"],
+        records.freeze,
+        tuple(_step(s, c) for s, c in zip_longest(records.steps, checks)),
+        package.model,
+        package.ops,
         dict(sorted(files.items())),
-        _checked(facts["samples"], checks) if "samples" in facts else None,
+        None if records.samples is None else _checked(records.samples, checks),
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
-        tuple(package["warnings"]),
+        package.warnings,
     )
 
 
-def _checked(samples: Json, checks: Sequence[Json]) -> Checked:
+def _checked(samples: SamplesRecord, checks: Sequence[CheckRecord]) -> Checked:
     # Of equal differences the first step's: it is where they come from.
-    furthest = max(checks, key=lambda check: check["share_of_peak"])
+    furthest = max(checks, key=lambda check: check.share_of_peak)
     return Checked(
-        samples["from"],
-        samples["data"],
-        samples["samples"],
-        samples["inputs"],
-        furthest["step"],
-        furthest["output"],
-        furthest["share_of_peak"],
-        furthest["max_difference"],
-        tuple(samples["warnings"]),
+        samples.origin,
+        samples.data,
+        samples.samples,
+        samples.inputs,
+        furthest.step,
+        furthest.output,
+        furthest.share_of_peak,
+        furthest.max_difference,
+        samples.warnings,
     )
 
 
-def _accuracy(record: Json) -> Accuracy:
-    told = {key: value for key, value in record.items() if key != "engines"}
-    return Accuracy(**{**told, "warnings": tuple(record["warnings"])})
+def _accuracy(record: ValidationRecord) -> Accuracy:
+    return Accuracy(**{f.name: getattr(record, f.name) for f in dataclasses.fields(Accuracy)})
 
 
-def _engines(checks: Sequence[Json], validation: Json | None) -> Iterator[EngineLine]:
+def _engines(
+    checks: Sequence[CheckRecord], validation: ValidationRecord | None
+) -> Iterator[EngineLine]:
     for check in checks:
-        yield EngineLine(f"after {check['step']}", **check["engine"])
+        yield _engine(f"after {check.step}", check.engine)
     if validation is not None:
-        for graph in ("source", "model"):
-            yield EngineLine(graph, **validation["engines"][graph])
+        yield _engine("source", validation.engines.source)
+        yield _engine("model", validation.engines.model)
 
 
-def _step(record: Json, check: Json | None) -> StepLine:
+def _engine(graph: str, record: EngineRecord) -> EngineLine:
+    return EngineLine(graph, **dataclasses.asdict(record))
+
+
+def _step(record: TransformRecord, check: CheckRecord | None) -> StepLine:
     return StepLine(
-        record["name"],
-        record["nodes"],
-        record["parameters"],
-        record["bytes"],
-        record["matched"],
-        record["added"],
-        record["removed"],
-        record["changed"],
-        record["skipped"],
-        tuple(record["warnings"]),
-        None if check is None else check["largest_difference"],
-        None if check is None else check["share_of_peak"],
+        record.name,
+        record.nodes,
+        record.parameters,
+        record.bytes,
+        record.matched,
+        record.added,
+        record.removed,
+        record.changed,
+        record.skipped,
+        record.warnings,
+        None if check is None else check.largest_difference,
+        None if check is None else check.share_of_peak,
     )

@@ -72,7 +72,7 @@ def difference_text(largest: float | None) -> str:
 
 def _rows(report: Report) -> Iterator[_Row]:
     source = report.source
-    yield _Row("frozen", source["nodes"], source["parameters"], source["bytes"])
+    yield _Row("frozen", source.nodes, source.parameters, source.bytes)
     for s in report.steps:
         counts = (s.matched, s.added, s.removed, s.changed)
         yield _Row(s.name, s.nodes, s.parameters, s.bytes, counts, s.largest_difference)

@@ -24,7 +24,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     name = f"{report.recipe}/{report.target}"
     lines = [f"{_BOLD}{name}{_PLAIN}" if color else name]
     lines += step_table(report, width or _USUAL_WIDTH)
-    rest = [f"  warning: {warning}" for warning in report.source["warnings"]]
+    rest = [f"  warning: {warning}" for warning in report.source.warnings]
     for step in report.steps:
         rest += _remarks(step)
     rest += [f"  warning: {warning}" for warning in report.warnings]
@@ -68,8 +68,8 @@ def _remarks(step: StepLine) -> Iterator[str]:
 def _model_line(report: Report) -> str:
     model = report.model
     return (
-        f"model    {model['file']}: {model['bytes']:,} bytes, "
-        f"{model['compressed_bytes']:,} compressed, {model['nodes']:,} nodes"
+        f"model    {model.file}: {model.bytes:,} bytes, "
+        f"{model.compressed_bytes:,} compressed, {model.nodes:,} nodes"
     )
 
 

@@ -1,70 +1,84 @@
-"""What a stage is: a function from a job's files and parameters to files in a folder."""
+"""What a stage is: a function from what it is asked to do to files in a folder."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mobileprep.errors import InternalError
 from mobileprep.fsio import inside, read_bytes, write_bytes
-from mobileprep.plan.spec import InputFile
+from mobileprep.plan.records import RecordType, record_from
+from mobileprep.plan.spec import Section, Stage, Upstream
 from mobileprep.registry import Registry
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+StageType = TypeVar("StageType", bound=Stage)
+StageTypeCo = TypeVar("StageTypeCo", bound=Stage, covariant=True)
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Generic[StageTypeCo]):
     """One run of a stage.
 
     Args:
         task: the task's name, for messages.
-        parameters: what the stage is told.
-        files: files from outside, by slot.
-        roots: where the recipe's own names of those files lead: a prefix or a folder too.
-        inputs: outputs of earlier stages, by slot.
+        asked: what the stage is asked to do.
+        inputs: where the outputs of earlier stages lie.
         folder: where outputs go.
         places: where in the recipe parameters stand: ``{"outputs": "recipe.yaml:9:10"}``.
         warn: takes what the user should know before the stage does its work, a sentence a time.
     """
 
     task: str
-    parameters: Mapping[str, Any]
-    files: Mapping[str, tuple[InputFile, ...]]
-    roots: Mapping[str, Path]
-    inputs: Mapping[str, Path]
+    asked: StageTypeCo
+    inputs: Mapping[Upstream, Path]
     folder: Path
-    places: Mapping[str, str]
+    places: Mapping[Section, str] = field(default_factory=dict)
     warn: Callable[[str], None] = lambda _: None
+
+    def path(self, upstream: Upstream) -> Path:
+        """Where an output of an earlier stage lies."""
+        return self.inputs[upstream]
 
     def output(self, name: str) -> Path:
         """The path of an output."""
         return inside(self.folder, name)
 
-    def write_json(self, name: str, data: object) -> None:
-        """Write an output as JSON, keys sorted; numbers have to be finite."""
+    def write_record(self, name: str, record: DataclassInstance) -> None:
+        """Write a record as JSON, keys sorted; numbers have to be finite."""
+        data = dataclasses.asdict(record)
         text = json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"
         write_bytes(self.output(name), text.encode())
 
-    def read_json(self, slot: str) -> Any:  # noqa: ANN401 - whatever the earlier stage wrote
-        """An earlier stage's JSON output."""
-        return json.loads(read_bytes(self.inputs[slot]))
+    def record(self, kind: type[RecordType], upstream: Upstream) -> RecordType:
+        """The record that an earlier stage left."""
+        return record_from(kind, json.loads(read_bytes(self.path(upstream))))
 
-    def place(self, key: str) -> str:
-        """Where in the recipe a parameter stands, or the task's name."""
-        return self.places.get(key, self.task)
+    def place(self, section: Section) -> str:
+        """Where in the recipe something stands, or the task's name."""
+        return self.places.get(section, self.task)
 
 
-StageFunction = Callable[[Job], None]
+StageFunction = Callable[[Job[Any]], None]
 
 _stages: Registry[StageFunction] = Registry("stage")
 
 
-def stage(name: str) -> Callable[[StageFunction], StageFunction]:
-    """A decorator that files a stage under its name, which is also its module's."""
-    return _stages.register(name)
+def stage(
+    kind: type[StageType],
+) -> Callable[[Callable[[Job[StageType]], None]], Callable[[Job[StageType]], None]]:
+    """A decorator that files the function which does what a kind of stage asks for.
+
+    Its module has the stage's name.
+    """
+    return _stages.register(kind.stage_name)
 
 
 def stage_function(name: str) -> StageFunction:

@@ -8,11 +8,12 @@ from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.differences import Difference, differences, shown_difference
+from mobileprep.plan.records import CheckRecord, EngineRecord, Interface
+from mobileprep.plan.stages import CheckStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.interface import read_interface
-from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
+from mobileprep.stages.running import compared_with_reference, stage_engine
 from mobileprep.stages.samples import read_runs, storable
 
 _HINT = "leave the step out, or look at its parameters"
@@ -20,8 +21,8 @@ _HINT = "leave the step out, or look at its parameters"
 _LARGE = 0.1
 
 
-@stage("check")
-def run(job: Job) -> None:
+@stage(CheckStage)
+def run(job: Job[CheckStage]) -> None:
     """Leaves ``check.json``.
 
     Raises:
@@ -29,27 +30,27 @@ def run(job: Job) -> None:
             another shape, or is NaN or infinite where the source's is not.
         InvalidGraphError: the step's graph does not run.
     """
-    step = job.parameters["step"]
-    outputs = read_interface(job).outputs
-    expected = read_runs(job, "expected")
-    found, engine = _run(job)
-    gaps = differences(outputs, expected, found, job.place("transforms"))
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    expected = read_runs(job.path(asked.expected))
+    found, engine = _run(job, interface)
+    gaps = differences(interface.outputs, expected, found, job.place("transforms"))
     worst = max(gaps, key=lambda gap: gap.share, default=Difference("", 0.0, 0.0, 0.0))
     _judge(job, worst)
-    facts = {
-        "step": step,
-        "output": worst.name,
-        "largest_difference": shown_difference(max((g.absolute for g in gaps), default=0.0)),
-        "share_of_peak": shown_difference(worst.share),
-        "max_difference": job.parameters["max_difference"],
-        "engine": engine.as_data(),
-    }
-    job.write_json("check.json", facts)
+    record = CheckRecord(
+        asked.step,
+        worst.name,
+        shown_difference(max((g.absolute for g in gaps), default=0.0)),
+        shown_difference(worst.share),
+        asked.max_difference,
+        engine,
+    )
+    job.write_record(asked.RECORD, record)
 
 
-def _judge(job: Job, worst: Difference) -> None:
+def _judge(job: Job[CheckStage], worst: Difference) -> None:
     """Whether the output that is furthest from the source's is near enough."""
-    step, limit = job.parameters["step"], job.parameters["max_difference"]
+    step, limit = job.asked.step, job.asked.max_difference
     if not math.isfinite(worst.share):
         message = f"after {step} the outputs are not numbers where the source's are: {worst.name!r}"
         raise AccuracyError(message, _HINT, job.place("transforms"))
@@ -63,15 +64,16 @@ def _judge(job: Job, worst: Difference) -> None:
         raise AccuracyError(message, hint, job.place("transforms"))
 
 
-def _run(job: Job) -> tuple[list[list[Array]], EngineRecord]:
+def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]], EngineRecord]:
     """What the step's graph gives for each sample, and what ran it."""
-    graph = read_graph(job.inputs["graph"])
-    interface = read_interface(job)
-    feeds = [dict(zip(interface.inputs, run, strict=True)) for run in read_runs(job, "samples")]
+    asked = job.asked
+    graph = read_graph(job.path(asked.graph))
+    runs = read_runs(job.path(asked.samples))
+    feeds = [dict(zip(interface.inputs, run, strict=True)) for run in runs]
     # Without inputs the source was run once all the same.
     feeds = feeds or [{}]
-    where = f"after {job.parameters['step']}"
-    with asset_folder(job) as folder:
+    where = f"after {asked.step}"
+    with asset_folder(job.path(asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, where)
         try:

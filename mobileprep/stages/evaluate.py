@@ -13,6 +13,8 @@ from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
+from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
+from mobileprep.plan.stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.feeds import converted, tensor_dtype
@@ -27,8 +29,7 @@ from mobileprep.runtime.sampling.labels import (
 from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.interface import read_interface
-from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
+from mobileprep.stages.running import compared_with_reference, stage_engine
 from mobileprep.stages.samples import storable
 
 # Enough for BLAS to be busy, little enough for the activations to stay small.
@@ -37,44 +38,39 @@ _BATCH = 64
 _COMPARED = 4
 
 
-@stage("evaluate")
-def run(job: Job) -> None:
+@stage(EvaluateStage)
+def run(job: Job[EvaluateStage]) -> None:
     """Leaves ``outputs.npz`` and ``evaluation.json``.
 
     Raises:
         AccuracyError: the data does not fit together, the graph, or the metric.
     """
-    told = job.parameters
-    interface = read_interface(job)
-    arrays = read_arrays(job.files["data"][0].path)
-    graph = read_graph(job.inputs["graph"])
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    arrays = read_arrays(asked.data.root)
+    graph = read_graph(job.path(asked.graph))
     feeds = {name: _array(arrays, name, job) for name in interface.inputs}
-    labels = _array(arrays, told["labels"], job)
-    _check_data(feeds, labels, told["labels"], job)
+    labels = _array(arrays, asked.labels, job)
+    _check_data(feeds, labels, asked.labels, job)
     labels = labels.ravel()
     try:
         outputs, engine = _run(job, graph, feeds, interface.outputs)
     except UsageError as error:
         raise AccuracyError(error.message, error.hint, error.where) from error
     correct = _correct(outputs[0], labels, job)
-    with atomic_writer(job.output("outputs.npz")) as stream:
+    with atomic_writer(job.output(asked.OUTPUTS)) as stream:
         write_arrays(stream, {str(i): a for i, a in enumerate(outputs)})
-    evaluation = {
-        "outputs": list(interface.outputs),
-        "samples": len(labels),
-        "correct": correct,
-        "top1": correct / len(labels),
-        "engine": engine.as_data(),
-    }
-    job.write_json("evaluation.json", evaluation)
+    top1 = correct / len(labels)
+    record = EvaluationRecord(interface.outputs, len(labels), correct, top1, engine)
+    job.write_record(asked.RECORD, record)
 
 
 def _run(
-    job: Job, graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
+    job: Job[EvaluateStage], graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
 ) -> tuple[list[Array], EngineRecord]:
     """The outputs for all samples, and what computed them."""
-    where = job.parameters["data"]
-    with asset_folder(job) as folder:
+    where = job.asked.data.name
+    with asset_folder(job.path(job.asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, where)
         outputs = evaluate(engine, graph, feeds, fetches, where=where)
@@ -181,14 +177,16 @@ def _converted(graph: Graph, name: str, array: Array) -> Array:
     return converted(array, tensor_dtype(graph, ref) if ref.node in graph else None)
 
 
-def _array(arrays: Mapping[str, Array], name: str, job: Job) -> Array:
+def _array(arrays: Mapping[str, Array], name: str, job: Job[EvaluateStage]) -> Array:
     try:
-        return array_of(arrays, name, job.parameters["data"])
+        return array_of(arrays, name, job.asked.data.name)
     except AccuracyError as error:
         raise AccuracyError(error.message, error.hint, job.place("validation")) from error
 
 
-def _check_data(feeds: Mapping[str, Array], labels: Array, name: str, job: Job) -> None:
+def _check_data(
+    feeds: Mapping[str, Array], labels: Array, name: str, job: Job[EvaluateStage]
+) -> None:
     """Whether arrays and labels belong together, and hold numbers."""
     place = job.place("validation")
     lengths = {name: len(a) if a.ndim else 0 for name, a in feeds.items()}
@@ -214,7 +212,7 @@ def _all_nan(array: Array) -> Array:
     return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))
 
 
-def _correct(output: Array, labels: Array, job: Job) -> int:
+def _correct(output: Array, labels: Array, job: Job[EvaluateStage]) -> int:
     """How many samples have their greatest score at their label.
 
     Raises:
@@ -224,7 +222,7 @@ def _correct(output: Array, labels: Array, job: Job) -> int:
     if classes is None or output.dtype.kind not in "iuf":
         found = f"{output.dtype} of shape {list(output.shape)}"
         raise AccuracyError(*no_scores(found), job.place("outputs"))
-    fault = range_fault(labels, job.parameters["labels"], classes)
+    fault = range_fault(labels, job.asked.labels, classes)
     if fault is not None:
         raise AccuracyError(*fault, job.place("validation"))
     scores = output.reshape(len(output), -1)

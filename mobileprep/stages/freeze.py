@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
@@ -21,52 +19,50 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
+from mobileprep.plan.records import FreezeRecord, Interface
+from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, PUBLISHED, FreezeStage
 from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.interface import Interface, write_interface
 
 
-@stage("freeze")
-def run(job: Job) -> None:
-    """Leaves graph, interface, facts and assets, the last below ``files/`` for the app too."""
-    told = job.parameters
-    choices: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in told["freeze"].items()
-    }
-    options = FreezeOptions(tuple(told["outputs"]), told["signature"] or "", **choices)
-    result = _freeze(_load(job), options, job)
+@stage(FreezeStage)
+def run(job: Job[FreezeStage]) -> None:
+    """Leaves graph, interface, record and assets, the last below ``files/`` for the app too."""
+    asked = job.asked
+    options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
+    result = _freeze(_load(asked), options, job)
     check_graph(result.graph, job.place("source"))
-    target = job.output("graph.pb")
+    target = job.output(GRAPH)
     write_graph(target, result.graph)
-    inputs = tuple(i["name"] for i in told["inputs"]) or result.inputs
-    write_interface(job, Interface(inputs, result.outputs, result.init_ops))
-    write_assets(job, {asset.name: asset.path for asset in result.assets})
+    inputs = tuple(i.name for i in asked.inputs) or result.inputs
+    job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))
+    write_assets(job.output(ASSETS), {asset.name: asset.path for asset in result.assets})
     for asset in result.assets:
-        place(asset.path, job.output(f"files/assets/{asset.name}"))
+        place(asset.path, job.output(f"{PUBLISHED}assets/{asset.name}"))
     statistics = graph_statistics(result.graph, target.stat().st_size)
-    facts = {
+    record = FreezeRecord(
         **dataclasses.asdict(statistics),
-        "variables": len(result.variables),
-        "warnings": list(result.warnings),
-        "init_ops": list(result.init_ops),
-        "assets": {asset.tensor: f"assets/{asset.name}" for asset in result.assets},
-    }
-    job.write_json("freeze.json", facts)
+        variables=len(result.variables),
+        warnings=result.warnings,
+        init_ops=result.init_ops,
+        assets={asset.tensor: f"assets/{asset.name}" for asset in result.assets},
+    )
+    job.write_record(asked.RECORD, record)
 
 
-def _load(job: Job) -> LoadedSource:
-    path, checkpoint = job.roots["graph"], job.roots.get("checkpoint")
-    saver = job.roots.get("saver")
-    kind = job.parameters["kind"]
-    if kind == "meta_graph":
+def _load(asked: FreezeStage) -> LoadedSource:
+    path = asked.graph.root
+    checkpoint = None if asked.checkpoint is None else asked.checkpoint.root
+    saver = None if asked.saver is None else asked.saver.root
+    if asked.kind == "meta_graph":
         return load_source(meta_graph=path, checkpoint=checkpoint, saver=saver)
-    if kind == "saved_model":
-        tags = job.parameters["tags"]
+    if asked.kind == "saved_model":
+        tags = asked.tags
         return load_source(saved_model=path, checkpoint=checkpoint, saver=saver, tags=tags)
     return load_source(graph=path, checkpoint=checkpoint, saver=saver)
 
 
-def _freeze(source: LoadedSource, options: FreezeOptions, job: Job) -> FreezeResult:
+def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage]) -> FreezeResult:
     """Freeze, with faults of what the recipe says put at their place in the recipe."""
     try:
         output_tensors(source, options)
@@ -75,21 +71,25 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job) -> FreezeRes
     except InvalidGraphError as error:
         raise InvalidGraphError(error.message, error.hint, job.place("outputs")) from error
     result = freeze(source, options)
-    inputs = job.parameters["inputs"]
+    inputs = job.asked.inputs
     try:
-        check_tensors(result.graph, [i["name"] for i in inputs], "input", job.place("inputs"))
+        check_tensors(result.graph, [i.name for i in inputs], "input", job.place("inputs"))
     except InvalidGraphError as error:
         likely = described(guess(source).inputs)
         hint = " ".join(h for h in (error.hint, likely and f"likely inputs: {likely}") if h)
         raise InvalidGraphError(error.message, hint, error.where) from error
     nodes = {n.name: n for n in result.graph}
     for declared in inputs:
-        name = parse_ref(declared["name"]).node
-        nodes[name] = _with_declared(nodes[name], declared, job)
+        name = parse_ref(declared.name).node
+        nodes[name] = _with_declared(
+            nodes[name], declared.dtype, declared.shape, job.place("inputs")
+        )
     return dataclasses.replace(result, graph=result.graph.with_nodes(nodes.values()))
 
 
-def _with_declared(node: Node, declared: Mapping[str, Any], job: Job) -> Node:
+def _with_declared(
+    node: Node, wanted: str | None, sizes: tuple[int, ...] | None, where: str
+) -> Node:
     """The input node with the recipe's type checked, and its shape where that says more.
 
     Raises:
@@ -97,19 +97,19 @@ def _with_declared(node: Node, declared: Mapping[str, Any], job: Job) -> Node:
     """
     if node.op != "Placeholder":
         return node
-    found, wanted = node.attr_dtype("dtype"), declared["dtype"]
+    found = node.attr_dtype("dtype")
     if wanted and dtype_from_text(wanted) != found:
         message = f"the input {node.name!r} is {found.short} in the graph, not {wanted}"
-        raise InvalidGraphError(message, f"write dtype: {found.short}", job.place("inputs"))
-    if declared["shape"] is None:
+        raise InvalidGraphError(message, f"write dtype: {found.short}", where)
+    if sizes is None:
         return node
-    shape = _refined(node.attr_shape("shape"), tuple(declared["shape"]))
+    shape = _refined(node.attr_shape("shape"), sizes)
     if shape is None:
         message = (
             f"the input {node.name!r} has the shape {_told(node)} in the graph, "
-            f"which {list(declared['shape'])} does not fit"
+            f"which {list(sizes)} does not fit"
         )
-        raise InvalidGraphError(message, "use the graph's sizes, -1 for any", job.place("inputs"))
+        raise InvalidGraphError(message, "use the graph's sizes, -1 for any", where)
     return node if shape == node.attr_shape("shape") else node.with_attrs(shape=attr.shape(shape))
 
 

@@ -16,40 +16,41 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
+from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
+from mobileprep.plan.stages import PUBLISHED, PackageStage
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.interface import read_interface
 from mobileprep.transforms.base import Context
 
 HEADER = "ops_to_register.h"
 _BLOCK = 1 << 20
 
 
-@stage("package")
-def run(job: Job) -> None:
+@stage(PackageStage)
+def run(job: Job[PackageStage]) -> None:
     """Leaves the model and what goes with it below ``files/``, and ``package.json``.
 
     Raises:
         AccuracyError: a budget of size is missed.
         UnsupportedError: an op is not in the TensorFlow release that the target links.
     """
-    told = job.parameters
-    graph = read_graph(job.inputs["graph"])
+    asked = job.asked
+    graph = read_graph(job.path(asked.graph))
     warnings = _warnings(job, graph)
-    model = job.output(f"files/{told['file']}")
-    write_graph(model, graph, as_text=told["artifact"] == "text")
+    model = job.output(asked.model)
+    write_graph(model, graph, as_text=asked.artifact == "text")
     size, compressed = model.stat().st_size, compressed_size(model)
     _check_budget(job, size, compressed)
-    for release in told["registration"]:
-        _write_registration(job, graph, release, _folder(told["registration"], release))
+    for release in asked.registration:
+        _write_registration(job, graph, release, _folder(asked.registration, release))
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
-    facts = {"file": told["file"], "compressed_bytes": compressed, **statistics}
-    job.write_json("package.json", {"model": facts, "ops": ops, "warnings": warnings})
+    facts = ModelFacts(asked.file, compressed, **statistics)
+    job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings)))
 
 
-def _warnings(job: Job, graph: Graph) -> list[str]:
+def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     """What the user should know of the graph that ships; told at once too."""
-    interface = read_interface(job)
+    interface = job.record(Interface, job.asked.interface)
     left = norms_left(graph, Context(interface.inputs, interface.kept))
     warnings = [left] if left else []
     for text in warnings:
@@ -67,12 +68,12 @@ def compressed_size(path: Path) -> int:
     return size + len(packer.flush())
 
 
-def _write_registration(job: Job, graph: Graph, release: str, folder: str) -> None:
+def _write_registration(job: Job[PackageStage], graph: Graph, release: str, folder: str) -> None:
     ops = ops_and_kernels([graph], release, functions=True)
-    write_text(job.output(f"files/{folder}{HEADER}"), registration_header(ops, release))
-    fragments = build_fragments(ops, release, job.parameters["platform"])
+    write_text(job.output(f"{PUBLISHED}{folder}{HEADER}"), registration_header(ops, release))
+    fragments = build_fragments(ops, release, job.asked.platform)
     for name, text in sorted(fragments.items()):
-        write_text(job.output(f"files/{folder}{name}"), text)
+        write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
 
 
 def _folder(releases: Sequence[str], release: str) -> str:
@@ -80,15 +81,15 @@ def _folder(releases: Sequence[str], release: str) -> str:
     return "" if len(releases) == 1 else f"tensorflow-{release}/"
 
 
-def _check_budget(job: Job, size: int, compressed: int) -> None:
-    budget = job.parameters["budget"]
+def _check_budget(job: Job[PackageStage], size: int, compressed: int) -> None:
+    budget = job.asked.budget
     missed = [
-        f"{what} is {found:,} bytes, {found - budget[key]:,} over the budget of {budget[key]:,}"
-        for key, what, found in (
-            ("model_bytes", "the model", size),
-            ("compressed_bytes", "the compressed model", compressed),
+        f"{what} is {found:,} bytes, {found - limit:,} over the budget of {limit:,}"
+        for limit, what, found in (
+            (budget.model_bytes, "the model", size),
+            (budget.compressed_bytes, "the compressed model", compressed),
         )
-        if budget[key] is not None and found > budget[key]
+        if limit is not None and found > limit
     ]
     if missed:
         hint = "quantize the weights, cut the graph further, or raise the budget"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.stages import RunningStage
 from mobileprep.runtime.engines.agreement import TOLERANCE, agreement_of
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.engines.choose import AUTO, open_engine
@@ -23,51 +23,23 @@ _SEED: Final = 20160823
 _FINEST: Final = -7
 
 
-@dataclass(frozen=True)
-class EngineRecord:
-    """What ran a graph, and how it was compared with the interpreter.
-
-    Args:
-        name: the engine's.
-        version: its version; empty for the interpreter, which is part of this package.
-        samples: how many were run by both; 0 where they were not compared.
-        within: the power of ten that the difference stays below, as a share of the largest value
-            of its tensor; None where they were not compared. The difference itself is rounding,
-            which each processor does in its way.
-        tolerance: what the difference may be.
-        unlike: why they were not compared; empty where they were, and for the interpreter.
-    """
-
-    name: str
-    version: str = ""
-    samples: int = 0
-    within: float | None = None
-    tolerance: float = TOLERANCE
-    unlike: str = ""
-
-    def as_data(self) -> dict[str, str | int | float | None]:
-        """The record as JSON takes it."""
-        return dataclasses.asdict(self)
-
-
-def stage_engine(job: Job, graph: Graph, where: str) -> Engine:
+def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
     """The engine that the recipe names, for one graph.
 
     Args:
-        job: its parameters are ``engine``, and ``engines``, the versions of those that ``auto``
-            may choose from, or of the one that is named.
+        job: the stage's.
         graph: the graph.
         where: what the graph is called, for messages.
     """
-    told = job.parameters
+    choice = job.asked.engine
     return _Placed(
         job,
-        open_engine(told["engine"], graph, None, where=where, seed=_SEED, among=told["engines"]),
+        open_engine(choice.name, graph, None, where=where, seed=_SEED, among=choice.versions),
     )
 
 
 def compared_with_reference(
-    job: Job,
+    job: Job[RunningStage],
     engine: Engine,
     graph: Graph,
     fetches: Sequence[str],
@@ -91,19 +63,20 @@ def compared_with_reference(
         AccuracyError: the results are further apart than engines may be.
     """
     if engine.name == REFERENCE:
-        return EngineRecord(REFERENCE)
-    version = job.parameters["engines"].get(engine.name, "")
+        return EngineRecord(REFERENCE, TOLERANCE)
+    version = job.asked.engine.versions.get(engine.name, "")
     try:
         reference = open_engine(REFERENCE, graph, None, where=where, seed=_SEED)
         expected = reference.run(fetches, feeds)
     except UnsupportedError as error:
-        return EngineRecord(engine.name, version, unlike=error.message)
+        return EngineRecord(engine.name, TOLERANCE, version, unlike=error.message)
     found = engine.run(fetches, feeds)
     agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
     if not agreement.holds:
         message = f"{where}: {agreement}; at most {TOLERANCE:.0e} is allowed"
         raise AccuracyError(message, "write 'engine: numpy' to go on", job.place("engine"))
-    return EngineRecord(engine.name, version, samples, _within(agreement.largest))
+    within = _within(agreement.largest)
+    return EngineRecord(engine.name, TOLERANCE, version, samples, within)
 
 
 def _within(largest: float) -> float:
@@ -114,7 +87,7 @@ def _within(largest: float) -> float:
 class _Placed:
     """An engine whose refusals name the place in the recipe that asks for it."""
 
-    def __init__(self, job: Job, engine: Engine) -> None:
+    def __init__(self, job: Job[RunningStage], engine: Engine) -> None:
         self._job = job
         self._engine = engine
 
@@ -128,7 +101,7 @@ class _Placed:
         try:
             return self._engine.run(fetches, feeds)
         except UnsupportedError as error:
-            if self._job.parameters["engine"] in (AUTO, REFERENCE):
+            if self._job.asked.engine.name in (AUTO, REFERENCE):
                 raise
             message = f"{error.where}: {error.message}" if error.where else error.message
             hint = "write 'engine: auto' to take the fastest engine that runs the graph"

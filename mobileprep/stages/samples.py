@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,8 @@ from mobileprep.fsio import atomic_writer
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.plan.records import Interface, SamplesRecord
+from mobileprep.plan.stages import SamplesStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.first_ops import first_ops
@@ -27,68 +30,66 @@ from mobileprep.runtime.sampling.movement import standing_still
 from mobileprep.runtime.sampling.recorded import recorded_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.interface import read_interface
 from mobileprep.stages.running import stage_engine
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
 
 
-@stage("samples")
-def run(job: Job) -> None:
+@stage(SamplesStage)
+def run(job: Job[SamplesStage]) -> None:
     """Leaves ``samples.npz``, ``expected.npz`` and ``samples.json``.
 
     Raises:
         AccuracyError: the data does not fit the source.
         RecipeError: no data is named, and none can be drawn.
     """
-    interface = read_interface(job)
-    graph = read_graph(job.inputs["graph"])
+    asked = job.asked
+    interface = job.record(Interface, asked.interface)
+    graph = read_graph(job.path(asked.graph))
     inputs = _inputs(graph, interface.inputs, job)
-    with asset_folder(job) as folder:
+    with asset_folder(job.path(asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, "the source")
         samples = _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
-    _write(job, "samples.npz", [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
-    _write(job, "expected.npz", samples.outputs)
+    _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])
+    _write(job.output(asked.EXPECTED), samples.outputs)
     warnings = standing_still(interface.outputs, samples.outputs)
     if not inputs:
         warnings = [_NO_INPUTS]
     for warning in warnings:
         job.warn(warning)
-    facts = {
-        "from": job.parameters["section"] if inputs and job.parameters["data"] else "drawn",
-        "data": job.parameters["data"] if inputs else None,
-        "samples": len(samples.feeds),
-        "inputs": samples.inputs,
-        "warnings": warnings,
-    }
-    job.write_json("samples.json", facts)
+    data = asked.data.name if asked.data is not None and inputs else None
+    record = SamplesRecord(
+        "drawn" if data is None else asked.section,
+        data,
+        len(samples.feeds),
+        samples.inputs,
+        tuple(warnings),
+    )
+    job.write_record(asked.RECORD, record)
 
 
-def read_runs(job: Job, slot: str) -> list[list[Array]]:
-    """The arrays of each run that the samples stage left in a slot."""
+def read_runs(path: Path) -> list[list[Array]]:
+    """The arrays of each run in a file that the samples stage left."""
     runs: dict[int, dict[int, Array]] = {}
-    for key, array in read_arrays(job.inputs[slot]).items():
+    for key, array in read_arrays(path).items():
         number, _, index = key.partition("-")
         runs.setdefault(int(number), {})[int(index)] = array
     return [[parts[i] for i in sorted(parts)] for _, parts in sorted(runs.items())]
 
 
-def _write(job: Job, name: str, runs: Sequence[Sequence[Array]]) -> None:
+def _write(target: Path, runs: Sequence[Sequence[Array]]) -> None:
     arrays = {
         f"{number}-{index}": storable(array)
         for number, arrays in enumerate(runs)
         for index, array in enumerate(arrays)
     }
-    with atomic_writer(job.output(name)) as stream:
+    with atomic_writer(target) as stream:
         write_arrays(stream, arrays)
 
 
-def _inputs(graph: Graph, names: Sequence[str], job: Job) -> list[FedTensor]:
-    declared = {
-        told["name"]: None if told["shape"] is None else tuple(told["shape"])
-        for told in job.parameters["inputs"]
-    }
+def _inputs(graph: Graph, names: Sequence[str], job: Job[SamplesStage]) -> list[FedTensor]:
+    declared = {fed.name: fed.shape for fed in job.asked.inputs}
     try:
         return fed_tensors(graph, names, declared)
     except (InvalidGraphError, UsageError) as error:
@@ -96,24 +97,24 @@ def _inputs(graph: Graph, names: Sequence[str], job: Job) -> list[FedTensor]:
 
 
 def _samples(
-    job: Job,
+    job: Job[SamplesStage],
     graph: Graph,
     inputs: Sequence[FedTensor],
     run: Callable[[Mapping[str, Array]], list[Array]],
 ) -> Samples:
-    count, data = job.parameters["count"], job.parameters["data"]
+    count, data = job.asked.count, job.asked.data
     if data is None or not inputs:
         try:
             return draw_samples(graph, inputs, count, run)
         except UsageError as error:
             raise RecipeError(error.message, error.hint, job.place("check")) from error
-    arrays = read_arrays(job.files["data"][0].path)
+    arrays = read_arrays(data.root)
     ops = [first_ops(graph, fed.ref) for fed in inputs]
     try:
-        feeds = recorded_feeds(arrays, inputs, ops, count, data)
+        feeds = recorded_feeds(arrays, inputs, ops, count, data.name)
         outputs = tuple(run(given) for given in feeds)
     except (AccuracyError, InvalidGraphError, UsageError) as error:
-        raise _about_data(error, data, job.place("data")) from error
+        raise _about_data(error, data.name, job.place("data")) from error
     told = {f.name: f"{f.dtype.short} {list(feeds[0][f.name].shape)}" for f in inputs}
     return Samples(feeds, outputs, told)
 

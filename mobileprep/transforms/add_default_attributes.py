@@ -26,6 +26,9 @@ class AddDefaultAttributes(Transform):
     1.15's graph transforms, which refuses graphs with ops that it does not know.
     """
 
+    summary = "Writes out the attributes that nodes leave at their defaults."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Add the missing attributes."""
         skipped: Counter[str] = Counter()

@@ -22,6 +22,9 @@ class BackportConcatV2(Transform):
     Source: ``backport_concatv2`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Replaces ConcatV2 by Concat, for programs that are older than ConcatV2."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace every ConcatV2 whose axis is int32."""
         skipped: Counter[str] = Counter()

@@ -42,6 +42,12 @@ class BackportTensorArrayV3(Transform):
     Source: ``backport_tensor_array_v3`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = (
+        "Replaces version 3 of the TensorArray ops by version 2, for programs that are older "
+        "than version 3."
+    )
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace every TensorArray op of version 3."""
         carriers = _handle_carriers(graph)

@@ -76,6 +76,10 @@ class Transform(ABC):
     named as the original tool names its parameters."""
 
     transform_name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    """What it does, in a sentence or two, for the reference page and editors."""
+    of_graph_transform_tool: ClassVar[bool] = False
+    """Whether the original tool has a transform of that name."""
 
     @abstractmethod
     def apply(self, graph: Graph, context: Context) -> Result:

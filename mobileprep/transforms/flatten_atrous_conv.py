@@ -52,6 +52,12 @@ class FlattenAtrousConv(Transform):
     Source: ``flatten_atrous_conv`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = (
+        "Replaces a convolution between SpaceToBatchND and BatchToSpaceND by one with a larger "
+        "filter of mostly zeros."
+    )
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Flatten every atrous convolution whose shapes are constant.
 

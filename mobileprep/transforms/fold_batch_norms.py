@@ -46,6 +46,12 @@ class FoldBatchNorms(Transform):
     Source: ``fold_batch_norms`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = (
+        "Multiplies constants that scale the output of Conv2D, DepthwiseConv2dNative or MatMul "
+        "into its weights."
+    )
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fold every multiplication by one factor a channel.
 

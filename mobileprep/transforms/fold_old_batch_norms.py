@@ -74,6 +74,12 @@ class FoldOldBatchNorms(Transform):
     of two convolutions. Source: ``fold_old_batch_norms`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = (
+        "Folds FusedBatchNorm and BatchNormWithGlobalNormalization into the convolutions before "
+        "them."
+    )
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fold every batch normalization that uses constant statistics.
 

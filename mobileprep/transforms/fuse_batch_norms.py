@@ -33,6 +33,12 @@ class FuseBatchNorms(Transform):
     A normalization that no layer takes in, as before an activation, becomes one Mul and one Add.
     """
 
+    summary = (
+        "Fuses batch normalizations of every form into the layers before them, whose weights it "
+        "scales and to which it gives a bias. Those that no layer takes in, as before an "
+        "activation, become one Mul and one Add."
+    )
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every batch normalization that uses constant statistics.
 

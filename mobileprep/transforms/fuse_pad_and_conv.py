@@ -27,6 +27,11 @@ class FusePadAndConv(Transform):
     Source: ``fuse_pad_and_conv`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = (
+        "Fuses MirrorPad into the Conv2D after it, which then needs no padded copy of its input."
+    )
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every pair."""
         done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)

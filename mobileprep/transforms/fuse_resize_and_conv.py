@@ -31,6 +31,9 @@ class FuseResizeAndConv(Transform):
     Source: ``fuse_resize_and_conv`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Fuses ResizeBilinear into the Conv2D after it."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every pair."""
         done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)

@@ -32,6 +32,9 @@ class FuseResizePadAndConv(Transform):
     Source: ``fuse_resize_pad_and_conv`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Fuses ResizeBilinear and MirrorPad into the Conv2D after them."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every triple."""
         done = fuse(graph, context.protected, _PATTERN, _fused, tf115=context.tf115)

@@ -23,6 +23,8 @@ class InlinePartitionedCall(Transform):
     that are fetched, and mistakes outputs of ops that have several.
     """
 
+    summary = "Replaces PartitionedCall by what the called function does."
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace the calls.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
@@ -15,6 +15,7 @@ from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME: Final = "insert_logging"
@@ -30,26 +31,31 @@ _LOOP_OPS: Final = frozenset({"NextIteration", "RefNextIteration", "LoopCond"})
 class InsertLogging(Transform):
     """Consumers of a node's first output take it through a Print node, which shows all outputs.
 
-    Args:
-        op: the ops to log; none for any.
-        prefix: the beginnings of names of nodes to log; none for any. With both, nodes that
-            fit both are logged.
-        message: printed before the values.
-        show_op: whether the op stands in the message.
-        show_name: whether the Print node's name stands in the message.
-        first_n: how often to print at most; -1 for ever.
-        summarize: how many elements of each output to print.
-
     Source: ``insert_logging`` of TensorFlow 1.15's graph transforms.
     """
 
-    op: tuple[str, ...] = ()
-    prefix: tuple[str, ...] = ()
-    message: str = ""
-    show_op: bool = False
-    show_name: bool = False
-    first_n: int = -1
-    summarize: int = 1024
+    summary = "Inserts nodes that print what other nodes put out."
+    of_graph_transform_tool = True
+
+    op: Annotated[
+        tuple[str, ...],
+        Option("An op whose nodes are logged. Repeated for several; without it, any op's are."),
+    ] = ()
+    prefix: Annotated[
+        tuple[str, ...],
+        Option(
+            "The beginning of the names of nodes to log. Repeated for several; without it, any "
+            "node is logged."
+        ),
+    ] = ()
+    message: Annotated[str, Option("Printed before the values.")] = ""
+    show_op: Annotated[bool, Option("Put the op into the message.")] = False
+    show_name: Annotated[
+        bool,
+        Option("Put the name of the printing node into the message."),
+    ] = False
+    first_n: Annotated[int, Option("How often each node prints at most; -1 for ever.")] = -1
+    summarize: Annotated[int, Option("How many elements of each output are printed.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Insert a Print node behind each chosen node that something uses.

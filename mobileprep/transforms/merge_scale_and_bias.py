@@ -24,6 +24,11 @@ class MergeScaleAndBias(Transform):
     it with the layer look for.
     """
 
+    summary = (
+        "Merges constants that are multiplied with and added to a layer's output into its "
+        "weights and one BiasAdd."
+    )
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge every chain. Numbers are combined in double precision and rounded once."""
         done = merge_chains(graph, _up_to_last_number, context.protected)

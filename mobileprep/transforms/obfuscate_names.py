@@ -25,6 +25,12 @@ class ObfuscateNames(Transform):
     old names, with which no graph can be loaded.
     """
 
+    summary = (
+        "Gives nodes short names that say nothing. Inputs and outputs of the graph keep their "
+        "names."
+    )
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Rename the nodes.
 

@@ -32,6 +32,12 @@ _MOST_ROUNDS: Final = 10
 class Optimize(Transform):
     """Runs ``ORDER`` until a whole round leaves the graph as it was."""
 
+    summary = (
+        "For one word: strip_unused_nodes, remove_dropout, remove_no_ops, fold_constants, "
+        "fuse_batch_norms, merge_scale_and_bias, merge_duplicate_nodes and share_constants, in "
+        "this order, until nothing changes."
+    )
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Optimize.
 

@@ -35,6 +35,9 @@ class PlaceRemoteGraphArguments(RemoteOptions):
     Source: ``place_remote_graph_arguments`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Notes at each node what part it plays in a graph that a remote processor runs."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Note the parts.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.selection import ANY, of_op
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 
@@ -14,15 +16,14 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 class RemoveAttribute(Transform):
     """The attribute goes from every node of the op.
 
-    Args:
-        attribute_name: the attribute.
-        op_name: the op, or ``*`` for all.
-
     Source: ``remove_attribute`` of TensorFlow 1.15's graph transforms.
     """
 
-    attribute_name: str
-    op_name: str = ANY
+    summary = "Takes an attribute off nodes."
+    of_graph_transform_tool = True
+
+    attribute_name: Annotated[str, Option("The attribute.", min_length=1)]
+    op_name: Annotated[str, Option("The op whose nodes lose it, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove the attribute.

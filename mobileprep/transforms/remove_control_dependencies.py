@@ -23,6 +23,9 @@ class RemoveControlDependencies(Transform):
     Source: ``remove_control_dependencies`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Takes control inputs off nodes; those that tie a node to a branch or a loop stay."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove what only orders execution."""
         conditional = conditional_nodes(graph)

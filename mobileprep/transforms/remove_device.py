@@ -16,6 +16,9 @@ class RemoveDevice(Transform):
     Source: ``remove_device`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Takes the requested device off every node."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Clear the devices."""
         placed = sum(bool(n.device) for n in graph)

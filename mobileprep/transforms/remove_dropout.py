@@ -25,6 +25,8 @@ class RemoveDropout(Transform):
     placeholder. What only served the dropout is removed.
     """
 
+    summary = "Removes dropout, which is for training alone."
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove the dropouts."""
         bypass = Bypass(graph, context.protected)

@@ -33,6 +33,10 @@ class RemoveEma(Transform):
     how the update is worked out.
     """
 
+    summary = (
+        "Makes fake quantization read the ranges that training averaged, and average them no more."
+    )
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Connect the ranges.
 

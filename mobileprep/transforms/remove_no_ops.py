@@ -38,6 +38,11 @@ class RemoveNoOps(Transform):
     and loops. Nodes that those hang on stay, and nodes that wait for others by control inputs.
     """
 
+    summary = (
+        "Removes nodes that give back what they were given, what only served them, and control "
+        "inputs that wait for constants alone."
+    )
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove the nodes.
 

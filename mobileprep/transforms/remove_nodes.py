@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.ir.bypass import Bypass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.order import execution_order
+from mobileprep.options.declare import Option
 from mobileprep.tf115.node_removal import remove_in_rounds
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
@@ -25,16 +26,20 @@ class RemoveNodes(Transform):
     original forgets, and takes away in one go what hangs on one node, where the original stops
     at the first that is fed or fetched.
 
-    Args:
-        op: the ops to remove.
-        max_inputs: nodes of one up to this many tensor inputs are removed; the first input
-            takes the place of each.
-
     Source: ``remove_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
-    op: tuple[str, ...]
-    max_inputs: int = 1
+    summary = (
+        "Removes nodes of the given ops that have one input, and connects what they fed to that "
+        "input. Inputs and outputs of the graph stay."
+    )
+    of_graph_transform_tool = True
+
+    op: Annotated[tuple[str, ...], Option("The op to remove. Repeated for several.", min_items=1)]
+    max_inputs: Annotated[
+        int,
+        Option("Remove nodes of up to this many inputs; the first one takes the node's place."),
+    ] = 1
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Remove the nodes.

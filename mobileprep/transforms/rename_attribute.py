@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.selection import ANY, of_op
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 
@@ -17,17 +19,15 @@ class RenameAttribute(Transform):
 
     A node that has an attribute of the new name keeps that one, and loses the old.
 
-    Args:
-        old_attribute_name: the attribute.
-        new_attribute_name: its name from now on.
-        op_name: the op, or ``*`` for all.
-
     Source: ``rename_attribute`` of TensorFlow 1.15's graph transforms.
     """
 
-    old_attribute_name: str
-    new_attribute_name: str
-    op_name: str = ANY
+    summary = "Gives an attribute of nodes another name."
+    of_graph_transform_tool = True
+
+    old_attribute_name: Annotated[str, Option("The attribute.", min_length=1)]
+    new_attribute_name: Annotated[str, Option("Its name from now on.", min_length=1)]
+    op_name: Annotated[str, Option("The op on whose nodes it is renamed, or `*` for all.")] = ANY
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Rename the attribute.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from mobileprep.ir.colocation import colocated
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 
@@ -15,16 +17,15 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 class RenameNode(Transform):
     """The node has another name, by which its consumers and colocated nodes know it.
 
-    Args:
-        old_node_name: the node.
-        new_node_name: its name from now on.
-
     Source: ``rename_node`` of the graph transforms of TensorFlow 2.4, which leaves colocation
     constraints on the old name.
     """
 
-    old_node_name: str
-    new_node_name: str
+    summary = "Gives a node another name."
+    of_graph_transform_tool = True
+
+    old_node_name: Annotated[str, Option("The node.", min_length=1)]
+    new_node_name: Annotated[str, Option("Its name from now on.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Rename the node; a node that is not there is no error.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from mobileprep.ir.graph import Graph
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 
@@ -13,15 +15,14 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 class RenameOp(Transform):
     """Nodes of the op become nodes of another, with the inputs and attributes that they have.
 
-    Args:
-        old_op_name: the op.
-        new_op_name: what takes its place.
-
     Source: ``rename_op`` of TensorFlow 1.15's graph transforms.
     """
 
-    old_op_name: str
-    new_op_name: str
+    summary = "Turns nodes of one op into nodes of another."
+    of_graph_transform_tool = True
+
+    old_op_name: Annotated[str, Option("The op.", min_length=1)]
+    new_op_name: Annotated[str, Option("What takes its place.", min_length=1)]
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Rename the op.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.options.declare import Option
 from mobileprep.rewriting.float_constants import (
     LEAST_MAXIMUM,
     Replacements,
@@ -37,13 +38,19 @@ class RoundWeights(Transform):
     needs one more for the greatest, begins the range of negative constants at zero, and moves
     the elements of constants that are all equal; a recipe does none of this.
 
-    Args:
-        num_steps: the number of buckets, at least 1.
-
     Source: ``round_weights`` of TensorFlow 1.15's graph transforms.
     """
 
-    num_steps: int = 256
+    summary = (
+        "Rounds float constants of 16 elements and more to few different values, so that the "
+        "graph compresses well."
+    )
+    of_graph_transform_tool = True
+
+    num_steps: Annotated[
+        int,
+        Option("How many different values a constant may have.", minimum=1),
+    ] = 256
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Round the constants of 16 elements and more.

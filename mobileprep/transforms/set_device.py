@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 
@@ -14,15 +16,14 @@ from mobileprep.transforms.base import Context, Result, Transform, transform
 class SetDevice(Transform):
     """Every node asks for the device.
 
-    Args:
-        device: the device, such as ``/cpu:0``; empty for none.
-        if_default: leave nodes that ask for one already.
-
     Source: ``set_device`` of TensorFlow 1.15's graph transforms.
     """
 
-    device: str = ""
-    if_default: bool = False
+    summary = "Sets the device that nodes ask for."
+    of_graph_transform_tool = True
+
+    device: Annotated[str, Option("The device, such as `/cpu:0`. Empty for none.")] = ""
+    if_default: Annotated[bool, Option("Leave nodes that ask for a device already.")] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Set the devices."""

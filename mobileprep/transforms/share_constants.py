@@ -29,6 +29,8 @@ class ShareConstants(Transform):
     Constants on other devices, or with other control inputs, are others.
     """
 
+    summary = "Keeps one of constants that hold the same."
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge the constants; those that are inputs or outputs of the graph all stay."""
         protected = context.protected

@@ -18,6 +18,9 @@ class SortByExecutionOrder(Transform):
     Source: ``sort_by_execution_order`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Stores nodes so that each comes after its inputs."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Sort the nodes.
 

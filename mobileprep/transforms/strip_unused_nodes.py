@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Annotated
 
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
@@ -19,6 +20,7 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import Shapes, infer_shapes
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME = "strip_unused_nodes"
@@ -34,23 +36,44 @@ class StripUnusedNodes(Transform):
     for its name, the one its op has, the one given for all. (The original takes the one given
     for all before the op's, and so makes graphs that cannot be loaded.)
 
-    Args:
-        type: the element type of new placeholders, where their ops do not tell.
-        shape: the shape of new placeholders, sizes divided by commas, -1 for an unknown one. With
-            none given the original makes scalars; a recipe takes what the graph records, or leaves
-            it open.
-        name: fed nodes that have types and shapes of their own,
-        type_for_name: which are in these places,
-        shape_for_name: and these.
-
     Source: ``strip_unused_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
-    type: str = "float"
-    shape: str = ""
-    name: tuple[str, ...] = ()
-    type_for_name: tuple[str, ...] = ()
-    shape_for_name: tuple[str, ...] = ()
+    summary = (
+        "Removes every node that the outputs do not need. Inputs that are not placeholders "
+        "become placeholders of the type and shape given here."
+    )
+    of_graph_transform_tool = True
+
+    type: Annotated[
+        str,
+        Option(
+            "The element type of new placeholders, by its short name in TensorFlow: `float`, "
+            "`int32`, `uint8`."
+        ),
+    ] = "float"
+    shape: Annotated[
+        str,
+        Option(
+            "The shape of new placeholders, sizes separated by commas: `1,299,299,3`. Empty for "
+            "a scalar."
+        ),
+    ] = ""
+    name: Annotated[
+        tuple[str, ...],
+        Option(
+            "An input with a type and shape of its own. Repeated, in parallel with "
+            "`type_for_name` and `shape_for_name`."
+        ),
+    ] = ()
+    type_for_name: Annotated[
+        tuple[str, ...],
+        Option("The element type for the `name` at the same position."),
+    ] = ()
+    shape_for_name: Annotated[
+        tuple[str, ...],
+        Option("The shape for the `name` at the same position."),
+    ] = ()
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Keep the needed nodes in their order.

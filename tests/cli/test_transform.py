@@ -8,7 +8,8 @@ import pytest
 
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.transforms.base import transform_names
+from mobileprep.options.declare import declared
+from mobileprep.transforms.base import transform_class, transform_names
 from tests.cli.conftest import Run
 from tests.stages.hostile import HOSTILE
 from tests.stages.jobs import classifier, op
@@ -125,24 +126,25 @@ def test_a_check_tells_the_difference(run: Run) -> None:
     assert "largest difference" in lines[1]
 
 
-NEEDED = {
-    "insert_logging": "op=Relu",
-    "remove_attribute": "attribute_name=T",
-    "remove_nodes": "op=Relu",
-    "rename_attribute": "old_attribute_name=a, new_attribute_name=b",
-    "rename_node": "old_node_name=a, new_node_name=b",
-    "rename_op": "old_op_name=a, new_op_name=b",
-    "set_device": 'device="/cpu:0"',
-    "freeze_requantization_ranges": "min_max_log_file=in.pb",
-}
+# Of options that need not be given, those that let a transform do more.
+MORE = {"insert_logging": "op=Relu", "set_device": 'device="/cpu:0"'}
+TELLING = {"op": "Relu", "attribute_name": "T"}
+
+
+def call(name: str) -> str:
+    """A transform of a chain with all that it needs."""
+    required = [option for option in declared(transform_class(name)) if option.required]
+    known = {**TELLING, **{o.name: "in.pb" for o in required if o.option.format is not None}}
+    given = [f"{o.name}={known.get(o.name, 'a')}" for o in required]
+    given += [MORE[name]] if name in MORE else []
+    return f"{name}({', '.join(given)})" if given else name
 
 
 @pytest.mark.parametrize("graph", HOSTILE)
 def test_no_transform_fails_on_a_hostile_graph_but_with_a_message(run: Run, graph: str) -> None:
     write_graph(Path("in.pb"), HOSTILE[graph])
     for name in transform_names():
-        chain = f"{name}({NEEDED[name]})" if name in NEEDED else name
-        told = run("transform", *flags(transforms=chain))
+        told = run("transform", *flags(transforms=call(name)))
         assert told.code in (0, 2, 4, 5, 6, 7), told.err
         assert (told.code == 0) == ("mobileprep: error:" not in told.err)
 

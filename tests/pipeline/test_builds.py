@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,26 +18,63 @@ from mobileprep.pipeline.publish import MANIFEST, publish, unpublish
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
-from mobileprep.plan import spec as specs
-from mobileprep.plan.spec import InputFile, Plan, StageSpec, TargetPlan, Upstream
+from mobileprep.plan.records import FreezeRecord, ModelFacts, PackageRecord
+from mobileprep.plan.spec import (
+    Files,
+    InputFile,
+    Plan,
+    PlannedRecords,
+    Stage,
+    StageSpec,
+    TargetPlan,
+    Upstream,
+)
 from mobileprep.stages.base import Job
 
+OUTPUTS = ("freeze.json", "package.json", "files/text")
 
-def join(job: Job) -> None:
-    """A stage: all inputs' text and the parameter ``say``, cut to ``keep`` characters."""
-    if "fail" in job.parameters:
-        raise job.parameters["fail"]
-    texts = [f.path.read_text() for files in job.files.values() for f in files]
-    texts += [path.read_text() for path in job.inputs.values()]
-    text = "".join(texts) + job.parameters.get("say", "")
+
+@dataclass(frozen=True, kw_only=True)
+class JoinStage(Stage):
+    """Asks for all inputs' text and ``say``, cut to ``keep`` characters, or to fail."""
+
+    stage_name: ClassVar[str] = "join"
+    stage_version: ClassVar[int] = 1
+
+    source: Files | None = None
+    text: Upstream | None = None
+    say: str = ""
+    keep: int = 1000
+    fail: BaseException | None = None
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        return OUTPUTS
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        # An exception cannot be fingerprinted; its text can.
+        return {"say": self.say, "keep": self.keep, "fail": repr(self.fail)}
+
+
+def join(job: Job[JoinStage]) -> None:
+    """The stage."""
+    asked = job.asked
+    if asked.fail is not None:
+        raise asked.fail
+    texts = [f.path.read_text() for files in asked.files.values() for f in files.members]
+    texts += [job.path(up).read_text() for up in asked.upstream.values()]
+    text = "".join(texts) + asked.say
     job.output("files").mkdir(exist_ok=True)
-    job.output("files/text").write_text(text[: job.parameters.get("keep", 1000)])
-    job.write_json("facts.json", {"length": len(text)})
+    job.output("files/text").write_text(text[: asked.keep])
+    size = len(text)
+    job.write_record("freeze.json", FreezeRecord(size, 0, 0, 0, {}, 0, (), (), {}))
+    facts = ModelFacts("text", size, 0, 0, 0, size)
+    job.write_record("package.json", PackageRecord(facts, {}, ()))
 
 
 @pytest.fixture(autouse=True)
 def _stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(specs.STAGE_VERSIONS, "join", 1)  # type: ignore[arg-type]
     monkeypatch.setattr(execution, "stage_function", lambda _name: join)
 
 
@@ -51,20 +91,17 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-OUTPUTS = ("facts.json", "files/text")
+def named(path: Path) -> Files:
+    return Files(path.name, path, (InputFile(path.name, path),))
 
 
 def chain(source: Path, *, first: dict | None = None, second: dict | None = None) -> Plan:
     """source -> a -> b, and a target that ships b."""
-    a = StageSpec(
-        "r/a", "join", first or {}, {"source": (InputFile("source.txt", source),)}, outputs=OUTPUTS
-    )
-    up = {"text": Upstream("r/a", "files/text")}
-    b = StageSpec("r/b", "join", second or {"say": "!"}, upstream=up, outputs=OUTPUTS)
-    target = TargetPlan(
-        "r", "t", ("r/a", "r/b"), (), (), {"facts": Upstream("r/b", "facts.json")},
-        (InputFile("source.txt", source),), {},
-    )  # fmt: skip
+    a = StageSpec("r/a", JoinStage(source=named(source), **(first or {})))
+    text = Upstream("r/a", "files/text")
+    b = StageSpec("r/b", JoinStage(text=text, **(second or {"say": "!"})))
+    records = PlannedRecords(Upstream("r/b", "freeze.json"), Upstream("r/b", "package.json"))
+    target = TargetPlan("r", "t", ("r/a", "r/b"), records, named(source).members, {})
     return Plan((a, b), (target,))
 
 
@@ -148,14 +185,14 @@ def test_the_reason_names_the_input(source: Path, store: Store) -> None:
 def test_a_failure_is_raised_as_it_was_and_keeps_what_ran(source: Path, store: Store) -> None:
     broken = chain(source, second={"fail": TransformError("no", "mend", "there")})
     with pytest.raises(TransformError) as caught:
-        ran(_without_json(broken), store)
+        ran(broken, store)
     assert (caught.value.message, caught.value.where) == ("no", "there")
     assert ran(chain(source), store) == ["r/b"]
 
 
 def test_a_bug_surfaces_whole(source: Path, store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
-        ran(_without_json(chain(source, second={"fail": ZeroDivisionError("bug")})), store)
+        ran(chain(source, second={"fail": ZeroDivisionError("bug")}), store)
 
 
 def test_a_file_that_changes_during_its_stage_is_an_error(
@@ -177,14 +214,8 @@ def test_a_file_that_changes_before_its_stage_begins_is_an_error(
     other = tmp_path / "in" / "other.txt"
     other.write_text("other")
     a, b = chain(source).stages
-    b = StageSpec(
-        b.task,
-        b.stage,
-        b.parameters,
-        {"other": (InputFile("other.txt", other),)},
-        upstream=b.upstream,
-        outputs=b.outputs,
-    )
+    asked = dataclasses.replace(b.stage, source=named(other))
+    b = dataclasses.replace(b, stage=asked)
 
     def meddle(job: Job) -> None:
         join(job)
@@ -219,7 +250,7 @@ def test_a_file_that_goes_while_its_stage_runs_is_an_error(
 def test_a_failed_stage_leaves_no_workspace(source: Path, store: Store) -> None:
     for error in (TransformError("no"), ZeroDivisionError("bug"), KeyboardInterrupt()):
         with pytest.raises(type(error)):
-            ran(_without_json(chain(source, second={"fail": error})), store)
+            ran(chain(source, second={"fail": error}), store)
         assert not list((store.folder / "tmp").iterdir())
 
 
@@ -243,7 +274,7 @@ def test_a_stage_that_leaves_too_little_is_our_own_fault(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execution, "stage_function", lambda _name: lambda _job: None)
-    with pytest.raises(InternalError, match=r"the stage join did not leave facts\.json"):
+    with pytest.raises(InternalError, match=r"the stage join did not leave freeze\.json"):
         ran(chain(source), store)
 
 
@@ -256,7 +287,7 @@ def test_a_fresh_build_writes_nothing_to_the_store(source: Path, store: Store) -
 
 def test_errors_without_a_place_get_the_stage_s(source: Path, store: Store) -> None:
     with pytest.raises(TransformError) as caught:
-        ran(_without_json(chain(source, second={"fail": TransformError("no", "mend")})), store)
+        ran(chain(source, second={"fail": TransformError("no", "mend")}), store)
     assert (caught.value.message, caught.value.hint, caught.value.where) == ("no", "mend", "r/b")
 
 
@@ -321,27 +352,3 @@ def test_unpublish_removes_what_was_published(source: Path, store: Store, tmp_pa
     published(chain(source), store, out)
     assert unpublish(out / "r/t") == ["text"]
     assert not (out / "r").exists()
-
-
-def _without_json(plan: Plan) -> Plan:
-    """An exception cannot be fingerprinted; its text can."""
-
-    a, b = plan.stages
-    failing = StageSpec(
-        b.task, b.stage, Said(b.parameters["fail"]), upstream=b.upstream, outputs=b.outputs
-    )
-    return Plan((a, failing), plan.targets)
-
-
-class Said(dict):
-    """Parameters whose JSON is plain, and that still hand out an exception."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(say=repr(error))
-        self._error = error
-
-    def __contains__(self, key: object) -> bool:
-        return key == "fail" or super().__contains__(key)
-
-    def __getitem__(self, key: str) -> object:
-        return self._error if key == "fail" else super().__getitem__(key)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,12 +17,22 @@ from mobileprep.pipeline.doit_tasks import (
     stage_task,
     task_name,
 )
-from mobileprep.plan.spec import StageSpec, Upstream
+from mobileprep.plan.spec import Stage, StageSpec, Upstream
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinStage(Stage):
+    """Reads one or two others."""
+
+    stage_name: ClassVar[str] = "join"
+
+    first: Upstream | None = None
+    second: Upstream | None = None
 
 
 def spec(name: str, *needs: str) -> StageSpec:
-    upstream = {str(i): Upstream(task, "out") for i, task in enumerate(needs)}
-    return StageSpec(name, "join", {}, upstream=upstream)
+    slots = zip(("first", "second"), needs, strict=False)
+    return StageSpec(name, JoinStage(**{slot: Upstream(task, "out") for slot, task in slots}))
 
 
 def tasks(done: list[str], fresh: set[str] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.plan.engines import engine_parameters, engine_version
-from mobileprep.recipe.model import InputFile, Source, Target
+from mobileprep.plan.engines import engine_choice, engine_version
+from mobileprep.plan.stages import EngineChoice
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.settings import InputFile, Source
 
 
 @pytest.fixture
@@ -46,20 +48,20 @@ def target(engine: str) -> Target:
 
 def test_the_interpreter_needs_no_version(installed: dict[str, str]) -> None:
     installed |= {"openvino": "2026.4", "tensorflow-cpu": "2.21"}
-    assert engine_parameters(target("numpy")) == {"engine": "numpy", "engines": {}}
+    assert engine_choice(target("numpy")) == EngineChoice("numpy", {})
 
 
 def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) -> None:
-    assert engine_parameters(target("auto"))["engines"] == {}
+    assert engine_choice(target("auto")).versions == {}
     engine_version.cache_clear()
     installed |= {"tensorflow-cpu": "2.21.0", "openvino": "2026.4"}
     versions = {"openvino": "2026.4", "tensorflow": "2.21.0"}
-    assert engine_parameters(target("auto")) == {"engine": "auto", "engines": versions}
+    assert engine_choice(target("auto")) == EngineChoice("auto", versions)
 
 
 def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> None:
     installed |= {"openvino": "2026.4", "tensorflow": "2.21.0"}
-    assert engine_parameters(target("openvino"))["engines"] == {"openvino": "2026.4"}
+    assert engine_choice(target("openvino")).versions == {"openvino": "2026.4"}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_a_missing_engine_is_told_with_its_mend(
     engine: str, hint: str, installed: dict[str, str]
 ) -> None:
     with pytest.raises(UnsupportedError, match=f"engine {engine}, which is not installed") as c:
-        engine_parameters(target(engine))
+        engine_choice(target(engine))
     assert c.value.hint == hint
 
 

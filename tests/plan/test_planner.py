@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,8 @@ from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.plan import engines
 from mobileprep.plan.fingerprints import components
 from mobileprep.plan.planner import plan_recipes
-from mobileprep.plan.spec import STAGE_VERSIONS, Plan, StageSpec
+from mobileprep.plan.spec import Plan, StageSpec, Upstream
+from mobileprep.plan.stages import STAGES, RunningStage
 from mobileprep.recipe import load_recipe
 
 HEAD = """
@@ -70,12 +71,12 @@ def test_each_stage_comes_after_those_that_it_needs(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     done: set[str] = set()
     for spec in plan.stages:
-        assert {up.task for up in spec.upstream.values()} <= done
+        assert set(spec.needs) <= done
         done.add(spec.task)
     for spec in plan.stages:
-        for up in spec.upstream.values():
-            assert up.output in plan.stage(up.task).outputs
-    assert {s.stage for s in plan.stages} <= set(STAGE_VERSIONS)
+        for up in spec.stage.upstream.values():
+            assert up.output in plan.stage(up.task).stage.output_files
+    assert {type(s.stage) for s in plan.stages} <= set(STAGES)
 
 
 def test_the_source_is_evaluated_once(folder: Path) -> None:
@@ -119,7 +120,8 @@ targets:
   b: {engine: auto}
   c: {engine: numpy}
 """)
-    taken = {s.task: s.parameters["engine"] for s in plan.stages if "engine" in s.parameters}
+    running = [s for s in plan.stages if isinstance(s.stage, RunningStage)]
+    taken = {s.task: s.stage.engine.name for s in running}
     assert taken == {
         "r0/samples": "numpy",
         "r0/b/samples": "auto",
@@ -132,8 +134,12 @@ targets:
     }
 
 
+def asked(spec: StageSpec) -> dict[str, Any]:
+    return spec.stage.parameters
+
+
 def samples(plan: Plan) -> StageSpec:
-    (found,) = (s for s in plan.stages if s.stage == "samples")
+    (found,) = (s for s in plan.stages if s.kind == "samples")
     return found
 
 
@@ -145,28 +151,26 @@ validation: {data: data.npz}
 targets: {a: {}}
 """)
     spec = samples(plan)
-    assert [f.name for f in spec.files["data"]] == ["log.txt"]
+    assert [f.name for f in spec.input_files] == ["log.txt"]
     assert "log.txt" in {f.name for f in plan.targets[0].sources}
-    assert (spec.parameters["section"], spec.parameters["count"]) == ("check", 3)
-    (check,) = (s for s in plan.stages if s.stage == "check")
-    assert check.parameters["max_difference"] == 0.5
-    assert plan.targets[0].facts["samples"].task == spec.task
+    assert (asked(spec)["section"], asked(spec)["count"]) == ("check", 3)
+    (check,) = (s for s in plan.stages if s.kind == "check")
+    assert asked(check)["max_difference"] == 0.5
+    assert plan.targets[0].records.samples == Upstream(spec.task, "samples.json")
 
 
 def test_a_check_without_data_takes_the_validation_s(folder: Path) -> None:
     more = "check: true\ntransforms: [remove_device]\ntargets: {a: {}}\n"
     spec = samples(planned(f"validation: {{data: data.npz}}\n{more}"))
-    assert spec.parameters["section"] == "validation"
-    assert [f.name for f in spec.files["data"]] == ["data.npz"]
+    assert asked(spec)["section"] == "validation"
+    assert [f.name for f in spec.input_files] == ["data.npz"]
     drawn = samples(planned(more))
-    assert drawn.parameters["data"] is None
-    assert not drawn.files
+    assert asked(drawn)["data"] is None
+    assert not drawn.input_files
 
 
 def test_a_chain_without_transforms_has_nothing_to_check(folder: Path) -> None:
-    assert not [
-        s for s in planned("check: true\ntargets: {a: {}}\n").stages if s.stage == "samples"
-    ]
+    assert not [s for s in planned("check: true\ntargets: {a: {}}\n").stages if s.kind == "samples"]
 
 
 def test_what_a_target_says_of_its_check_is_laid_over_the_recipe_s(folder: Path) -> None:
@@ -178,7 +182,7 @@ targets:
   b: {check: {max_difference: 0.2}}
   c: {check: false}
 """)
-    limits = {s.task: s.parameters["max_difference"] for s in plan.stages if s.stage == "check"}
+    limits = {s.task: asked(s)["max_difference"] for s in plan.stages if s.kind == "check"}
     assert limits == {"r0/01-remove_device-check": 0.1, "r0/b/01-remove_device-check": 0.2}
     assert samples(plan).task == "r0/samples"
 
@@ -190,7 +194,7 @@ def test_names_are_unique_where_steps_differ_and_shared_where_they_do_not(folder
         "r0/b/01-round_weights",
         "r0/d/01-round_weights",
     ]
-    chains = [t.steps[0].task for t in plan.targets]
+    chains = [t.records.steps[0].task for t in plan.targets]
     assert chains[0] == chains[2] == "r0/01-round_weights"
 
 
@@ -224,10 +228,10 @@ targets:
         "pair/second/a",
         "pair/second/b",
     ]
-    freezes = [s for s in plan.stages if s.stage == "freeze"]
-    assert [s.files["graph"][0].name for s in freezes] == ["model.pb", "other.pb"]
+    freezes = [s for s in plan.stages if s.kind == "freeze"]
+    assert [s.input_files[0].name for s in freezes] == ["model.pb", "other.pb"]
     assert len(set(tasks(plan))) == len(plan.stages)
-    packages = [s.parameters["file"] for s in plan.stages if s.stage == "package"]
+    packages = [asked(s)["file"] for s in plan.stages if s.kind == "package"]
     assert packages == ["first.pb", "first.pb", "second.pb", "second.pb"]
 
 
@@ -235,8 +239,8 @@ def test_recipes_keep_their_names_apart_and_share_what_is_the_same(folder: Path)
     plan = planned(TWO, TWO)
     assert len(set(tasks(plan))) == len(plan.stages)
     assert [t.folder for t in plan.targets] == ["r0/a", "r0/b", "r1/a", "r1/b"]
-    assert sum(s.stage == "freeze" for s in plan.stages) == 1
-    assert [s.parameters["file"] for s in plan.stages if s.stage == "package"] == [
+    assert sum(s.kind == "freeze" for s in plan.stages) == 1
+    assert [asked(s)["file"] for s in plan.stages if s.kind == "package"] == [
         "r0.pb",
         "r0.pb",
         "r1.pb",
@@ -263,12 +267,11 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
         "r0/a/evaluate",
         "r0/a/validate",
     )
-    assert [up.output for up in target.steps] == ["step.json"] * 3
-    assert {role: up.output for role, up in target.facts.items()} == {
-        "freeze": "freeze.json",
-        "package": "package.json",
-        "validation": "validation.json",
-    }
+    assert [up.output for up in target.records.steps] == ["step.json"] * 3
+    assert target.records.freeze == Upstream("r0/freeze", "freeze.json")
+    assert target.records.package == Upstream("r0/a/package", "package.json")
+    assert target.records.validation == Upstream("r0/a/validate", "validation.json")
+    assert (target.records.samples, target.records.checks) == (None, ())
     assert [f.name for f in target.sources] == ["model.pb", "data.npz"]
     assert [t["name"] for t in target.settings["transforms"]][-1] == "quantize_weights"
 
@@ -288,11 +291,11 @@ transforms:
 targets: {a: {}}
 """
     plan = planned(text)
-    step = next(s for s in plan.stages if s.stage == "transform")
-    assert [(f.name, f.path) for f in step.files["parameter min_max_log_file"]] == [
+    step = next(s for s in plan.stages if s.kind == "transform")
+    assert [(f.name, f.path) for f in step.stage.files["parameter min_max_log_file"].members] == [
         ("log.txt", folder / "log.txt")
     ]
-    assert step.parameters["options"]["min_max_log_file"] == "log.txt"
+    assert asked(step)["options"]["min_max_log_file"] == "log.txt"
     assert "log.txt" in [f.name for f in plan.targets[0].sources]
     (folder / "log.txt").unlink()
     with pytest.raises(CorruptFileError, match=r"log\.txt is not there") as caught:
@@ -308,10 +311,10 @@ def test_a_checkpoint_that_a_step_reads_is_all_of_its_files(folder: Path) -> Non
 transforms: 'sparsify_gather(input_checkpoint="c")'
 targets: {a: {then: [sort_by_execution_order]}}
 """)
-    step = next(s for s in plan.stages if s.stage == "transform")
+    step = next(s for s in plan.stages if s.kind == "transform")
     slot = "parameter input_checkpoint"
-    assert [f.name for f in step.files[slot]] == members
-    assert step.roots[slot] == folder / "c"
+    assert [f.name for f in step.stage.files[slot].members] == members
+    assert step.stage.files[slot].root == folder / "c"
     assert set(members) < {f.name for f in plan.targets[0].sources}
     assert step.places["transforms"] == "recipe0.yaml:8:14"
 
@@ -322,14 +325,14 @@ targets:
   a: {quantize: weights}
   b: {sort: true}
 """)
-    found = [s.places["transforms"] for s in plan.stages if s.stage == "transform"]
+    found = [s.places["transforms"] for s in plan.stages if s.kind == "transform"]
     assert found == ["recipe0.yaml:9:17", "recipe0.yaml:10:13"]
 
 
 def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     for spec in plan.stages:
-        assert str(folder) not in repr(components(spec, {}))
+        assert str(folder) not in repr(components(spec.stage, {}))
 
 
 EDITS = {
@@ -359,10 +362,9 @@ def test_an_edit_changes_what_only_the_stages_concerned_are_told(folder: Path, e
 
 def told(plan: Plan) -> set[str]:
     """Kind and parameters of each stage, whatever it is called."""
-    return {f"{s.stage} {s.parameters}" for s in map(nameless, plan.stages)}
+    return {f"{s.kind} {nameless(s)}" for s in plan.stages}
 
 
-def nameless(spec: StageSpec) -> StageSpec:
+def nameless(spec: StageSpec) -> dict[str, Any]:
     # Which steps went before is told to each step for its cautions alone.
-    parameters = {k: v for k, v in spec.parameters.items() if k != "earlier"}
-    return dataclasses.replace(spec, parameters=parameters)
+    return {k: v for k, v in asked(spec).items() if k != "earlier"}

@@ -8,7 +8,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
-from mobileprep.recipe.model import InputFile
+from mobileprep.recipe.settings import InputFile
 
 PLACE = "recipe.yaml:3:1"
 
@@ -82,15 +82,15 @@ ALL = [
 def test_a_checkpoint_is_found_by_any_name_of_its(
     model: Path, name: str, members: list[str]
 ) -> None:
-    found = checkpoint_files(named(model, name))
+    found = checkpoint_files(named(model, name)).members
     assert [f.name for f in found] == [f"model/{m}" for m in members]
     assert [f.path for f in found] == [model / m for m in members]
 
 
 def test_names_are_those_of_the_recipe_not_of_the_machine(model: Path) -> None:
-    here = checkpoint_files(InputFile("m.ckpt-1", model / "m.ckpt-1"))
+    here = checkpoint_files(InputFile("m.ckpt-1", model / "m.ckpt-1")).members
     assert [f.name for f in here] == V2
-    folder = folder_files(InputFile("../model/", model))
+    folder = folder_files(InputFile("../model/", model)).members
     assert folder[0].name == "../model/assets/words.txt"
 
 
@@ -110,7 +110,7 @@ def test_a_missing_checkpoint_gets_the_nearest_name(model: Path, name: str, hint
 
 
 def test_a_single_file_is_itself(model: Path) -> None:
-    (found,) = single_file(named(model, "graph.pb"))
+    (found,) = single_file(named(model, "graph.pb")).members
     assert (found.name, found.path) == ("model/graph.pb", model / "graph.pb")
 
 
@@ -146,5 +146,5 @@ def test_a_folder_without_files_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_meta_graph_comes_with_the_assets_beside_it(model: Path) -> None:
-    found = meta_graph_files(named(model, "m.ckpt-1.meta"))
+    found = meta_graph_files(named(model, "m.ckpt-1.meta")).members
     assert [f.name for f in found] == ["model/m.ckpt-1.meta", "model/assets/words.txt"]

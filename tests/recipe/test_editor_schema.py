@@ -11,10 +11,10 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from mobileprep.recipe.editor_schema import SCHEMA_ID, editor_schema, main, rendered
-from mobileprep.recipe.model import InputFile
+from mobileprep.recipe.editor_schema import SCHEMA_ID, editor_schema
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline, recipe_schema
+from mobileprep.recipe.settings import InputFile
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(EDITOR_SCHEMA.read_text(encoding="utf-8"))
@@ -32,18 +32,6 @@ def complaint(text: str) -> str:
     """What an editor would say of a recipe, or an empty text."""
     error = best_match(Draft202012Validator(SCHEMA).iter_errors(yaml.safe_load(text)))
     return "" if error is None else f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
-
-
-def test_the_file_is_up_to_date():
-    command = "python -m mobileprep.recipe.editor_schema mobileprep/schemas/recipe.schema.json"
-    assert EDITOR_SCHEMA.read_text(encoding="utf-8") == rendered(
-        editor_schema(TransformSchemas())
-    ), command
-
-
-def test_it_is_written_to_the_path_given(tmp_path):
-    assert main([str(tmp_path / "schema.json")]) == 0
-    assert json.loads((tmp_path / "schema.json").read_text(encoding="utf-8")) == SCHEMA
 
 
 def test_it_is_a_schema_that_refers_to_nothing_outside():

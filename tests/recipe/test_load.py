@@ -75,7 +75,7 @@ def test_one_form_of_a_number_works_in_every_style(load, problems, quantize):
         target = "    quantize: " + quantize.format(steps).replace("\n", "\n    ")
         return f"version: 1\nname: x\nsource: {{frozen: m.pb}}\ntargets:\n  p:\n{target}\n"
 
-    assert load(recipe("${STEPS:-16}")).targets[0].quantize.num_steps == 16
+    assert load(recipe("${STEPS:-16}")).targets[0].quantize.parameters == (("num_steps", 16),)
     for written in ('"${STEPS:-16}"', "'16'"):
         (found,) = problems(recipe(written))
         assert found.endswith(f"write {written[1:-1]} without quotes")
@@ -200,7 +200,7 @@ def test_loading_a_valid_recipe_imports_only_what_it_needs(write):
         "import sys; from mobileprep.recipe import load_recipe; "
         f"load_recipe({str(path)!r}); "
         "layers = {m.split('.')[1] for m in sys.modules if m.startswith('mobileprep.')}; "
-        "assert layers <= {'errors', 'registry', 'fsio', 'recipe'}, layers; "
+        "assert layers <= {'errors', 'registry', 'fsio', 'options', 'recipe'}, layers; "
         "assert 'numpy' not in sys.modules; "
         "assert 'jsonschema' not in sys.modules"
     )

@@ -40,7 +40,7 @@ def test_defaults(target):
     found = target("targets: {phone: {}}\n")
     assert found == Target("phone", "phone", None, Source("frozen", found.source.file))
     assert found.freeze == Freeze(clear_devices=True)
-    assert found.quantize == Quantize("none", 1024, 256)
+    assert found.quantize == Quantize("none")
     assert found.registration == ("1.15",)
     assert (found.platform, found.artifact, found.abis) == ("generic", "frozen", ())
     assert found.budget == Budget(None, None)
@@ -149,12 +149,12 @@ def test_a_saved_model(target):
         (
             "{mode: weights, minimum_size: 5}",
             (("quantize_weights", "minimum_size", 5),),
-            Quantize("weights", minimum_size=5),
+            Quantize("weights", (("minimum_size", 5),)),
         ),
         (
             "{mode: round, num_steps: 16.0}",
             (("round_weights", "num_steps", 16),),
-            Quantize("round", num_steps=16),
+            Quantize("round", (("num_steps", 16),)),
         ),
     ],
 )

@@ -53,8 +53,8 @@ TARGETS = "targets:\n  phone: {platform: android}\n"
             ),
         ),
         (
-            HEAD + "targets:\n  phone: {quantize: {mode: round, num_steps: 1}}\n",
-            "6:46 targets.phone.quantize.num_steps: must be at least 2",
+            HEAD + "targets:\n  phone: {quantize: {mode: round, num_steps: 0}}\n",
+            "6:46 targets.phone.quantize.num_steps: must be at least 1",
         ),
         (
             HEAD + "targets:\n  phone: {sort: yes}\n",

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mobileprep.plan.records import (
+    CheckRecord,
+    FreezeRecord,
+    PackageRecord,
+    SamplesRecord,
+    TargetRecords,
+    TransformRecord,
+    ValidationRecord,
+    record_from,
+)
 from mobileprep.report.collect import Report, collect_report
 
 FREEZE: dict[str, Any] = {
@@ -15,6 +25,8 @@ FREEZE: dict[str, Any] = {
     "ops": {"Const": 20},
     "variables": 14,
     "warnings": [],
+    "init_ops": [],
+    "assets": {},
 }
 MODEL: dict[str, Any] = {
     "file": "digits.pb",
@@ -52,7 +64,7 @@ VALIDATION: dict[str, Any] = {
 
 
 SAMPLES: dict[str, Any] = {
-    "from": "drawn",
+    "origin": "drawn",
     "data": None,
     "samples": 8,
     "inputs": {"image": "float32 [1, 8, 8, 1], 0 to 1 (nothing in the graph tells the range)"},
@@ -119,10 +131,13 @@ def made(
 ) -> Report:
     """A report of the digits recipe's target phone."""
     package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
-    facts = {"freeze": freeze, "package": package}
-    if validation is not None:
-        facts["validation"] = validation
-    if samples is not None:
-        facts["samples"] = samples
+    records = TargetRecords(
+        record_from(FreezeRecord, freeze),
+        record_from(PackageRecord, package),
+        tuple(record_from(TransformRecord, one) for one in steps),
+        tuple(record_from(CheckRecord, one) for one in checks),
+        None if samples is None else record_from(SamplesRecord, samples),
+        None if validation is None else record_from(ValidationRecord, validation),
+    )
     files = {"ops_to_register.h": 900, "digits.pb": 15723}
-    return collect_report("digits", "phone", steps, checks, facts, files)
+    return collect_report("digits", "phone", records, files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from mobileprep.plan.records import FreezeRecord, ModelFacts, record_from
 from mobileprep.report.collect import Accuracy, StepLine
 from tests.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
 
@@ -11,8 +12,8 @@ from tests.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, chec
 def test_every_record_finds_its_place() -> None:
     report = made()
     assert (report.recipe, report.target) == ("digits", "phone")
-    assert report.source == FREEZE
-    assert report.model == MODEL
+    assert report.source == record_from(FreezeRecord, FREEZE)
+    assert report.model == ModelFacts(**MODEL)
     assert report.ops == {"Conv2D": 2, "Const": 15}
     accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}
     assert report.accuracy == Accuracy(**{**accuracy, "warnings": ()})

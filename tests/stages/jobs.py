@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,50 +17,48 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.spec import InputFile
-from mobileprep.stages.base import Job
+from mobileprep.plan.spec import Files, InputFile, Section, Upstream
+from mobileprep.plan.stages import EngineChoice
+from mobileprep.stages.base import Job, StageType
 
+SECTIONS: Final[tuple[Section, ...]] = (
+    "source",
+    "inputs",
+    "outputs",
+    "freeze",
+    "transforms",
+    "validation",
+    "max_drop",
+    "budget",
+    "engine",
+    "check",
+    "data",
+)
 PLACES = {
     name: f"recipe.yaml:{line}:1"
     for line, name in enumerate(
-        (
-            "source",
-            "inputs",
-            "outputs",
-            "freeze",
-            "transforms",
-            "validation",
-            "max_drop",
-            "budget",
-            "engine",
-            "check",
-            "data",
-        ),
+        SECTIONS,
         start=3,
     )
 }
 
 
-def job(
-    folder: Path,
-    parameters: Mapping[str, Any],
-    *,
-    files: Mapping[str, Path] | None = None,
-    inputs: Mapping[str, Any] | None = None,
-) -> Job:
-    """A job in ``folder/work``; inputs are graphs, or data for JSON, or paths."""
+def slots(*names: str) -> dict[str, Upstream]:
+    """Outputs of an earlier stage for the inputs of those names."""
+    return {name: Upstream("r/earlier", name) for name in names}
+
+
+def job(folder: Path, asked: StageType, **inputs: Any) -> Job[StageType]:
+    """A job in ``folder/work``; inputs, by slot, are graphs, or data for JSON, or paths."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    named = files or {}
-    return Job(
-        "r/task",
-        parameters,
-        {slot: (InputFile(path.name, path),) for slot, path in named.items()},
-        dict(named),
-        {slot: _stored(folder / slot, value) for slot, value in (inputs or {}).items()},
-        work,
-        PLACES,
-    )
+    stored = {asked.upstream[slot]: _stored(folder / slot, v) for slot, v in inputs.items()}
+    return Job("r/task", asked, stored, work, PLACES)
+
+
+def files(path: Path, name: str = "") -> Files:
+    """A file from outside, under the name that a recipe has for it."""
+    return Files(name or path.name, path, (InputFile(name or path.name, path),))
 
 
 def _stored(path: Path, value: Any) -> Path:
@@ -74,7 +71,7 @@ def _stored(path: Path, value: Any) -> Path:
     return path
 
 
-NUMPY: dict[str, Any] = {"engine": "numpy", "engines": {}}
+NUMPY = EngineChoice("numpy", {})
 """What a stage is told that runs graphs with the interpreter."""
 
 
@@ -86,7 +83,7 @@ def assets(folder: Path, **files: bytes) -> Path:
     return path
 
 
-def left(done: Job, name: str) -> Any:
+def left(done: Job[Any], name: str) -> Any:
     """A JSON output of a job."""
     return json.loads((done.folder / name).read_text())
 

@@ -12,16 +12,17 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.plan.stages import CheckStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.check import run
-from tests.stages.jobs import NUMPY, assets, classifier, interface, job, left
+from tests.stages.jobs import NUMPY, assets, classifier, interface, job, left, slots
 
 FED = np.array([[[1, 2, 3]], [[0, 5, -10]]], np.float32)
 
 
 def checked(
     folder: Path, graph: Graph, limit: float | None = None, expected: np.ndarray = FED
-) -> Job:
+) -> Job[CheckStage]:
     for name, runs in (("samples", FED), ("expected", expected)):
         write_arrays(folder / f"{name}.npz", {f"{i}-0": run for i, run in enumerate(runs)})
     inputs = {
@@ -31,8 +32,8 @@ def checked(
         "samples": folder / "samples.npz",
         "expected": folder / "expected.npz",
     }
-    told = {"step": "some_step", "max_difference": limit, **NUMPY}
-    return job(folder, told, inputs=inputs)
+    asked = CheckStage(step="some_step", max_difference=limit, engine=NUMPY, **slots(*inputs))
+    return job(folder, asked, **inputs)
 
 
 def test_the_largest_difference_of_all_samples_is_left(tmp_path: Path) -> None:

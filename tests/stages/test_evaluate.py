@@ -17,6 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.plan.stages import EngineChoice, EvaluateStage
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.stages.base import Job
 from mobileprep.stages.evaluate import evaluate as evaluate_with
@@ -25,11 +26,13 @@ from tests.stages.jobs import (
     NUMPY,
     assets,
     classifier,
+    files,
     interface,
     job,
     left,
     op,
     placeholder,
+    slots,
 )
 
 
@@ -50,17 +53,23 @@ def evaluation(
     graph: Graph | None = None,
     outputs: tuple[str, ...] = ("y",),
     inputs: tuple[str, ...] = ("x",),
-    told: dict[str, Any] = NUMPY,
-    **files: bytes,
-) -> Job:
+    engine: EngineChoice = NUMPY,
+    **read: bytes,
+) -> Job[EvaluateStage]:
     write_arrays(folder / "test.npz", arrays)
-    parameters = {"labels": "label", "metric": "top1", "data": "data/test.npz", **told}
     stored = {
         "graph": graph or classifier(),
         "interface": interface(*outputs, inputs=inputs),
-        "assets": assets(folder, **files),
+        "assets": assets(folder, **read),
     }
-    return job(folder, parameters, files={"data": folder / "test.npz"}, inputs=stored)
+    asked = EvaluateStage(
+        data=files(folder / "test.npz", "data/test.npz"),
+        labels="label",
+        metric="top1",
+        engine=engine,
+        **slots(*stored),
+    )
+    return job(folder, asked, **stored)
 
 
 def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:

@@ -11,33 +11,33 @@ from mobileprep.errors import InvalidGraphError, MobileprepError
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.options.freeze import Freeze
+from mobileprep.plan.stages import FreezeStage
+from mobileprep.recipe.settings import InputSpec
 from mobileprep.stages.base import Job
 from mobileprep.stages.freeze import run
 from tests.stages.hostile import HOSTILE
-from tests.stages.jobs import classifier, job, left, op, placeholder
+from tests.stages.jobs import classifier, files, job, left, op, placeholder
 
 
 def frozen(
     folder: Path, graph: Graph, *, outputs: tuple[str, ...] = ("y",), inputs: Any = ()
-) -> Job:
+) -> Job[FreezeStage]:
     """The stage's job for a graph that is frozen already."""
     write_graph(folder / "model.pb", graph)
-    parameters = {
-        "kind": "frozen",
-        "graph": "model.pb",
-        "checkpoint": None,
-        "tags": [],
-        "signature": None,
-        "freeze": {"clear_devices": True},
-        "inputs": [{"name": "x", "dtype": None, "shape": None, **i} for i in inputs],
-        "outputs": list(outputs),
-    }
-    return job(folder, parameters, files={"graph": folder / "model.pb"})
+    asked = FreezeStage(
+        kind="frozen",
+        graph=files(folder / "model.pb"),
+        freeze=Freeze(),
+        inputs=tuple(InputSpec(**{"name": "x", **declared}) for declared in inputs),
+        outputs=outputs,
+    )
+    return job(folder, asked)
 
 
 def shape_after(folder: Path, known: TensorShape, declared: list[int]) -> TensorShape:
     nodes = (placeholder(known), op("y", "Relu", "x"))
-    done = frozen(folder, Graph(nodes), inputs=[{"shape": declared}])
+    done = frozen(folder, Graph(nodes), inputs=[{"shape": tuple(declared)}])
     run(done)
     return read_graph(done.folder / "graph.pb")["x"].attr_shape("shape")
 
@@ -113,7 +113,7 @@ def test_a_misspelt_name_gets_the_nearest_at_its_place(
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_graphs_are_refused(tmp_path: Path, name: str) -> None:
-    declared = [{"dtype": "float32", "shape": [1, 3]}]
+    declared = [{"dtype": "float32", "shape": (1, 3)}]
     with pytest.raises(MobileprepError) as caught:
         run(frozen(tmp_path, HOSTILE[name], inputs=declared))
     assert caught.value.exit_code in (4, 5)

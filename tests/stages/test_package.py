@@ -12,28 +12,28 @@ from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.plan.stages import PackageStage
+from mobileprep.recipe.settings import Budget
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import compressed_size, run
-from tests.stages.jobs import classifier, interface, job, left, op
-
-NO_BUDGET = {"model_bytes": None, "compressed_bytes": None}
+from tests.stages.jobs import classifier, interface, job, left, op, slots
 
 
-def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job:
+def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[PackageStage]:
     parameters = {
         "file": "m.pb",
         "artifact": "frozen",
         "platform": "android",
-        "abis": ["arm64-v8a"],
-        "registration": [],
-        "budget": NO_BUDGET,
+        "abis": ("arm64-v8a",),
+        "registration": (),
+        "budget": Budget(),
         **changes,
     }
     inputs = {"graph": graph or classifier(), "interface": interface("y")}
-    return job(folder, parameters, inputs=inputs)
+    return job(folder, PackageStage(**parameters, **slots(*inputs)), **inputs)
 
 
-def files(done: Job) -> set[str]:
+def files(done: Job[PackageStage]) -> set[str]:
     root = done.folder / "files"
     return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
 
@@ -71,7 +71,7 @@ def test_without_registration_there_is_no_header(tmp_path: Path) -> None:
 
 
 def test_one_registration_lies_beside_the_model(tmp_path: Path) -> None:
-    done = package(tmp_path, registration=["1.15"])
+    done = package(tmp_path, registration=("1.15",))
     run(done)
     assert {"m.pb", "ops_to_register.h"} <= files(done)
     assert not any("tensorflow" in name.split("/")[0] for name in files(done))
@@ -79,7 +79,7 @@ def test_one_registration_lies_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_several_registrations_have_a_folder_each(tmp_path: Path) -> None:
-    done = package(tmp_path, registration=["1.15", "2.21"])
+    done = package(tmp_path, registration=("1.15", "2.21"))
     run(done)
     names = files(done)
     for release in ("1.15", "2.21"):
@@ -93,23 +93,23 @@ def test_an_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
     graph = classifier()
     strange = graph.with_nodes([*graph.nodes, op("z", "NoSuchOp", "y")])
     with pytest.raises(UnsupportedError, match="NoSuchOp"):
-        run(package(tmp_path, strange, registration=["1.15"]))
+        run(package(tmp_path, strange, registration=("1.15",)))
 
 
-@pytest.mark.parametrize("key", NO_BUDGET)
+@pytest.mark.parametrize("key", ["model_bytes", "compressed_bytes"])
 def test_a_budget_is_met_to_the_byte(tmp_path: Path, key: str) -> None:
     data = graph_to_bytes(classifier())
     size = len(data) if key == "model_bytes" else len(zlib.compress(data, 9))
-    run(package(tmp_path, budget={**NO_BUDGET, key: size}))
+    run(package(tmp_path, budget=Budget(**{key: size})))
     with pytest.raises(AccuracyError, match=f"1 over the budget of {size - 1:,}") as caught:
-        run(package(tmp_path, budget={**NO_BUDGET, key: size - 1}))
+        run(package(tmp_path, budget=Budget(**{key: size - 1})))
     assert caught.value.where == "recipe.yaml:10:1"
     assert ("compressed" in caught.value.message) == (key == "compressed_bytes")
 
 
 def test_both_budgets_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError) as caught:
-        run(package(tmp_path, budget={"model_bytes": 0, "compressed_bytes": 0}))
+        run(package(tmp_path, budget=Budget(0, 0)))
     assert caught.value.message.count("over the budget of 0") == 2
 
 

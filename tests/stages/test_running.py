@@ -11,11 +11,14 @@ import pytest
 
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
+from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.stages import CheckStage, EngineChoice, RunningStage
 from mobileprep.runtime.engines import choose
+from mobileprep.runtime.engines.agreement import TOLERANCE
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from mobileprep.stages.base import Job
-from mobileprep.stages.running import EngineRecord, compared_with_reference, stage_engine
-from tests.stages.jobs import classifier, job, op, placeholder
+from mobileprep.stages.running import compared_with_reference, stage_engine
+from tests.stages.jobs import classifier, job, op, placeholder, slots
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -43,11 +46,13 @@ def off(monkeypatch: pytest.MonkeyPatch) -> type[Off]:
     return engine
 
 
-def told(folder: Path, engine: str = "auto", **versions: str) -> Job:
-    return job(folder, {"engine": engine, "engines": versions or {"openvino": "2026.4"}})
+def told(folder: Path, engine: str = "auto", **versions: str) -> Job[RunningStage]:
+    choice = EngineChoice(engine, versions or {"openvino": "2026.4"})
+    inputs = slots("graph", "interface", "assets", "samples", "expected")
+    return job(folder, CheckStage(step="s", engine=choice, **inputs))
 
 
-def compared(done: Job, graph: Graph, fetch: str = "y") -> EngineRecord:
+def compared(done: Job[RunningStage], graph: Graph, fetch: str = "y") -> EngineRecord:
     engine = stage_engine(done, graph, "data/test.npz")
     engine.run([fetch], {"x": X})
     return compared_with_reference(
@@ -56,7 +61,7 @@ def compared(done: Job, graph: Graph, fetch: str = "y") -> EngineRecord:
 
 
 def test_the_interpreter_is_compared_with_nothing(tmp_path: Path) -> None:
-    assert compared(told(tmp_path, "numpy"), classifier()) == EngineRecord("numpy")
+    assert compared(told(tmp_path, "numpy"), classifier()) == EngineRecord("numpy", TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,7 @@ def test_the_interpreter_is_compared_with_nothing(tmp_path: Path) -> None:
 def test_another_engine_is_compared(part: float, within: float, off: Any, tmp_path: Path) -> None:
     off.part = part
     record = compared(told(tmp_path), classifier())
-    assert record == EngineRecord("openvino", "2026.4", 2, within)
+    assert record == EngineRecord("openvino", TOLERANCE, "2026.4", 2, within)
 
 
 def test_an_engine_too_far_from_the_interpreter_ends_the_build(off: Any, tmp_path: Path) -> None:

@@ -14,9 +14,22 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.plan.stages import SamplesStage
+from mobileprep.recipe.settings import InputSpec
 from mobileprep.stages.base import Job
 from mobileprep.stages.samples import read_runs, run
-from tests.stages.jobs import NUMPY, assets, classifier, interface, job, left, op, placeholder
+from tests.stages.jobs import (
+    NUMPY,
+    assets,
+    classifier,
+    files,
+    interface,
+    job,
+    left,
+    op,
+    placeholder,
+    slots,
+)
 
 X = np.random.default_rng(3).standard_normal((10, 3)).astype(np.float32)
 
@@ -28,31 +41,30 @@ def stage(
     data: dict[str, Any] | None = None,
     count: int = 4,
     inputs: tuple[str, ...] = ("x",),
-    shape: list[int] | None = None,
-) -> Job:
+    shape: tuple[int, ...] | None = None,
+) -> Job[SamplesStage]:
     if data is not None:
         write_arrays(folder / "data.npz", data)
-    parameters = {
-        "data": None if data is None else "data.npz",
-        "section": "check",
-        "count": count,
-        "inputs": [{"name": name, "dtype": None, "shape": shape} for name in inputs],
-        **NUMPY,
-    }
     stored = {
         "graph": graph or classifier(),
         "interface": interface("y", inputs=inputs),
         "assets": assets(folder),
     }
-    files = {} if data is None else {"data": folder / "data.npz"}
-    return job(folder, parameters, files=files, inputs=stored)
+    asked = SamplesStage(
+        data=None if data is None else files(folder / "data.npz"),
+        section="check",
+        count=count,
+        inputs=tuple(InputSpec(name, None, shape) for name in inputs),
+        engine=NUMPY,
+        **slots(*stored),
+    )
+    return job(folder, asked, **stored)
 
 
-def written(done: Job) -> tuple[list[Any], list[Any]]:
+def written(done: Job[SamplesStage]) -> tuple[list[Any], list[Any]]:
     """What is fed to the only input, and what the only output gives, run by run."""
-    slots = {slot: done.folder / f"{slot}.npz" for slot in ("samples", "expected")}
-    again = job(done.folder.parent, {}, inputs=slots)
-    fed, given = ([arrays[0] for arrays in read_runs(again, slot)] for slot in slots)
+    names = (SamplesStage.FED, SamplesStage.EXPECTED)
+    fed, given = ([arrays[0] for arrays in read_runs(done.folder / n)] for n in names)
     return fed, given
 
 
@@ -63,7 +75,7 @@ def test_samples_of_the_data_are_spread_over_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.concatenate(fed), X[[0, 2, 5, 7]])
     np.testing.assert_array_equal(np.concatenate(given), X[[0, 2, 5, 7]])
     told = left(done, "samples.json")
-    assert (told["from"], told["data"], told["samples"]) == ("check", "data.npz", 4)
+    assert (told["origin"], told["data"], told["samples"]) == ("check", "data.npz", 4)
     assert told["inputs"] == {"x": "float32 [1, 3]"}
     assert told["warnings"] == []
 
@@ -87,7 +99,7 @@ def test_drawn_samples_are_the_same_each_time_and_differ_from_each_other(tmp_pat
     fed = found[0][1]
     assert len(fed) == 4
     assert len({array.tobytes() for array in fed}) == 4
-    assert left(done, "samples.json")["from"] == "drawn"
+    assert left(done, "samples.json")["origin"] == "drawn"
 
 
 def test_an_input_that_is_no_placeholder_takes_the_recipe_s_shape(tmp_path: Path) -> None:
@@ -99,7 +111,7 @@ def test_an_input_that_is_no_placeholder_takes_the_recipe_s_shape(tmp_path: Path
             op("y", "Relu", "Mul"),
         ]
     )
-    done = stage(tmp_path, graph, inputs=("Mul",), shape=[1, 32, 32, 3])
+    done = stage(tmp_path, graph, inputs=("Mul",), shape=(1, 32, 32, 3))
     run(done)
     assert written(done)[0][0].shape == (1, 32, 32, 3)
 
@@ -108,7 +120,7 @@ def test_a_shape_that_contradicts_the_graph_is_told_at_its_place(tmp_path: Path)
     with pytest.raises(
         InvalidGraphError, match=r"\[-1, 3\] in the graph, which \[1, 4\]"
     ) as caught:
-        run(stage(tmp_path, shape=[1, 4]))
+        run(stage(tmp_path, shape=(1, 4)))
     assert caught.value.where == "recipe.yaml:4:1"
 
 
@@ -174,5 +186,5 @@ def test_a_model_without_inputs_is_run_once(tmp_path: Path) -> None:
     done = stage(tmp_path, Graph([constant("y", Tensor.of(X))]), inputs=(), data={"x": X})
     run(done)
     told = left(done, "samples.json")
-    assert (told["samples"], told["from"]) == (1, "drawn")
+    assert (told["samples"], told["origin"]) == (1, "drawn")
     assert "constants alone" in told["warnings"][0]

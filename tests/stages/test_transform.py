@@ -11,9 +11,10 @@ from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.plan.spec import file_slot
+from mobileprep.plan.stages import TransformStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.transform import run
-from tests.stages.jobs import classifier, interface, job, left, op
+from tests.stages.jobs import classifier, files, interface, job, left, op, slots
 
 
 def step(
@@ -23,11 +24,17 @@ def step(
     *,
     options: dict[str, Any] | None = None,
     ignore: bool = False,
-    files: dict[str, Path] | None = None,
-) -> Job:
-    parameters = {"name": name, "options": options or {}, "ignore_errors": ignore, "earlier": []}
+    named: dict[str, Path] | None = None,
+) -> Job[TransformStage]:
     inputs = {"graph": graph, "interface": interface("y")}
-    return job(folder, parameters, files=files, inputs=inputs)
+    asked = TransformStage(
+        transform=name,
+        options=options or {},
+        ignore_errors=ignore,
+        named={slot: files(path, f"recorded/{path.name}") for slot, path in (named or {}).items()},
+        **slots(*inputs),
+    )
+    return job(folder, asked, **inputs)
 
 
 def test_graph_and_record_are_left(tmp_path: Path) -> None:
@@ -63,7 +70,7 @@ def test_a_failure_is_told_at_its_place_in_the_recipe(tmp_path: Path) -> None:
         "freeze_requantization_ranges",
         classifier(),
         options=options,
-        files={file_slot("min_max_log_file", None): log},
+        named={file_slot("min_max_log_file", None): log},
     )
     with pytest.raises(MobileprepError, match="holds no range") as caught:
         run(failing)
@@ -78,8 +85,8 @@ def test_a_failure_can_be_ignored_and_is_told(tmp_path: Path) -> None:
         tmp_path,
         "freeze_requantization_ranges",
         classifier(),
-        options={"min_max_log_file": "empty.log"},
-        files={file_slot("min_max_log_file", None): log},
+        options={"min_max_log_file": "recorded/empty.log"},
+        named={file_slot("min_max_log_file", None): log},
         ignore=True,
     )
     run(done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,17 @@ import pytest
 
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import write_arrays
+from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.stages import ValidateStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.validate import run
-from tests.stages.jobs import job, left
+from tests.stages.jobs import job, left, slots
 
 NAN, INF = np.nan, np.inf
+
+
+def engine(name: str) -> dict[str, Any]:
+    return asdict(EngineRecord(name, 1e-4))
 
 
 def compared(
@@ -26,7 +33,7 @@ def compared(
     hits: tuple[int, int] = (90, 90),
     samples: int = 100,
     max_drop: float = 0.01,
-) -> Job:
+) -> Job[ValidateStage]:
     inputs: dict[str, Any] = {}
     for slot, array, correct in (("before", before, hits[0]), ("after", after, hits[1])):
         write_arrays(folder / f"{slot}.npz", {"0": np.asarray(array)})
@@ -36,9 +43,9 @@ def compared(
             "samples": samples,
             "correct": correct,
             "top1": correct / samples,
-            "engine": {"name": f"the engine {slot}"},
+            "engine": engine(f"the engine {slot}"),
         }
-    return job(folder, {"max_drop": max_drop}, inputs=inputs)
+    return job(folder, ValidateStage(max_drop=max_drop, **slots(*inputs)), **inputs)
 
 
 def difference(folder: Path, before: Any, after: Any) -> float:
@@ -58,7 +65,7 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
         "max_drop": 0.02,
         "largest_difference": 0.25,
         "warnings": [],
-        "engines": {"source": {"name": "the engine before"}, "model": {"name": "the engine after"}},
+        "engines": {"source": engine("the engine before"), "model": engine("the engine after")},
     }
 
 

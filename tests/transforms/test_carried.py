@@ -11,7 +11,8 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.ir.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names
-from tests.transforms.busy import INPUTS, LOG, OPTIONS, OUTPUTS, VERSIONS, busy_graph
+from tests.transforms.busy import INPUTS, LOG, OUTPUTS, VERSIONS, busy_graph
+from tests.transforms.examples import example
 
 GRAPH = busy_graph()
 for_each = pytest.mark.parametrize("name", transform_names())
@@ -27,7 +28,7 @@ def log(tmp_path, monkeypatch):
 def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:
     """The step's result in a chain, which is sound."""
     context = Context(INPUTS, outputs, tf115)
-    result = run_step(graph, Step(name, OPTIONS.get(name, {})), context)
+    result = run_step(graph, Step(name, example(name).options), context)
     check_graph(result.graph, name)
     return result
 
@@ -35,31 +36,33 @@ def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = OUT
 @for_each
 @BOTH
 def test_there_is_something_for_it(name, tf115):
-    result = applied(name, GRAPH, tf115)
+    result = applied(name, example(name).graph, tf115)
     assert result.matched
-    assert result.graph.nodes != GRAPH.nodes
+    assert result.graph.nodes != example(name).graph.nodes
 
 
 @for_each
 @BOTH
 def test_versions_stay(name, tf115):
-    after = applied(name, GRAPH, tf115).graph
+    after = applied(name, example(name).graph, tf115).graph
     assert after.versions == VERSIONS
     assert graph_from_bytes(graph_to_bytes(after), name).versions == VERSIONS
 
 
 @for_each
 def test_the_verb_keeps_all_functions(name):
-    after = applied(name, GRAPH, tf115=True).graph
-    assert after.library == GRAPH.library
+    after = applied(name, example(name).graph, tf115=True).graph
+    assert after.library == example(name).graph.library
 
 
 @for_each
 def test_a_recipe_keeps_the_functions_that_are_called(name):
-    after = applied(name, GRAPH, tf115=False).graph
+    after = applied(name, example(name).graph, tf115=False).graph
     called = {"once"} if name == "inline_partitionedcall" else {"once", "twice"}
     assert set(after.library.functions) == called
-    assert all(after.library.functions[f] == GRAPH.library.functions[f] for f in called)
+    assert all(
+        after.library.functions[f] == example(name).graph.library.functions[f] for f in called
+    )
 
 
 def test_functions_go_with_the_last_call():
@@ -92,7 +95,7 @@ def unrecorded(graph: Graph) -> dict[str, object]:
 @BOTH
 @pytest.mark.parametrize("record", [WRONG, ABSURD, ANOTHER_KIND], ids=["wrong", "none", "kind"])
 def test_wrong_records_of_shapes_change_nothing(name, tf115, record):
-    expected = applied(name, GRAPH, tf115)
-    found = applied(name, recorded(GRAPH, record), tf115)
+    expected = applied(name, example(name).graph, tf115)
+    found = applied(name, recorded(example(name).graph, record), tf115)
     assert unrecorded(found.graph) == unrecorded(expected.graph)
     assert (found.matched, found.skipped) == (expected.matched, expected.skipped)

@@ -1,9 +1,7 @@
-"""What every transform must have: a schema that says what its options are, and tests."""
+"""What every transform must have: options that say what they are, and tests."""
 
 import dataclasses
-import json
 import runpy
-import typing
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,8 @@ from mobileprep.chains.chain import Step, run_chain
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from mobileprep.recipe.schemas import SCHEMA_FOLDER
+from mobileprep.options.declare import declared
+from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas
 from mobileprep.transforms.base import (
     Context,
     Transform,
@@ -26,22 +25,11 @@ from mobileprep.transforms.base import (
 from tests.transforms.graphs import node, placeholder
 
 MODULES = Path(mobileprep.transforms.__file__).parent
-SCHEMAS = SCHEMA_FOLDER / "transforms"
 TESTS = Path(__file__).parent
 NAMES = transform_names()
 MACHINERY = {"__init__", "base", "plugins"}
 
-KINDS = {str: "string", int: "integer", float: "number", bool: "boolean"}
-
 for_each = pytest.mark.parametrize("name", NAMES)
-
-
-def _schema(name):
-    return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def _options(name):
-    return {f.name: f for f in dataclasses.fields(transform_class(name))}
 
 
 def _file(name):
@@ -51,13 +39,8 @@ def _file(name):
 
 def test_the_folder_holds_transforms_and_what_they_are_made_of():
     listed = {p.stem for p in MODULES.iterdir() if p.suffix == ".py" or p.is_dir()}
-    assert listed - {"__pycache__"} == MACHINERY | {
-        schema.stem for schema in SCHEMAS.glob("*.json")
-    }
-
-
-def test_every_schema_is_one_of_a_transform():
-    assert {p.stem for p in SCHEMAS.glob("*.json")} == set(NAMES)
+    schemas = {p.stem for p in (SCHEMA_FOLDER / "transforms").glob("*.json")}
+    assert listed - {"__pycache__"} == MACHINERY | schemas
 
 
 @for_each
@@ -82,69 +65,35 @@ def test_it_is_a_frozen_dataclass_that_knows_its_name(name):
 
 
 @for_each
-def test_its_schema_is_one_and_closed(name):
-    schema = _schema(name)
-    Draft202012Validator.check_schema(schema)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert (schema["title"], schema["type"]) == (name, "object")
-    assert schema["additionalProperties"] is False
-    assert schema["description"].endswith(".")
+def test_it_says_in_sentences_what_it_and_each_option_does(name):
+    kind = transform_class(name)
+    sentences = [kind.summary, *(option.option.sentence for option in declared(kind))]
+    assert all(sentence.endswith(".") for sentence in sentences)
 
 
 @for_each
-def test_its_options_are_those_of_its_schema_in_the_same_order(name):
-    assert list(_options(name)) == list(_schema(name)["properties"])
+def test_every_field_is_a_declared_option(name):
+    kind = transform_class(name)
+    fields = {f.name for f in dataclasses.fields(kind)}
+    assert {option.name for option in declared(kind)} == fields
+    assert "ignore_errors" not in fields, "the chain ignores errors, not the transform"
 
 
 @for_each
-def test_its_defaults_are_those_of_its_schema(name):
-    schema = _schema(name)
-    required = schema.get("required", [])
-    for option, field in _options(name).items():
-        declared = schema["properties"][option]
-        assert (field.default is dataclasses.MISSING) == (option in required), option
-        assert ("default" in declared) == (option not in required), option
-        if option not in required:
-            default = field.default
-            default = list(default) if isinstance(default, tuple) else default
-            assert default == declared["default"], option
-            assert type(default) is type(declared["default"]), option
-            # An option that need not have a value has null for its default.
-            if default is not None:
-                Draft202012Validator(declared).validate(default)
+def test_its_defaults_fit_its_schema(name):
+    for key, described in TransformSchemas().get(name)["properties"].items():
+        # An option that need not have a value has null for its default.
+        if described.get("default") is not None:
+            Draft202012Validator(described).validate(described["default"])
+        assert ("default" in described) == (key not in needed(name)), key
 
 
-@for_each
-def test_its_types_are_those_of_its_schema(name):
-    hints = typing.get_type_hints(transform_class(name))
-    for option in _options(name):
-        declared = _schema(name)["properties"][option]
-        assert declared["description"].endswith("."), option
-        if declared["type"] == "array":
-            (item, rest) = typing.get_args(hints[option])
-            assert rest is Ellipsis
-            assert declared["items"]["type"] == KINDS[item], option
-        else:
-            assert declared["type"] == KINDS[_without_none(hints[option])], option
+def needed(name):
+    """A value for each option that must be given."""
+    required = [option for option in declared(transform_class(name)) if option.required]
+    return {o.name: ("Identity", "Relu") if o.repeated else "T" for o in required}
 
 
-def _without_none(hint):
-    return next((h for h in typing.get_args(hint) if h is not type(None)), hint)
-
-
-@for_each
-def test_errors_are_ignored_by_the_chain_and_not_by_the_transform(name):
-    assert "ignore_errors" not in _options(name)
-    assert "ignore_errors" not in _schema(name)["properties"]
-
-
-REQUIRED = {
-    "remove_attribute": {"attribute_name": "T"},
-    "remove_nodes": {"op": ("Identity", "Relu")},
-    "rename_attribute": {"old_attribute_name": "T", "new_attribute_name": "kind"},
-    "rename_node": {"old_node_name": "a", "new_node_name": "b"},
-    "rename_op": {"old_op_name": "Mul", "new_op_name": "Times"},
-}
 # Whatever a transform looks for, here are nodes that lack their inputs.
 BROKEN = Graph(
     [
@@ -163,7 +112,7 @@ BROKEN = Graph(
 @for_each
 @pytest.mark.parametrize("tf115", [True, False])
 def test_a_missing_input_is_an_error_that_says_so(name, tf115):
-    step = Step(name, REQUIRED.get(name, {}))
+    step = Step(name, needed(name))
     with pytest.raises(MobileprepError):
         run_chain(BROKEN, [step], Context(("x",), ("out",), tf115))
 

@@ -13,7 +13,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_chunks
 from mobileprep.transforms.base import Context, transform_names
-from tests.transforms.busy import INPUTS, OPTIONS, OUTPUTS, busy_graph
+from tests.transforms.busy import INPUTS, OUTPUTS, busy_graph
+from tests.transforms.examples import example
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 
 # Those that make graphs no tool would have written.
@@ -35,7 +36,7 @@ def options(draw: random.Random, name: str, graph: Graph) -> dict[str, Any]:
         return {"old_op_name": draw.choice(ops), "new_op_name": new}
     if name == "remove_nodes":
         return {"op": (draw.choice(ops),)}
-    return OPTIONS.get(name, {})
+    return example(name).options
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -30,6 +30,8 @@ class ChooseInference(Transform):
     PlaceholderWithDefault that is no input. A placeholder that is an input stays, unused.
     """
 
+    summary = "Takes the branch for inference where a graph chooses between training and inference."
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Decide every conditional whose phase is known.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.control_flow import SWITCHES
@@ -18,6 +18,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs, check_tensors
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.ops.static_values import StaticValues
+from mobileprep.options.declare import Option
 from mobileprep.rewriting.constant_folding.execution import execution
 from mobileprep.rewriting.constant_folding.rules import FoldingRules, Kernels
 from mobileprep.rewriting.constant_folding.search import find_folding
@@ -34,19 +35,33 @@ MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
 @transform("fold_constants")
 @dataclass(frozen=True)
 class FoldConstants(Transform):
-    """Computes nodes whose inputs are constants, and drops what the outputs no longer need.
+    """Computes nodes whose inputs are constants, and drops what the outputs no longer need."""
 
-    Args:
-        clear_output_shapes: whether recorded output shapes are ignored; they may be out of date.
-        exclude_op: ops that are never folded.
-        exclude_node: names of nodes that are never folded.
-        max_constant_size_in_bytes: larger results stay computed.
-    """
+    summary = "Replaces what always gives the same value by a constant of that value."
+    of_graph_transform_tool = True
 
-    clear_output_shapes: bool = True
-    exclude_op: tuple[str, ...] = ()
-    exclude_node: tuple[str, ...] = ()
-    max_constant_size_in_bytes: int = MAX_CONSTANT_BYTES
+    clear_output_shapes: Annotated[
+        bool,
+        Option(
+            "Remove `_output_shapes` attributes first: in old graphs they are often out of date."
+        ),
+    ] = True
+    exclude_op: Annotated[
+        tuple[str, ...],
+        Option("An op whose nodes are not folded. Repeated for several."),
+    ] = ()
+    exclude_node: Annotated[
+        tuple[str, ...],
+        Option("A node that is not folded. Repeated for several."),
+    ] = ()
+    max_constant_size_in_bytes: Annotated[
+        int,
+        Option(
+            "Larger results are not folded.",
+            minimum=-9223372036854775808,
+            maximum=9223372036854775807,
+        ),
+    ] = MAX_CONSTANT_BYTES
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fold.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.rewrite import Renames, rename_inputs
 from mobileprep.ir.tensor import Tensor
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.freeze_requantization_ranges.range_log import Range, read_range_log
 
@@ -24,18 +26,32 @@ from mobileprep.transforms.freeze_requantization_ranges.range_log import Range, 
 class FreezeRequantizationRanges(Transform):
     """RequantizationRange becomes two constants, which cost nothing at run time.
 
-    Args:
-        min_max_log_file: what a run printed of a graph to which insert_logging was applied with
-            op=RequantizationRange, show_name=true and message="__requant_min_max:".
-        min_percentile: how many percent of the smallest minimums are passed over.
-        max_percentile: how many percent of the greatest maximums are passed over.
-
     Source: ``freeze_requantization_ranges`` of TensorFlow 1.15's graph transforms.
     """
 
-    min_max_log_file: str
-    min_percentile: float = 5.0
-    max_percentile: float = 5.0
+    summary = (
+        "Replaces the ranges of 32-bit results that are measured at run time by ranges seen in "
+        "the log of a run."
+    )
+    of_graph_transform_tool = True
+
+    min_max_log_file: Annotated[
+        str,
+        Option(
+            "What a run printed of a graph to which insert_logging was applied with "
+            'op=RequantizationRange, show_name=true and message="__requant_min_max:".',
+            min_length=1,
+            format="path",
+        ),
+    ]
+    min_percentile: Annotated[
+        float,
+        Option("How many percent of the smallest minimums are passed over."),
+    ] = 5.0
+    max_percentile: Annotated[
+        float,
+        Option("How many percent of the greatest maximums are passed over."),
+    ] = 5.0
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace every node that the log has ranges of.

@@ -40,6 +40,9 @@ class FuseRemoteGraph(RemoteOptions):
     Source: ``fuse_remote_graph`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Puts part of the graph into one node, which a remote processor runs."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Put every part into its node, and keep what the outputs need of the rest.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.verify import check_tensors
 from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.options.declare import Option
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context, Transform, refuse
 
@@ -29,29 +30,46 @@ _LARGEST_FEED: Final = 1 << 28
 
 @dataclass(frozen=True)
 class RemoteOptions(Transform):
-    """Which part of a graph a remote processor is to run, and what its op is called.
+    """Which part of a graph a remote processor is to run, and what its op is called."""
 
-    Args:
-        remote_fused_graph_executor_name: the program that runs the part; must be given.
-        remote_fused_graph_node_name: the name of the node that stands for the part.
-        fused_nodes: the part's nodes, divided by commas.
-        border_inputs: alternatively, the tensors that go into the part, divided by commas.
-        border_outputs: with ``border_inputs``, the tensors that come out of it.
-        fused_op_types: alternatively, the ops that the part has, divided by commas.
-        fuse_by_executor: alternatively, let the executor choose.
-        input_types: types of the graph's inputs, divided by commas, if shapes are to be recorded.
-        input_shapes: their shapes, divided by colons, as in "1,299,299,3:1".
-    """
-
-    remote_fused_graph_executor_name: str
-    remote_fused_graph_node_name: str = ""
-    fused_nodes: str = ""
-    border_inputs: str = ""
-    border_outputs: str = ""
-    fused_op_types: str = ""
-    fuse_by_executor: bool = False
-    input_types: str = ""
-    input_shapes: str = ""
+    remote_fused_graph_executor_name: Annotated[
+        str,
+        Option("The program that runs the part on the remote processor."),
+    ]
+    remote_fused_graph_node_name: Annotated[
+        str,
+        Option("The name of the node that stands for the part."),
+    ] = ""
+    fused_nodes: Annotated[str, Option("The part's nodes, divided by commas.")] = ""
+    border_inputs: Annotated[
+        str,
+        Option("Instead of fused_nodes: the tensors that go into the part, divided by commas."),
+    ] = ""
+    border_outputs: Annotated[
+        str,
+        Option("With border_inputs: the tensors that come out of the part, divided by commas."),
+    ] = ""
+    fused_op_types: Annotated[
+        str,
+        Option("Instead of fused_nodes: the ops that make up the part, divided by commas."),
+    ] = ""
+    fuse_by_executor: Annotated[
+        bool,
+        Option("Instead of fused_nodes: let the executor choose, where it is there."),
+    ] = False
+    input_types: Annotated[
+        str,
+        Option(
+            "The types of the graph's inputs, divided by commas. Where they are given, the types "
+            "and shapes of all tensors are recorded."
+        ),
+    ] = ""
+    input_shapes: Annotated[
+        str,
+        Option(
+            "With input_types: the shapes of the inputs, divided by colons, as in 1,299,299,3:1."
+        ),
+    ] = ""
 
     def checked(self, graph: Graph, context: Context) -> Graph:
         """The graph with the shapes of all tensors recorded, where input types are given.

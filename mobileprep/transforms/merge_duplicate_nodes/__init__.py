@@ -35,6 +35,9 @@ class MergeDuplicateNodes(Transform):
     Source: ``merge_duplicate_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
+    summary = "Merges nodes that differ in nothing but their names."
+    of_graph_transform_tool = True
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge the nodes; inputs and outputs of the graph keep theirs."""
         merging = _Merging(graph, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.control_flow import conditional_nodes
@@ -13,6 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Renames, rename_inputs
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 from mobileprep.transforms.merge_duplicate_nodes import MergeDuplicateNodes
 from mobileprep.transforms.quantize_nodes import fake_quants
@@ -32,22 +33,32 @@ _HINT: Final = "give a range that begins at or below zero and ends above its beg
 class QuantizeNodes(Transform):
     """Ops with an eight-bit form compute in eight bits; the graph's outputs stay float.
 
-    Args:
-        input_min: with ``input_max``, placeholders take eight-bit numbers of this range.
-        input_max: the end of that range.
-        fallback_min: with ``fallback_max``, the range of every 32-bit result, which is measured at
-            run time without it.
-        fallback_max: the end of that range.
-        ignore_op: ops that stay float.
-
     Source: ``quantize_nodes`` of TensorFlow 1.15's graph transforms.
     """
 
-    input_min: float | None = None
-    input_max: float | None = None
-    fallback_min: float | None = None
-    fallback_max: float | None = None
-    ignore_op: tuple[str, ...] = ()
+    summary = "Turns float ops into eight-bit ones, and converts between the two where they meet."
+    of_graph_transform_tool = True
+
+    input_min: Annotated[
+        float | None,
+        Option(
+            "With input_max, placeholders take eight-bit numbers, which stand for floats of this "
+            "range."
+        ),
+    ] = None
+    input_max: Annotated[float | None, Option("The end of that range.")] = None
+    fallback_min: Annotated[
+        float | None,
+        Option(
+            "With fallback_max, the range of every 32-bit result; without, it is measured at run "
+            "time."
+        ),
+    ] = None
+    fallback_max: Annotated[float | None, Option("The end of that range.")] = None
+    ignore_op: Annotated[
+        tuple[str, ...],
+        Option("An op that stays float. Repeated for several."),
+    ] = ()
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the nodes; float nodes and conversions that this leaves unused stay.

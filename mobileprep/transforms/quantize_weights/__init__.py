@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.numerics.min_first import STEPS, to_quint8
+from mobileprep.options.declare import Option
 from mobileprep.rewriting.float_constants import (
     LEAST_MAXIMUM,
     Replacements,
@@ -41,13 +42,15 @@ class QuantizeWeights(Transform):
     finite stay as they are, and in a recipe the variances of batch normalizations that are not
     folded do.
 
-    Args:
-        minimum_size: constants with fewer elements stay as they are.
-
     Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
     """
 
-    minimum_size: int = 1024
+    summary = (
+        "Stores large float constants as eight-bit numbers, which become floats again at run time."
+    )
+    of_graph_transform_tool = True
+
+    minimum_size: Annotated[int, Option("Constants with fewer elements stay as they are.")] = 1024
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the large constants.

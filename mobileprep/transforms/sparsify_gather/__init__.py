@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -13,6 +13,7 @@ from mobileprep.ir.pattern import Match, op
 from mobileprep.ir.refs import control
 from mobileprep.ir.rewrite import Rule, rewrite_all
 from mobileprep.ir.verify import check_inputs
+from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.sparsify_gather.gathers import Gathers
 from mobileprep.transforms.sparsify_gather.leftovers import without_leftovers
@@ -35,15 +36,24 @@ class SparsifyGather(Transform):
     only served the replaced weights is removed. Weights that other nodes need too stay as they
     are: the original breaks these nodes.
 
-    Args:
-        group_init_node: the NoOp; it is made where it is not there.
-        input_checkpoint: the checkpoint with the values of variables.
-
     Source: ``sparsify_gather`` of TensorFlow 1.15's graph transforms.
     """
 
-    group_init_node: str = "group_deps"
-    input_checkpoint: str = ""
+    summary = "Replaces look-ups in [N, 1] constants and variables of mostly zeros by hash tables."
+    of_graph_transform_tool = True
+
+    group_init_node: Annotated[
+        str,
+        Option(
+            "The NoOp that fills the tables, to be run once before anything else. It is made "
+            "where it is not there.",
+            min_length=1,
+        ),
+    ] = "group_deps"
+    input_checkpoint: Annotated[
+        str,
+        Option("The checkpoint with the values of variables, by its prefix.", format="checkpoint"),
+    ] = ""
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Replace the look-ups.

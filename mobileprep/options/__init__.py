@@ -1,0 +1,1 @@
+"""Options: how one is declared, once, and what is made from that."""

@@ -1,0 +1,282 @@
+"""The records that stages leave as JSON: written by one stage, read by others and by the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+RecordType = TypeVar("RecordType")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A model's interface, ``interface.json``: the tensors that the app feeds and fetches.
+
+    Args:
+        inputs: names of tensors, signatures resolved.
+        outputs: the same.
+        init_ops: ops that the app runs once after loading; they fill lookup tables.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    init_ops: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What transforms must keep: the outputs, and the ops that the app runs first."""
+        return (*self.outputs, *self.init_ops)
+
+
+@dataclass(frozen=True)
+class FreezeRecord:
+    """What was frozen, ``freeze.json``.
+
+    Args:
+        nodes: of the graph, functions' bodies included.
+        parameters: elements of all constants together.
+        constants: how many Const nodes.
+        bytes: the length of the serialized graph.
+        ops: how many nodes of each op.
+        variables: how many became constants.
+        warnings: what the user should know.
+        init_ops: ops that the app runs once after loading.
+        assets: the files that ship with the model, by the tensor that names each.
+    """
+
+    nodes: int
+    parameters: int
+    constants: int
+    bytes: int
+    ops: Mapping[str, int]
+    variables: int
+    warnings: tuple[str, ...]
+    init_ops: tuple[str, ...]
+    assets: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TransformRecord:
+    """What one step did, and the graph after it, ``step.json``.
+
+    Args:
+        name: the transform's.
+        matched: how many places it acted on.
+        added: how many nodes have names that none had.
+        removed: how many names are gone.
+        changed: how many nodes of one name differ.
+        nodes_before: without functions' bodies.
+        nodes_after: the same.
+        skipped: how many places it left as they were, by reason.
+        warnings: what the user should know.
+        nodes: of the graph after it, functions' bodies included.
+        parameters: elements of all constants together.
+        constants: how many Const nodes.
+        bytes: the length of the serialized graph.
+        ops: how many nodes of each op.
+    """
+
+    name: str
+    matched: int
+    added: int
+    removed: int
+    changed: int
+    nodes_before: int
+    nodes_after: int
+    skipped: Mapping[str, int]
+    warnings: tuple[str, ...]
+    nodes: int
+    parameters: int
+    constants: int
+    bytes: int
+    ops: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """The model that ships: its file, and what it amounts to."""
+
+    file: str
+    compressed_bytes: int
+    nodes: int
+    parameters: int
+    constants: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PackageRecord:
+    """What ships, ``package.json``.
+
+    Args:
+        model: the model file.
+        ops: how many nodes of each op it has.
+        warnings: what the user should know of it.
+    """
+
+    model: ModelFacts
+    ops: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SamplesRecord:
+    """What checks feed, ``samples.json``.
+
+    Args:
+        origin: ``check`` or ``validation``, the section that names the data, or ``drawn``.
+        data: the file, or None for samples that were drawn.
+        samples: how many.
+        inputs: what is fed, in words, by input.
+        warnings: what makes checks worth less than they seem.
+    """
+
+    origin: str
+    data: str | None
+    samples: int
+    inputs: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EngineRecord:
+    """What ran a graph, and how it was compared with the interpreter.
+
+    Args:
+        name: the engine's.
+        tolerance: what the difference may be.
+        version: its version; empty for the interpreter, which is part of this package.
+        samples: how many were run by both; 0 where they were not compared.
+        within: the power of ten that the difference stays below, as a share of the largest value
+            of its tensor; None where they were not compared. The difference itself is rounding,
+            which each processor does in its way.
+        unlike: why they were not compared; empty where they were, and for the interpreter.
+    """
+
+    name: str
+    tolerance: float
+    version: str = ""
+    samples: int = 0
+    within: float | None = None
+    unlike: str = ""
+
+
+@dataclass(frozen=True)
+class CheckRecord:
+    """How far the graph after a step is from the source, ``check.json``.
+
+    Args:
+        step: the transform.
+        output: the output that is furthest off.
+        largest_difference: of any element of any output.
+        share_of_peak: how far ``output`` is off, as a share of the largest magnitude that the
+            source gives for it.
+        max_difference: what is allowed, or None.
+        engine: what ran the graph.
+    """
+
+    step: str
+    output: str
+    largest_difference: float
+    share_of_peak: float
+    max_difference: float | None
+    engine: EngineRecord
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """How a graph does on labelled data, ``evaluation.json``.
+
+    Args:
+        outputs: the tensors that were fetched.
+        samples: how many.
+        correct: how many have their best score at their label.
+        top1: the same as a share.
+        engine: what ran the graph.
+    """
+
+    outputs: tuple[str, ...]
+    samples: int
+    correct: int
+    top1: float
+    engine: EngineRecord
+
+
+@dataclass(frozen=True)
+class ValidationEngines:
+    """What ran the source, and what ran the model that ships."""
+
+    source: EngineRecord
+    model: EngineRecord
+
+
+@dataclass(frozen=True)
+class ValidationRecord:
+    """How the model that ships compares with the source, ``validation.json``.
+
+    Args:
+        samples: how many.
+        top1_before: the source's share of samples whose best score is at their label.
+        top1_after: the model's.
+        drop: the difference.
+        max_drop: what is allowed.
+        largest_difference: of any element of any output.
+        warnings: what makes the comparison worth less than it seems.
+        engines: what ran the two.
+    """
+
+    samples: int
+    top1_before: float
+    top1_after: float
+    drop: float
+    max_drop: float
+    largest_difference: float
+    warnings: tuple[str, ...]
+    engines: ValidationEngines
+
+
+@dataclass(frozen=True)
+class TargetRecords:
+    """All records of one target that the report is made of.
+
+    Args:
+        freeze: of the source.
+        package: of what ships.
+        steps: of the transforms, in order.
+        checks: how far the graph after each is from the source; empty where that was not asked.
+        samples: what the checks feed.
+        validation: how the model compares with the source, where that was asked.
+    """
+
+    freeze: FreezeRecord
+    package: PackageRecord
+    steps: tuple[TransformRecord, ...] = ()
+    checks: tuple[CheckRecord, ...] = ()
+    samples: SamplesRecord | None = None
+    validation: ValidationRecord | None = None
+
+
+def record_from(kind: type[RecordType], data: Mapping[str, Any]) -> RecordType:
+    """A record from what its JSON holds."""
+    hints = _hints(cast("Hashable", kind))
+    return kind(**{name: _value(hints[name], value) for name, value in data.items()})
+
+
+@cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
+    """A JSON value as the field's type has it: records and tuples are made anew."""
+    if value is None:
+        return None
+    if isinstance(hint, types.UnionType):
+        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return record_from(hint, value)
+    return tuple(value) if get_origin(hint) is tuple else value

@@ -1,0 +1,280 @@
+"""The kinds of stages: what each is told and reads, what it leaves, and its version.
+
+The planner makes these, and the modules in ``stages/`` work by them. Whenever a stage's outputs
+change for the same inputs, its version here is raised by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from mobileprep.options.freeze import Freeze
+from mobileprep.plan.spec import Files, Stage, Upstream
+from mobileprep.recipe.model import ParameterValue
+from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Metric, Platform, SourceKind
+
+GRAPH: Final = "graph.pb"
+INTERFACE: Final = "interface.json"
+ASSETS: Final = "assets.npz"
+PUBLISHED: Final = "files/"
+"""What a stage leaves below this folder goes into the target's."""
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """What may run a stage's graphs.
+
+    Args:
+        name: as the recipe has it.
+        versions: of every engine that ``auto`` may choose, or of the one that is named.
+    """
+
+    name: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeStage(Stage):
+    """A trained model to a graph without variables, cut down to its outputs.
+
+    Args:
+        kind: what ``graph`` is.
+        graph: the model.
+        checkpoint: the variables' values.
+        saver: a SaverDef that names the op by which the graph restores.
+        tags: of the MetaGraph to take from a SavedModel.
+        signature: whose inputs and outputs are meant.
+        freeze: how variables become constants.
+        inputs: what is fed.
+        outputs: what is fetched.
+    """
+
+    stage_name: ClassVar[str] = "freeze"
+    stage_version: ClassVar[int] = 2
+    RECORD: ClassVar[str] = "freeze.json"
+
+    kind: SourceKind
+    graph: Files
+    checkpoint: Files | None = None
+    saver: Files | None = None
+    tags: tuple[str, ...] = ()
+    signature: str | None = None
+    freeze: Freeze
+    inputs: tuple[InputSpec, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The graph, its interface, the files that it reads, and the record."""
+        return (GRAPH, INTERFACE, ASSETS, self.RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformStage(Stage):
+    """One step of a chain, from graph to graph.
+
+    Args:
+        transform: its name.
+        options: its parameters; those that name files have them as the recipe does.
+        ignore_errors: whether a failure leaves the graph as it was.
+        earlier: the transforms before it, for cautions.
+        plugin: the code of a transform from outside the package.
+        named: the files that parameters name, by ``file_slot``.
+        graph: the graph before it.
+        interface: what is fed and fetched.
+    """
+
+    stage_name: ClassVar[str] = "transform"
+    stage_version: ClassVar[int] = 3
+    RECORD: ClassVar[str] = "step.json"
+
+    transform: str
+    options: Mapping[str, ParameterValue]
+    ignore_errors: bool = False
+    earlier: tuple[str, ...] = ()
+    plugin: Files | None = None
+    named: Mapping[str, Files]
+    graph: Upstream
+    interface: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The graph after it, and the record."""
+        return (GRAPH, self.RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageStage(Stage):
+    """The files that an app takes.
+
+    Args:
+        file: the name of the model file.
+        artifact: its form.
+        platform: what the target runs.
+        abis: of an Android app.
+        registration: the TensorFlow versions to write headers for.
+        budget: limits of size.
+        graph: the graph after all transforms.
+        interface: what is fed and fetched.
+    """
+
+    stage_name: ClassVar[str] = "package"
+    stage_version: ClassVar[int] = 2
+    RECORD: ClassVar[str] = "package.json"
+
+    file: str
+    artifact: Artifact
+    platform: Platform
+    abis: tuple[str, ...] = ()
+    registration: tuple[str, ...] = ()
+    budget: Budget
+    graph: Upstream
+    interface: Upstream
+
+    @property
+    def model(self) -> str:
+        """The output that is the model."""
+        return f"{PUBLISHED}{self.file}"
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The model and the record; headers and build fragments lie beside the model."""
+        return (self.model, self.RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningStage(Stage):
+    """What all stages have that run a graph.
+
+    Args:
+        engine: what may run it.
+        graph: the graph.
+        interface: what is fed and fetched.
+        assets: the files that the graph reads.
+    """
+
+    engine: EngineChoice
+    graph: Upstream
+    interface: Upstream
+    assets: Upstream
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesStage(RunningStage):
+    """What checks feed, and what the source gives for it.
+
+    Args:
+        data: the samples; None to draw them.
+        section: the section that names the data.
+        count: how many samples.
+        inputs: what is fed.
+    """
+
+    stage_name: ClassVar[str] = "samples"
+    stage_version: ClassVar[int] = 2
+    FED: ClassVar[str] = "samples.npz"
+    EXPECTED: ClassVar[str] = "expected.npz"
+    RECORD: ClassVar[str] = "samples.json"
+
+    data: Files | None = None
+    section: str
+    count: int
+    inputs: tuple[InputSpec, ...] = ()
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """What is fed, what the source gives for it, and the record."""
+        return (self.FED, self.EXPECTED, self.RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckStage(RunningStage):
+    """Compares the graph after a step with the source.
+
+    Args:
+        step: the step.
+        max_difference: how far an output may be off; None for no limit.
+        samples: what is fed.
+        expected: what the source gives for it.
+    """
+
+    stage_name: ClassVar[str] = "check"
+    stage_version: ClassVar[int] = 3
+    RECORD: ClassVar[str] = "check.json"
+
+    step: str
+    max_difference: float | None = None
+    samples: Upstream
+    expected: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateStage(RunningStage):
+    """Runs a graph on labelled data and keeps its outputs.
+
+    Args:
+        data: the data.
+        labels: the name of its array of labels.
+        metric: what is measured.
+    """
+
+    stage_name: ClassVar[str] = "evaluate"
+    stage_version: ClassVar[int] = 4
+    OUTPUTS: ClassVar[str] = "outputs.npz"
+    RECORD: ClassVar[str] = "evaluation.json"
+
+    data: Files
+    labels: str
+    metric: Metric
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record, and what the graph gives for each sample."""
+        return (self.RECORD, self.OUTPUTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateStage(Stage):
+    """Compares an artifact's outputs and accuracy with the source's.
+
+    Args:
+        max_drop: how far the metric may fall.
+        before: the record of the source's evaluation.
+        after: the record of the artifact's.
+        before_outputs: what the source gave.
+        after_outputs: what the artifact gave.
+    """
+
+    stage_name: ClassVar[str] = "validate"
+    stage_version: ClassVar[int] = 3
+    RECORD: ClassVar[str] = "validation.json"
+
+    max_drop: float
+    before: Upstream
+    after: Upstream
+    before_outputs: Upstream
+    after_outputs: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+STAGES: Final[tuple[type[Stage], ...]] = (
+    FreezeStage,
+    TransformStage,
+    SamplesStage,
+    CheckStage,
+    PackageStage,
+    EvaluateStage,
+    ValidateStage,
+)
+"""Every kind of stage there is."""

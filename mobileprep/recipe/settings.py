@@ -1,0 +1,226 @@
+"""The sections of a recipe whose keys are options: what stands here is what the schema says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+from mobileprep.options.declare import Option
+
+SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
+Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
+Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
+QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
+Artifact: TypeAlias = Literal["frozen", "text"]
+Metric: TypeAlias = Literal["top1"]
+Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
+ELEMENT_TYPES: Final = (
+    *("float32", "float64", "float16", "bfloat16"),
+    *("int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64"),
+    *("bool", "string", "complex64", "complex128"),
+    *("qint8", "quint8", "qint16", "quint16", "qint32"),
+)
+# Where things lie and were written: no part of what decides a result.
+ASIDE: Final[Mapping[str, bool]] = {"aside": True}
+
+QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
+    "weights": ("quantize_weights", "minimum_size"),
+    "round": ("round_weights", "num_steps"),
+}
+"""The transform that each mode of ``quantize`` stands for, and the parameter that it takes."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file or folder that a recipe names.
+
+    Args:
+        name: as written, with ``/``.
+        path: where it lies; a checkpoint's is its prefix.
+        place: where the recipe names it, ``file:line:column``.
+    """
+
+    name: str
+    path: Path = field(compare=False, metadata=ASIDE)
+    place: str = field(default="", compare=False, metadata=ASIDE)
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A digest that a file must have.
+
+    Args:
+        file: the file.
+        sha256: 64 hexadecimal digits in lower case.
+    """
+
+    file: InputFile
+    sha256: str
+
+
+# As savers name a checkpoint of the first format that is in several files: ``m-?????-of-00004``.
+EVERY_SHARD: Final = "-?????-of-"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A trained model.
+
+    Args:
+        kind: what ``file`` is.
+        file: the graph, MetaGraph or SavedModel folder.
+        pins: digests to check, sorted by name.
+    """
+
+    kind: SourceKind
+    file: InputFile
+    checkpoint: Annotated[
+        InputFile | None,
+        Option(
+            "The values of the variables: a checkpoint's prefix, such as `model.ckpt-1000`.",
+            definition="path",
+        ),
+    ] = None
+    tags: Annotated[
+        tuple[str, ...],
+        Option(
+            "The tags of the MetaGraph to take from a SavedModel. Without them, `serve`.",
+            min_length=1,
+            min_items=1,
+            unique=True,
+        ),
+    ] = ()
+    signature: Annotated[
+        str | None,
+        Option(
+            "The signature of a SavedModel or MetaGraph whose inputs and outputs are meant.",
+            min_length=1,
+        ),
+    ] = None
+    saver: Annotated[
+        InputFile | None,
+        Option(
+            "A SaverDef, binary or text, that names the op by which the graph restores. Without "
+            "it, the model's own.",
+            definition="path",
+        ),
+    ] = None
+    pins: tuple[Pin, ...] = ()
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """A tensor that the app feeds.
+
+    Args:
+        name: as in the graph, ``node`` or ``node:0``.
+    """
+
+    name: str
+    dtype: Annotated[str | None, Option("The element type.", choices=ELEMENT_TYPES)] = None
+    shape: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            "The sizes of the dimensions; -1 for one that is not fixed.",
+            minimum=-1,
+            maximum=2147483647,
+            max_items=254,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """How the model is compared with the source after each transform."""
+
+    data: Annotated[
+        InputFile | None,
+        Option(
+            "The samples: an `.npz` file with an array for each input, its first axis the samples. "
+            "Without it, the validation's; without that, samples are drawn.",
+            definition="path",
+        ),
+    ] = None
+    samples: Annotated[
+        int,
+        Option(
+            "How many samples are run; of more in the data, some that are spread evenly over it.",
+            minimum=1,
+            maximum=10000,
+        ),
+    ] = 8
+    max_difference: Annotated[
+        float | None,
+        Option(
+            "How far any output may be from the source's, as a share of the largest magnitude that "
+            "the source gives for that output: 0.01 is one percent of it. Without it, the "
+            "difference is told, and only NaN, infinity and other shapes fail.",
+            minimum=0,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How a target's model is compared with the source."""
+
+    data: Annotated[
+        InputFile,
+        Option(
+            "The labelled test set, an `.npz` file with an array for each input and one of labels. "
+            "Required.",
+            definition="path",
+        ),
+    ]
+    labels: Annotated[
+        str,
+        Option("The name of the array of labels.", min_length=1),
+    ] = "label"
+    metric: Annotated[
+        Metric,
+        Option(
+            "What is measured: `top1`, the share of samples whose largest output is at the label."
+        ),
+    ] = "top1"
+    max_drop: Annotated[
+        float,
+        Option(
+            "How far the metric may fall below the source's, as a share: 0.01 is one percent of "
+            "the samples.",
+            minimum=0,
+            maximum=1,
+        ),
+    ] = 0.01
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """How constants are made smaller; its step is part of the target's transforms already.
+
+    Args:
+        mode: ``weights`` stores 8 bits, ``round`` rounds for compression.
+        parameters: those of the mode's transform that the recipe gives.
+    """
+
+    mode: Annotated[QuantizeMode, Option("What is done to the constants.")] = "none"
+    parameters: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits in bytes; None for none."""
+
+    model_bytes: Annotated[
+        int | None,
+        Option("The largest size of the model file.", definition="size"),
+    ] = None
+    compressed_bytes: Annotated[
+        int | None,
+        Option(
+            "The largest size of the model file as app packages store it, compressed by deflate.",
+            definition="size",
+        ),
+    ] = None

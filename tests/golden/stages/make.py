@@ -1,0 +1,114 @@
+"""Builds a small recipe, and notes what each kind of stage left, beside the stage's version.
+
+python -m tests.golden.stages.make
+
+All numbers in it are whole and small, so that every processor gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobileprep.formats.arrays import write_arrays
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.pipeline.runner import build
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.plan.stages import STAGES, PackageStage
+from mobileprep.recipe import load_recipe
+from tests.stages.jobs import op, placeholder
+
+DIGESTS = Path(__file__).parent / "digests.json"
+COMMAND = "python -m tests.golden.stages.make"
+Noted = dict[str, dict[str, Any]]
+
+_RECIPE = """\
+version: 1
+name: golden
+source: {frozen: model.pb}
+inputs: {x: {dtype: float32, shape: [-1, 4]}}
+outputs: [y]
+transforms:
+  - strip_unused_nodes
+  - remove_nodes: {op: [Identity]}
+  - quantize_weights: {minimum_size: 2}
+  - sort_by_execution_order
+check: {data: data.npz, samples: 3, max_difference: 0}
+validation: {data: data.npz}
+targets:
+  phone: {platform: android, abis: [arm64-v8a], registration: {tensorflow: ["1.15", "2.21"]}}
+"""
+
+
+def noted(folder: Path) -> Noted:
+    """What each kind of stage leaves for the recipe, and its version; built in a new folder."""
+    _write_inputs(folder)
+    recipe = load_recipe(folder / "recipe.yaml", environ={})
+    state = State(plan_recipes([recipe]), Store(folder / "store"))
+    build(state, listen=lambda *_: None)
+    found: Noted = {
+        kind.stage_name: {"version": kind.stage_version, "outputs": {}} for kind in STAGES
+    }
+    for spec in state.plan.stages:
+        for name in state.verdict(spec.task).record.outputs:  # type: ignore[union-attr]
+            path = state.store.object_path(state.output(spec.task, name).sha256)
+            found[spec.kind]["outputs"][f"{spec.task}: {name}"] = _digest(name, path.read_bytes())
+    return found
+
+
+def complaints(before: Noted, after: Noted) -> list[str]:
+    """What is to be done where stages do not leave what was noted of them."""
+    told = []
+    for kind in STAGES:
+        old, new = before.get(kind.stage_name), after[kind.stage_name]
+        if old is None or new["version"] != old["version"]:
+            told.append(f"{kind.__name__} has a new version: run {COMMAND}")
+        elif new["outputs"] != old["outputs"]:
+            changed = sorted(dict(new["outputs"].items() ^ old["outputs"].items()))
+            told.append(
+                f"{kind.__name__} leaves something else ({', '.join(changed)}): raise its version "
+                f"in mobileprep/plan/stages.py and run {COMMAND}"
+            )
+    return told
+
+
+def _write_inputs(folder: Path) -> None:
+    weights = np.arange(12, dtype=np.float32).reshape(4, 3)
+    weights[3, 2] = 255  # so that eight bits hold every weight as it is
+    nodes = [
+        placeholder((-1, 4)),
+        constant("w", Tensor.of(weights)),
+        constant("b", Tensor.of(np.array([1, 2, 3], np.float32))),
+        op("same", "Identity", "w"),
+        op("product", "MatMul", "x", "same"),
+        op("y", "BiasAdd", "product", "b"),
+        op("unused", "Relu", "y"),
+    ]
+    write_graph(folder / "model.pb", Graph(nodes))
+    x = np.array([[i % 5, (3 * i) % 7, i % 3, i % 2] for i in range(8)], np.float32)
+    write_arrays(folder / "data.npz", {"x": x, "label": np.array([2] * 8)})
+    (folder / "recipe.yaml").write_text(_RECIPE)
+
+
+def _digest(name: str, data: bytes) -> str:
+    if name == PackageStage.RECORD:
+        record = json.loads(data)
+        del record["model"]["compressed_bytes"]  # another zlib may pack better
+        data = json.dumps(record, sort_keys=True).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        text = json.dumps(noted(Path(name)), indent=1, sort_keys=True)
+    DIGESTS.write_text(f"{text}\n", encoding="utf-8")

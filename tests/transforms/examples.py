@@ -1,0 +1,31 @@
+"""A graph with something to do for each transform, and options for it.
+
+Most find it in the busy graph. A transform that does not, or that has options which must be given,
+has ``EXAMPLE_NODES`` and ``EXAMPLE_OPTIONS`` in its own test module.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any, NamedTuple
+
+from mobileprep.ir.graph import Graph
+from tests.transforms.busy import OPTIONS, busy_graph
+
+
+class Example(NamedTuple):
+    """A graph and the options of a step."""
+
+    graph: Graph
+    options: dict[str, Any]
+
+
+@cache
+def example(name: str) -> Example:
+    """What a transform can be shown on."""
+    module = importlib.import_module(f"tests.transforms.test_{name}")
+    graph = busy_graph()
+    more = getattr(module, "EXAMPLE_NODES", ())
+    options = getattr(module, "EXAMPLE_OPTIONS", OPTIONS.get(name, {}))
+    return Example(graph.with_nodes([*graph.nodes, *more]) if more else graph, options)

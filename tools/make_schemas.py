@@ -1,0 +1,126 @@
+"""Makes what follows from the declarations of options: schemas and reference pages.
+
+python tools/make_schemas.py
+
+The dataclasses of the transforms, of ``recipe/settings.py`` and of ``options/freeze.py`` say which
+options there are. ``recipe_format.json`` beside this file has what of a recipe is no option: where
+it has a text instead of a schema, as ``"Target.engine"``, that option's is put there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+# The checkout comes first.
+from mobileprep.options.freeze import Freeze  # noqa: E402
+from mobileprep.options.schema import (  # noqa: E402
+    Schema,
+    parameters_schema,
+    rendered,
+    section_schema,
+)
+from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
+from mobileprep.recipe.model import Target  # noqa: E402
+from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema  # noqa: E402
+from mobileprep.recipe.settings import (  # noqa: E402
+    QUANTIZERS,
+    Budget,
+    Check,
+    InputSpec,
+    Quantize,
+    Source,
+    Validation,
+)
+from mobileprep.transforms.base import transform_class, transform_names  # noqa: E402
+
+FORMAT = Path(__file__).with_name("recipe_format.json")
+TRANSFORMS = SCHEMA_FOLDER / "transforms"
+_SECTIONS = (Budget, Check, Freeze, InputSpec, Quantize, Source, Target, Validation)
+
+
+def transform_schemas() -> dict[Path, str]:
+    """The schema of each transform's parameters, by its file."""
+    return {TRANSFORMS / f"{name}.json": rendered(_parameters(name)) for name in transform_names()}
+
+
+def recipe_format() -> str:
+    """``recipe.json``: the format, with the schema of every option in its place."""
+    known: dict[str, Any] = {}
+    for section in _SECTIONS:
+        keys = section_schema(section)
+        known[section.__name__] = keys
+        known |= {f"{section.__name__}.{key}": value for key, value in keys.items()}
+    known |= {mode: _of_mode(mode) for mode in QUANTIZERS}
+    return rendered(_filled(json.loads(FORMAT.read_text(encoding="utf-8")), known))
+
+
+def derived() -> dict[Path, str]:
+    """What is made of the schemas: that for editors, and the pages."""
+    schemas = TransformSchemas()
+    return {
+        SCHEMA_FOLDER / "recipe.schema.json": editor_schema.rendered(
+            editor_schema.editor_schema(schemas)
+        ),
+        ROOT / "docs" / "recipe.md": reference.render(recipe_schema()),
+        ROOT / "docs" / "transforms.md": transform_reference.render(schemas),
+    }
+
+
+def main() -> None:
+    """Write all of it, and remove the schemas of transforms that are gone."""
+    made = {**transform_schemas(), SCHEMA_FOLDER / "recipe.json": recipe_format()}
+    for gone in set(TRANSFORMS.glob("*.json")) - made.keys():
+        gone.unlink()
+    _write(made)
+    _write(derived())
+
+
+def _parameters(name: str) -> Schema:
+    kind = transform_class(name)
+    tools = kind.of_graph_transform_tool
+    return parameters_schema(kind, name, kind.summary, of_graph_transform_tool=tools)
+
+
+def _of_mode(mode: str) -> Schema:
+    """The key of ``quantize`` that is a parameter of the transform which a mode stands for."""
+    transform, parameter = QUANTIZERS[mode]
+    described = _parameters(transform)["properties"][parameter]
+    sentence = described["description"]
+    return {**described, "description": f"With `{mode}`: {sentence[0].lower()}{sentence[1:]}"}
+
+
+def _filled(schema: Any, known: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    if not isinstance(schema, dict):
+        return schema
+    return dict(_children(schema, known))
+
+
+def _children(schema: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            named = known[value] if isinstance(value, str) else value
+            yield (
+                key,
+                {
+                    n: known[v] if isinstance(v, str) else _filled(v, known)
+                    for n, v in named.items()
+                },
+            )
+        else:
+            yield key, _filled(value, known)
+
+
+def _write(made: dict[Path, str]) -> None:
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
