@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
-from mobileprep.freeze.fit import DeclaredInput, Fit, fit
-from mobileprep.freeze.options import FreezeOptions, FreezeResult
-from mobileprep.freeze.source import load_source
+from mobileprep.freezing.fit import DeclaredInput, Fit, fit
+from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.recipe.model import InputFile, Recipe, Target, digestible

@@ -10,11 +10,11 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.kinds import Kind, kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.saved_model import saved_model_file
-from mobileprep.freeze.freezing import freeze
-from mobileprep.freeze.model import LoadedSource
-from mobileprep.freeze.options import FreezeOptions
-from mobileprep.freeze.outputs import chosen_signature
-from mobileprep.freeze.source import load_source
+from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.model import LoadedSource
+from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.outputs import chosen_signature
+from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref

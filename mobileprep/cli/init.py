@@ -22,9 +22,9 @@ from mobileprep.errors import (
 from mobileprep.fsio import write_text
 
 if TYPE_CHECKING:
-    from mobileprep.freeze.find_models import FoundModel
-    from mobileprep.freeze.model import LoadedSource
-    from mobileprep.freeze.proposal import Proposal, ProposedInput
+    from mobileprep.freezing.find_models import FoundModel
+    from mobileprep.freezing.model import LoadedSource
+    from mobileprep.freezing.proposal import Proposal, ProposedInput
     from mobileprep.recipe.first import Draft, DraftInput
 
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         InvalidGraphError: the model's graph is broken, or its values are not found.
         UnsupportedError: a file that is no model.
     """
-    from mobileprep.freeze.find_models import find_model
+    from mobileprep.freezing.find_models import find_model
 
     path = output_path(args.recipe)
     to_stdout = is_stdout(path)
@@ -114,7 +114,7 @@ def _written(args: argparse.Namespace, found: FoundModel, path: Path) -> tuple[s
 
     Where a training graph cannot be frozen, the graph for inference beside it is taken.
     """
-    from mobileprep.freeze.find_models import inference_graph
+    from mobileprep.freezing.find_models import inference_graph
 
     try:
         return _final(_draft(args, found, path), path, is_tried=not args.no_try)
@@ -148,7 +148,7 @@ def _final(draft: Draft, path: Path, *, is_tried: bool) -> tuple[str, str]:
 
 def _draft(args: argparse.Namespace, found: FoundModel, path: Path) -> Draft:
     from mobileprep.cli._recipe_names import recipe_name
-    from mobileprep.freeze.proposal import propose
+    from mobileprep.freezing.proposal import propose
     from mobileprep.recipe.first import Draft
     from mobileprep.recipe.schemas import modeline
 
@@ -167,7 +167,7 @@ def _draft(args: argparse.Namespace, found: FoundModel, path: Path) -> Draft:
 
 
 def _loaded(found: FoundModel, tags: tuple[str, ...]) -> LoadedSource:
-    from mobileprep.freeze.source import load_source
+    from mobileprep.freezing.source import load_source
 
     if found.kind == "saved_model":
         return load_source(saved_model=found.path, tags=tags)

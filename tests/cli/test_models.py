@@ -10,7 +10,7 @@ import pytest
 from mobileprep.ir.files import write_graph
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
-from tests.freeze.saved import MODEL, W, meta, write_meta, write_saved_model
+from tests.freezing.saved import MODEL, W, meta, write_meta, write_saved_model
 
 FED = "--feed=x=[10, 20, 30]"
 SUM = "y: float32[3] [10.0, 21.0, 32.0]\n"
