@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mobileprep.cli._doit import recipe_tasks
+from mobileprep.api.tasks import recipe_tasks
 
 DOIT_CONFIG = {"default_tasks": ["recipe"]}
 

@@ -20,7 +20,7 @@ from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.cli._verdicts import Verdict
+    from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.state import State
 
 
@@ -41,10 +41,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("build", "build recipes: one folder for each target device", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
+    from mobileprep.api.targets import plan_state, publish_target
     from mobileprep.cli._load import load_recipes
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
-    from mobileprep.cli._targets import plan_state, publish_target
     from mobileprep.pipeline.overlaps import check_overlaps
     from mobileprep.pipeline.runner import build, collect, stale_stages
 
@@ -84,7 +84,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _explain(state: State, out: Path) -> list[Verdict]:
     """Say what a build would do and why; the verdicts."""
-    from mobileprep.cli._verdicts import verdicts
+    from mobileprep.api.verdicts import verdicts
 
     judged = verdicts(state, out)
     stale = [verdict for verdict in judged if not verdict.fresh]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mobileprep.freezing.find_models import FoundModel
     from mobileprep.freezing.model import LoadedSource
     from mobileprep.freezing.proposal import Proposal, ProposedInput
+    from mobileprep.pipeline.state import State
     from mobileprep.recipe.first import Draft, DraftInput
 
 _UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
@@ -140,14 +141,23 @@ def _final(draft: Draft, path: Path, *, is_tried: bool) -> tuple[str, str]:
 
     if not is_tried:
         return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
-    from mobileprep.cli._first_build import told, tried
+    from mobileprep.api.first_build import told, tried
 
-    done = tried(draft, path)
+    done = tried(draft, path, _run_stages)
     return recipe_text(done.draft), told(done.report)
 
 
+def _run_stages(state: State) -> None:
+    """Run what is stale, with a bar; its warnings come again with the user's own build."""
+    from mobileprep.cli._progress import Progress
+    from mobileprep.pipeline.runner import build, stale_stages
+
+    with Progress(len(stale_stages(state))) as progress:
+        build(state, listen=progress.listen, warn=lambda *_: None)
+
+
 def _draft(args: argparse.Namespace, found: FoundModel, path: Path) -> Draft:
-    from mobileprep.cli._recipe_names import recipe_name
+    from mobileprep.api.recipe_names import recipe_name
     from mobileprep.freezing.proposal import propose
     from mobileprep.recipe.first import Draft
     from mobileprep.recipe.schemas import modeline

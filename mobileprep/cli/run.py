@@ -15,9 +15,9 @@ from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.cli._models import Model
+    from mobileprep.api.feeding.rounds import Round
+    from mobileprep.api.models import Model
     from mobileprep.cli._results import Result
-    from mobileprep.cli._rounds import Round
     from mobileprep.ir.tensor import Array
     from mobileprep.runtime.engines.base import Engine
 
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _model(args: argparse.Namespace) -> Model:
-    from mobileprep.cli._models import load_model
+    from mobileprep.api.models import load_model
 
     path = _named(args, args.graph, LABELLED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
@@ -133,7 +133,7 @@ def _model(args: argparse.Namespace) -> Model:
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
-    from mobileprep.cli._rounds import named_feeds, rounds
+    from mobileprep.api.feeding.rounds import named_feeds, rounds
 
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
@@ -212,8 +212,8 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
 def _computed(
     args: argparse.Namespace, model: Model, engine: Engine, turn: Round, fetches: tuple[str, ...]
 ) -> list[Array]:
-    from mobileprep.cli._feed_files import FeedOptions
-    from mobileprep.cli._feeds import check_fed, read_feed, with_fed_shapes
+    from mobileprep.api.feeding.feeds import check_fed, read_feed, with_fed_shapes
+    from mobileprep.api.feeding.files import FeedOptions
 
     options = FeedOptions(
         args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     recipes = load_recipes(args)
     if not args.no_files:
         # Costs start-up time, as models bring numpy with them.
-        from mobileprep.cli._fit import check_models
+        from mobileprep.api.fit import check_models
 
         for recipe in recipes:
             check_files(recipe)

@@ -59,8 +59,8 @@ def test_without_a_signature_the_outputs_are_to_be_named(run: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--signature=a", "--signature names a signature, of which a GraphDef has none"),
-        ("--saved_model_tags=a", "--saved_model_tags chooses within a SavedModel"),
+        ("--signature=a", "the signature 'a' is named, and a GraphDef has none"),
+        ("--saved_model_tags=a", "the tags 'a' choose within a SavedModel"),
     ],
 )
 def test_flags_of_other_models_are_refused(

@@ -1,4 +1,4 @@
-"""From what ``--graph`` names to a graph that runs: GraphDefs as they are, other models frozen."""
+"""From a model's path to a graph that runs: GraphDefs as they are, other models frozen."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mobileprep.ir.refs import parse_ref
 
 
 @dataclass(frozen=True)
-class ModelFlags:
-    """What says how a model is frozen; all empty for what the model itself tells.
+class ModelOptions:
+    """How a model is frozen; all empty for what the model itself tells.
 
     Args:
         fetches: the tensors to compute, or outputs of the signature.
@@ -66,16 +66,16 @@ class Model:
         return found
 
 
-def load_model(path: Path, flags: ModelFlags, tell: Callable[[str], None]) -> Model:
+def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -> Model:
     """Read a GraphDef, or freeze a SavedModel, a MetaGraph or a graph with its checkpoint.
 
     Args:
         path: a file, or the folder of a SavedModel.
-        flags: see there.
+        options: how to freeze what is not frozen.
         tell: told in a sentence what freezing changed.
 
     Raises:
-        UsageError: no outputs are named, or a flag does not go with what the path names.
+        UsageError: no outputs are named, or an option does not go with what the path names.
         CorruptFileError: a file is missing or damaged.
         InvalidGraphError: the model is malformed, or an output is not there.
         UnsupportedError: it holds what cannot be frozen.
@@ -83,33 +83,35 @@ def load_model(path: Path, flags: ModelFlags, tell: Callable[[str], None]) -> Mo
     if path.is_dir():
         path = saved_model_file(path)
     kind = kind_of(map_file(path))
-    _check(flags, kind, path)
-    checkpoint = Path(flags.checkpoint) if flags.checkpoint else None
+    _check(options, kind, path)
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
     if kind == "SavedModel":
-        source = load_source(saved_model=path.parent, checkpoint=checkpoint, tags=flags.tags)
+        source = load_source(saved_model=path.parent, checkpoint=checkpoint, tags=options.tags)
     elif kind == "MetaGraphDef":
         source = load_source(meta_graph=path, checkpoint=checkpoint)
     elif checkpoint is not None:
         source = load_source(graph=path, checkpoint=checkpoint)
     else:
         return Model(read_graph(path), path)
-    return _frozen(source, path, flags, tell)
+    return _frozen(source, path, options, tell)
 
 
-def _check(flags: ModelFlags, kind: Kind | None, path: Path) -> None:
-    if flags.tags and kind != "SavedModel":
-        message = "--saved_model_tags chooses within a SavedModel, which this is not"
-        raise UsageError(message, "leave it out", str(path))
-    if flags.signature and kind not in ("SavedModel", "MetaGraphDef"):
-        message = "--signature names a signature, of which a GraphDef has none"
-        raise UsageError(message, "name tensors: --feed TENSOR=WHAT --fetch=TENSOR", str(path))
+def _check(options: ModelOptions, kind: Kind | None, path: Path) -> None:
+    if options.tags and kind != "SavedModel":
+        message = (
+            f"the tags {','.join(options.tags)!r} choose within a SavedModel, which this is not"
+        )
+        raise UsageError(message, "leave them out", str(path))
+    if options.signature and kind not in ("SavedModel", "MetaGraphDef"):
+        message = f"the signature {options.signature!r} is named, and a GraphDef has none"
+        raise UsageError(message, "leave it out, and name tensors", str(path))
 
 
 def _frozen(
-    source: LoadedSource, path: Path, flags: ModelFlags, tell: Callable[[str], None]
+    source: LoadedSource, path: Path, options: ModelOptions, tell: Callable[[str], None]
 ) -> Model:
-    signature = chosen_signature(source, flags.signature)
-    result = freeze(source, FreezeOptions(outputs=flags.fetches, signature=flags.signature))
+    signature = chosen_signature(source, options.signature)
+    result = freeze(source, FreezeOptions(outputs=options.fetches, signature=options.signature))
     for warning in result.warnings:
         tell(warning)
     sides = () if signature is None else (signature.inputs, signature.outputs)

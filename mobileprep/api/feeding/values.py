@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.cli._tensors import TensorInfo
+from mobileprep.api.feeding.tensors import TensorInfo
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import read_bytes

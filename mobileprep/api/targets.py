@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mobileprep.cli.verb import comma_list
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.publish import Changes, changes, publish
 from mobileprep.pipeline.runner import Built, check_pins
@@ -25,11 +24,16 @@ def plan_state(
 ) -> State:
     """The plan of some recipes against the store, pinned digests checked.
 
+    Args:
+        recipes: what to plan.
+        targets: names of targets, or of their folders; all without any.
+        force: judge every stage stale.
+
     Raises:
         UsageError: a target that no recipe has.
         CorruptFileError: a file is missing, or is not what its pin says.
     """
-    wanted = frozenset(name for text in targets for name in comma_list(text))
+    wanted = frozenset(targets)
     known = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
     for name in sorted(wanted - known):
         message = f"no recipe has a target {name!r}"

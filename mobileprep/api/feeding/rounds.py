@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mobileprep.cli._feeds import files_of, split_feed
+from mobileprep.api.feeding.feeds import files_of, split_feed
 from mobileprep.errors import UsageError
 
 

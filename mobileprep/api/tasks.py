@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mobileprep.cli._targets import plan_state, publish_target, target_changes
+from mobileprep.api.targets import plan_state, publish_target, target_changes
 from mobileprep.errors import MobileprepError
 from mobileprep.pipeline.doit_tasks import (
     for_doit,
@@ -73,7 +73,8 @@ def _running(spec: StageSpec, state: State) -> Callable[[], None]:
 
 
 def _warn(task: str, text: str) -> None:
-    print(f"mobileprep: warning: {task}: {text}", file=sys.stderr)
+    # doit runs this as an action: there is no caller that could be told instead.
+    sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
 
 
 def _is_fresh(spec: StageSpec, state: State) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mobileprep.cli._feed_files import FeedOptions, batch_of, from_file, several_files
-from mobileprep.cli._feed_values import random_values, text_value, value_in, written
-from mobileprep.cli._tensors import tensor_info
+from mobileprep.api.feeding.files import FeedOptions, batch_of, from_file, several_files
+from mobileprep.api.feeding.tensors import tensor_info
+from mobileprep.api.feeding.values import random_values, text_value, value_in, written
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
@@ -98,7 +98,7 @@ def check_fed(graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str], 
     if unfed:
         told = ", ".join(f"{t.name!r} ({t})" for t in unfed)
         message = f"nothing is fed to the placeholder{'s' * (len(unfed) > 1)} {told}"
-        hint = f"add --feed {unfed[0].name}=FILE; a number or 'random' may stand for the file"
+        hint = f"feed it; --feed {unfed[0].name}=FILE takes a number or 'random' for the file too"
         raise UsageError(message, hint, where)
 
 

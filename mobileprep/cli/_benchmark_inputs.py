@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from mobileprep.cli._tensors import TensorInfo, tensor_info
+from mobileprep.api.benchmarking.inputs import default_layers, filled, usual_shape
+from mobileprep.api.feeding.tensors import tensor_info
 from mobileprep.cli.verb import comma_list
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_text
-from mobileprep.ir.ends import ends, placeholders
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-
-# The defaults of the original benchmark_model.
-_LAYER, _SHAPE, _OUTPUT = "input:0", (1, 224, 224, 3), "output:0"
-_MOST_BYTES = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ def make_feeds(graph: Graph, flags: InputFlags) -> dict[str, Array]:
     Raises:
         UsageError: the flags do not fit each other, or the graph.
     """
-    layers = comma_list(flags.layers) or _default_layers(graph)
+    layers = comma_list(flags.layers) or default_layers(graph)
     shapes = [_shape(text) for text in flags.shapes.split(":")] if flags.shapes else []
     types = [_dtype(text) for text in comma_list(flags.types)]
     for given, flag in ((shapes, "input_layer_shape"), (types, "input_layer_type")):
@@ -59,41 +50,10 @@ def make_feeds(graph: Graph, flags: InputFlags) -> dict[str, Array]:
     feeds = {}
     for index, name in enumerate(layers):
         known = tensor_info(graph, name)
-        shape = shapes[index] if shapes else _usual_shape(known)
+        shape = shapes[index] if shapes else usual_shape(known)
         dtype = types[index] if types else known.dtype or DType.FLOAT
-        feeds[name] = _filled(name, shape, dtype, values[index] if index < len(values) else ())
+        feeds[name] = filled(name, shape, dtype, values[index] if index < len(values) else ())
     return feeds
-
-
-def output_layers(graph: Graph, text: str) -> tuple[str, ...]:
-    """The layers to compute: those named, or the original's default, or the graph's ends.
-
-    Raises:
-        UsageError: the graph has none.
-    """
-    named = comma_list(text)
-    if named:
-        return named
-    found = [_OUTPUT] if parse_ref(_OUTPUT).node in graph else ends(graph)
-    if not found:
-        message = "no layers are named that the graph is to compute"
-        raise UsageError(message, "give --output_layer=a,b")
-    return tuple(found)
-
-
-def _default_layers(graph: Graph) -> Sequence[str]:
-    found = placeholders(graph)
-    return found or ([_LAYER] if parse_ref(_LAYER).node in graph else [])
-
-
-def _usual_shape(known: TensorInfo) -> tuple[int, ...]:
-    if known.shape is not None:
-        return tuple(max(d, 1) for d in known.shape)
-    if parse_ref(known.name) == parse_ref(_LAYER):
-        return _SHAPE
-    message = f"the shape of {known.name!r} is not known"
-    hint = "give --input_layer_shape, such as 1,224,224,3, with a colon between layers"
-    raise UsageError(message, hint)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -122,19 +82,3 @@ def _values(text: str) -> tuple[float, ...]:
     except ValueError as error:
         message = f"{text!r} is no list of numbers"
         raise UsageError(message, "write numbers with commas, input layers with colons") from error
-
-
-def _filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[float]) -> Array:
-    kind = dtype.numpy
-    size = math.prod(shape)
-    if size * 8 > _MOST_BYTES or len(values) > size:
-        message = f"{len(values)} values for {name!r} of shape {list(shape)}"
-        raise UsageError(message, "give a shape that fits the values, and the machine")
-    if kind is None:
-        if values:
-            message = f"{name!r} takes text, for which values cannot be given"
-            raise UsageError(message, "leave --input_layer_values empty for it")
-        return np.full(shape, b"", dtype=object)
-    flat = np.zeros(size, dtype=kind)
-    flat[: len(values)] = np.array(values).astype(kind)
-    return flat.reshape(shape)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mobileprep.cli._tensors import TensorInfo
+from mobileprep.api.feeding.tensors import TensorInfo
 from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.cli._targets import target_changes
+from mobileprep.api.targets import target_changes
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.publish import MANIFEST
 from mobileprep.pipeline.runner import PUBLISHED, collect_target

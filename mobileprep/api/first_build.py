@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mobileprep.cli._progress import Progress
-from mobileprep.cli._targets import build_report, plan_state
+from mobileprep.api.targets import build_report, plan_state
 from mobileprep.errors import MobileprepError, UnsupportedError
-from mobileprep.pipeline.runner import build, collect, stale_stages
+from mobileprep.pipeline.runner import collect
+from mobileprep.pipeline.state import State
 from mobileprep.recipe.first import Draft, recipe_text
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.schemas import recipe_schema
@@ -21,6 +21,9 @@ from mobileprep.report.collect import Report
 # the rounding of folded ones.
 EIGHT_BIT_LIMIT = 0.05
 FLOAT_LIMIT = 0.001
+RunStages = Callable[[State], None]
+"""Runs the stages of a plan that are stale."""
+
 _UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
 
 
@@ -32,7 +35,7 @@ class Tried:
     report: Report
 
 
-def tried(draft: Draft, path: Path) -> Tried:
+def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
     """The draft with the most that builds: checked and quantized, checked, or neither.
 
     What a build runs stays in the store, so that the user's first build has little left to do.
@@ -40,31 +43,32 @@ def tried(draft: Draft, path: Path) -> Tried:
     Args:
         draft: without check and quantization.
         path: where the recipe will lie.
+        run: called with the plan of each draft that is tried.
 
     Raises:
         MobileprepError: the model cannot be built even so.
     """
-    plain = _registered(draft, path)
+    plain = _registered(draft, path, run)
     draft = plain.draft
     why: list[str] = []
     for better in _better(draft):
         try:
-            return Tried(*_explained(better, path, why))
+            return Tried(*_explained(better, path, run, why))
         except MobileprepError as error:
             why.append(_line(error))
     told = replace(draft, unchecked=f"{_reason(draft) or why[-1]}.", unquantized=_UNQUANTIZED)
     return Tried(told, plain.report)
 
 
-def _registered(draft: Draft, path: Path) -> Tried:
+def _registered(draft: Draft, path: Path, run: RunStages) -> Tried:
     """The draft with the header of the oldest release that has the model's ops."""
     oldest, *newer = (replace(draft, release=release) for release in _releases())
     try:
-        return Tried(oldest, _built(oldest, path))
+        return Tried(oldest, _built(oldest, path, run))
     except UnsupportedError:
         for told in newer:
             with contextlib.suppress(UnsupportedError):
-                return Tried(told, _built(told, path))
+                return Tried(told, _built(told, path, run))
         raise
 
 
@@ -89,18 +93,17 @@ def _better(draft: Draft) -> Iterator[Draft]:
     yield replace(draft, check=FLOAT_LIMIT)
 
 
-def _explained(draft: Draft, path: Path, why: list[str]) -> tuple[Draft, Report]:
-    report = _built(draft, path)
+def _explained(draft: Draft, path: Path, run: RunStages, why: list[str]) -> tuple[Draft, Report]:
+    report = _built(draft, path, run)
     if why and not draft.quantize:
         draft = replace(draft, unquantized=f"The weights stay float: {why[-1]}.")
     return draft, report
 
 
-def _built(draft: Draft, path: Path) -> Report:
+def _built(draft: Draft, path: Path, run: RunStages) -> Report:
     recipe = load_recipe(path, environ=os.environ, text=recipe_text(draft))
     state = plan_state([recipe])
-    with Progress(len(stale_stages(state))) as progress:
-        build(state, listen=progress.listen, warn=lambda *_: None)
+    run(state)
     (built,) = collect(state)
     return build_report(built)
 
