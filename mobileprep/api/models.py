@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,20 +80,44 @@ def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -
         InvalidGraphError: the model is malformed, or an output is not there.
         UnsupportedError: it holds what cannot be frozen.
     """
-    if path.is_dir():
-        path = saved_model_file(path)
-    kind = kind_of(map_file(path))
-    _check(options, kind, path)
+    file = saved_model_file(path) if path.is_dir() else path
+    kind = kind_of(map_file(file))
+    _check(options, kind, file)
+    if kind not in ("SavedModel", "MetaGraphDef") and not options.checkpoint:
+        return Model(read_graph(file), file)
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    source = open_source(file, checkpoint=checkpoint, tags=options.tags)
+    return _frozen(source, file, options, tell)
+
+
+def open_source(
+    path: Path,
+    *,
+    checkpoint: Path | None = None,
+    saver: Path | None = None,
+    tags: Sequence[str] = (),
+) -> LoadedSource:
+    """Load a model whose kind its content tells.
+
+    Args:
+        path: a GraphDef, a MetaGraph or a SavedModel, or the folder of one.
+        checkpoint: see ``load_source``, as of the others.
+        saver: see there.
+        tags: see there.
+
+    Raises:
+        UsageError: no MetaGraph has the tags.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: a constant has an impossible shape.
+        UnsupportedError: a checkpoint is of a kind that is not read.
+    """
+    file = saved_model_file(path) if path.is_dir() else path
+    kind = kind_of(map_file(file))
     if kind == "SavedModel":
-        source = load_source(saved_model=path.parent, checkpoint=checkpoint, tags=options.tags)
-    elif kind == "MetaGraphDef":
-        source = load_source(meta_graph=path, checkpoint=checkpoint)
-    elif checkpoint is not None:
-        source = load_source(graph=path, checkpoint=checkpoint)
+        named = {"saved_model": file.parent}
     else:
-        return Model(read_graph(path), path)
-    return _frozen(source, path, options, tell)
+        named = {"meta_graph" if kind == "MetaGraphDef" else "graph": file}
+    return load_source(**named, checkpoint=checkpoint, saver=saver, tags=tags)
 
 
 def _check(options: ModelOptions, kind: Kind | None, path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mobileprep.api.paths import FilePath
 from mobileprep.api.targets import plan_state, publish_target, target_changes
 from mobileprep.errors import MobileprepError
 from mobileprep.pipeline.doit_tasks import (
@@ -24,18 +25,29 @@ from mobileprep.plan.spec import StageSpec, TargetPlan
 from mobileprep.recipe import load_recipe
 
 
-def recipe_tasks(folder: Path, out: Path) -> Iterator[dict[str, Any]]:
-    """A task for each stage of every recipe below ``folder``, and one for each target's folder.
+def recipe_tasks(recipes: FilePath, out: FilePath = "out") -> Iterator[dict[str, Any]]:
+    """Recipes as doit tasks: one for each stage, and one for each target's folder.
+
+    A ``dodo.py`` yields them from its ``task_recipe``: tasks wait for others by that name.
+    Warnings of stages go to the standard error stream.
 
     Args:
-        folder: holds a folder for each recipe, with its ``recipe.yaml``.
-        out: the output folder.
+        recipes: a recipe's file, or a folder that holds a folder for each recipe, with its
+            ``recipe.yaml``.
+        out: the folder for outputs; it gets a folder for each recipe and in it one a target.
 
     Raises:
-        InvalidDodoFile: a recipe is faulty, or a file that it names is missing.
+        doit.exceptions.InvalidDodoFile: a recipe is faulty, or a file that it names is missing;
+            doit ends with its message.
     """
+    place, out = Path(recipes), Path(out)
+    files = [place] if place.is_file() else recipe_files(place)
+    yield from _tasks(files, out)
+
+
+def _tasks(files: Iterable[Path], out: Path) -> Iterator[dict[str, Any]]:
     try:
-        recipes = [load_recipe(path) for path in recipe_files(folder)]
+        recipes = [load_recipe(path) for path in files]
         state = plan_state(recipes)
         check_overlaps(recipes, state.plan, state.store, out)
     except MobileprepError as error:

@@ -1,4 +1,4 @@
-"""The flags that say which model is run; what loads it is in ``api.models``, which starts slowly."""
+"""The flags that say which model is run; ``api.models`` loads it, and starts slowly."""
 
 from __future__ import annotations
 
