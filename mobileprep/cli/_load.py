@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from mobileprep.api.recipes import check_names
 from mobileprep.cli._arguments import OUT
 from mobileprep.cli._folders import recipe_files
 from mobileprep.errors import RecipeError, UsageError
@@ -35,7 +36,7 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
             hints.append(error.hint)
     if problems:
         raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
-    _check_names(recipes)
+    check_names(recipes)
     return recipes
 
 
@@ -52,12 +53,3 @@ def _setting(text: str) -> tuple[str, str]:
         message = f"--set takes NAME=VALUE, and got {text!r}"
         raise UsageError(message)
     return name, value
-
-
-def _check_names(recipes: Sequence[Recipe]) -> None:
-    seen: dict[str, str] = {}
-    for recipe in recipes:
-        if recipe.name in seen:
-            message = f"{recipe.file} and {seen[recipe.name]} are both named {recipe.name!r}"
-            raise UsageError(message, "give one of them another name: outputs go by it")
-        seen[recipe.name] = recipe.file

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
@@ -73,6 +73,7 @@ def _both(
 @verb("benchmark", "time a graph and count what it costs, as benchmark_model does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
+    from mobileprep.api.benchmark import Benchmark
     from mobileprep.api.benchmarking.inputs import output_layers
     from mobileprep.api.benchmarking.runs import Pace, Subject, measured_costs, time_graph
     from mobileprep.api.models import load_model
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = args.show_flops or device is not None or args.json
     costs = measured_costs(subject) if wanted else None
     if args.json:
-        print(json.dumps(_as_data(timings, costs, device), indent=1))
+        print(json.dumps(Benchmark(timings, costs, device).as_data(), indent=1))
     else:
         print("\n".join(_lines(args, timings, costs, device)))
     if args.step_stats_name:
@@ -178,17 +179,6 @@ def _device_lines(costs: GraphCosts, device: Device) -> Iterator[str]:
 
 def _rounded(count: float) -> str:
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
-
-
-def _as_data(timings: Timings, costs: GraphCosts | None, device: Device | None) -> dict[str, Any]:
-    from mobileprep.api.benchmarking.data import costs_as_data, device_as_data, timings_as_data
-
-    data = timings_as_data(timings)
-    if costs is not None:
-        data |= costs_as_data(costs, timings.plain)
-        if device is not None:
-            data["device"] = device_as_data(device, costs)
-    return data
 
 
 def _report(args: argparse.Namespace, subject: Subject, timings: Timings, loading: float) -> None:

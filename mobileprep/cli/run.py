@@ -12,7 +12,7 @@ from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli._originals import LABELLED, LABELLED_BY
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
-from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError, UsageError
+from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from mobileprep.api.feeding.rounds import Round
@@ -212,19 +212,16 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
 def _computed(
     args: argparse.Namespace, model: Model, engine: Engine, turn: Round, fetches: tuple[str, ...]
 ) -> list[Array]:
-    from mobileprep.api.feeding.feeds import check_fed, read_feed, with_fed_shapes
+    from mobileprep.api.feeding.feeds import read_feed
     from mobileprep.api.feeding.files import FeedOptions
+    from mobileprep.api.running import run_fed
 
     options = FeedOptions(
         args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0
     )
     graph = model.graph
     feeds = {name: read_feed(graph, name, what, options) for name, what in turn.feeds.items()}
-    check_fed(graph, feeds, fetches, str(model.path))
-    try:
-        return engine.run(fetches, feeds)
-    except InvalidGraphError as error:
-        raise with_fed_shapes(error, graph, feeds) from error
+    return run_fed(engine, model, feeds, fetches)
 
 
 def _as_data(engine: str, results: list[Result]) -> dict[str, Any]:
