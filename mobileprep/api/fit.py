@@ -20,10 +20,14 @@ from mobileprep.runtime.sampling.data_files import labelled_faults, sample_fault
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, known_shapes
 from mobileprep.runtime.sampling.values import undrawable
+from mobileprep.transforms.norms_left import norms_foreseen
 
 
-def check_models(recipes: Iterable[Recipe]) -> None:
+def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
     """Open every model and every file of samples of some recipes.
+
+    Returns:
+        What the user should know of models that fit, each sentence once, with its place.
 
     Raises:
         InvalidRecipeError: a model is not what a recipe says; all problems of all recipes.
@@ -32,6 +36,7 @@ def check_models(recipes: Iterable[Recipe]) -> None:
     """
     of_models: list[Problem] = []
     of_data: list[Problem] = []
+    cautions: list[str] = []
     known: dict[str, Fit] = {}
     for target in (target for recipe in recipes for target in recipe.targets):
         key = repr([target.source.file.path, target.source.checkpoint, *_asked(target)])
@@ -43,10 +48,12 @@ def check_models(recipes: Iterable[Recipe]) -> None:
             inputs = _inputs(target, found.frozen)
             of_models += _draw_problems(target, found.frozen.graph, inputs)
             of_data += _data_problems(target, found.frozen, inputs)
+            cautions += _unfolded_norms(target, found.frozen.graph)
     if of_models:
         raise recipe_error([*of_models, *of_data])
     if of_data:
         raise AccuracyError(render(in_order(of_data)))
+    return tuple(dict.fromkeys(cautions))
 
 
 def _asked(target: Target) -> Iterator[object]:
@@ -103,6 +110,16 @@ def _data_problems(
         with _placed(file):
             faults = sample_faults(file.path, file.name, inputs)
         yield from (_problem(target, ("check", "data"), *fault) for fault in faults)
+
+
+def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
+    """Batch norms of the model that no step of the chain folds; a plugin may do anything."""
+    if any(step.plugin is not None for step in target.transforms):
+        return
+    told = norms_foreseen(graph, [step.name for step in target.transforms])
+    if told:
+        assert target.tree is not None
+        yield f"{place_of(target.tree, ('transforms',))}: {told}"
 
 
 @contextmanager

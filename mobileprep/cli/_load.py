@@ -43,8 +43,13 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:
     """Tell what the chains of recipes alone show to go wrong."""
     for recipe in recipes:
-        for caution in recipe_cautions(recipe):
-            print(f"mobileprep: warning: {caution}", file=sys.stderr)
+        warn(recipe_cautions(recipe))
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Tell on the standard error stream what the user should know."""
+    for sentence in sentences:
+        print(f"mobileprep: warning: {sentence}", file=sys.stderr)
 
 
 def _setting(text: str) -> tuple[str, str]:
