@@ -89,6 +89,10 @@ class InternalError(MobileprepError):
     exit_code = 70
 
 
+class MobileprepWarning(UserWarning):
+    """What the user should know of work that was done all the same, a sentence each."""
+
+
 def did_you_mean(name: str, candidates: Iterable[str], *, count: int = 1) -> list[str]:
     """The ``count`` names among ``candidates`` that look most like ``name``, best first."""
     import difflib  # costs start-up time, and only failures need it

@@ -104,7 +104,7 @@ def test_editing_the_code_reruns_the_step(app: Path, run: Run) -> None:
             "return Result(done",
             "exit(0)\n        return Result(done",
             7,
-            ".py:25: the plugin ended",
+            ".py:34: the plugin ended",
         ),
         (
             "import numpy as np",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from mobileprep.cli.verb import comma_list
+
 OUT: Final = "out"
 """The folder for outputs where none is named."""
 
@@ -35,6 +37,11 @@ def target_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", action="append", default=[], metavar="T", help="only these targets, a,b"
     )
+
+
+def targets_of(args: argparse.Namespace) -> list[str]:
+    """The targets that a command line picks; none for all."""
+    return [name for text in args.target for name in comma_list(text)]
 
 
 def out_argument(parser: argparse.ArgumentParser) -> None:

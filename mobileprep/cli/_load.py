@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from mobileprep.api.recipes import check_names
 from mobileprep.cli._arguments import OUT
 from mobileprep.cli._folders import recipe_files
 from mobileprep.errors import RecipeError, UsageError
@@ -35,15 +36,20 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
             hints.append(error.hint)
     if problems:
         raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
-    _check_names(recipes)
+    check_names(recipes)
     return recipes
 
 
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:
     """Tell what the chains of recipes alone show to go wrong."""
     for recipe in recipes:
-        for caution in recipe_cautions(recipe):
-            print(f"mobileprep: warning: {caution}", file=sys.stderr)
+        warn(recipe_cautions(recipe))
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Tell on the standard error stream what the user should know."""
+    for sentence in sentences:
+        print(f"mobileprep: warning: {sentence}", file=sys.stderr)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -52,12 +58,3 @@ def _setting(text: str) -> tuple[str, str]:
         message = f"--set takes NAME=VALUE, and got {text!r}"
         raise UsageError(message)
     return name, value
-
-
-def _check_names(recipes: Sequence[Recipe]) -> None:
-    seen: dict[str, str] = {}
-    for recipe in recipes:
-        if recipe.name in seen:
-            message = f"{recipe.file} and {seen[recipe.name]} are both named {recipe.name!r}"
-            raise UsageError(message, "give one of them another name: outputs go by it")
-        seen[recipe.name] = recipe.file

@@ -1,4 +1,4 @@
-"""The flags that say which model is run; what loads it is in ``_models``, which starts slowly."""
+"""The flags that say which model is run; ``api.models`` loads it, and starts slowly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli.verb import comma_list, flag
 
 if TYPE_CHECKING:
-    from mobileprep.cli._models import ModelFlags
+    from mobileprep.api.models import ModelOptions
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +21,13 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     flag(parser, "saved_model_tags", default="", metavar="TAGS", help="a SavedModel's tags, a,b")
 
 
-def model_flags(args: argparse.Namespace, fetches: tuple[str, ...]) -> ModelFlags:
+def model_flags(args: argparse.Namespace, fetches: tuple[str, ...]) -> ModelOptions:
     """How to freeze a model, from a command line.
 
     Args:
         args: the command line.
         fetches: the tensors that are wanted; empty for those that a signature names.
     """
-    from mobileprep.cli._models import ModelFlags
+    from mobileprep.api.models import ModelOptions
 
-    return ModelFlags(fetches, args.signature, comma_list(args.saved_model_tags), args.checkpoint)
+    return ModelOptions(fetches, args.signature, comma_list(args.saved_model_tags), args.checkpoint)

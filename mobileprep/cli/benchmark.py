@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
-    from mobileprep.cli._benchmark.runs import Subject, Timings
+    from mobileprep.api.benchmarking.runs import Subject, Timings
     from mobileprep.runtime.accounting.costs import GraphCosts
     from mobileprep.runtime.accounting.devices import Device
     from mobileprep.runtime.accounting.step_stats import StepStats
@@ -73,9 +73,11 @@ def _both(
 @verb("benchmark", "time a graph and count what it costs, as benchmark_model does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
-    from mobileprep.cli._benchmark.inputs import InputFlags, make_feeds, output_layers
-    from mobileprep.cli._benchmark.runs import Pace, Subject, measured_costs, time_graph
-    from mobileprep.cli._models import load_model
+    from mobileprep.api.benchmark import Benchmark
+    from mobileprep.api.benchmarking.inputs import output_layers
+    from mobileprep.api.benchmarking.runs import Pace, Subject, measured_costs, time_graph
+    from mobileprep.api.models import load_model
+    from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds
     from mobileprep.runtime.accounting.devices import find_device
 
     device = find_device(args.device) if args.device else None
@@ -86,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
     flags = InputFlags(
         args.input_layer, args.input_layer_shape, args.input_layer_type, args.input_layer_values
     )
-    layers = () if args.output_layer else model.outputs
-    layers = layers or model.tensors(output_layers(model.graph, args.output_layer))
+    layers = model.tensors(comma_list(args.output_layer)) or model.outputs
+    layers = layers or output_layers(model.graph)
     fetches = (*layers, *comma_list(args.target_layer))
     subject = Subject(model.graph, model.path, make_feeds(model.graph, flags), fetches)
     timings = time_graph(
@@ -103,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = args.show_flops or device is not None or args.json
     costs = measured_costs(subject) if wanted else None
     if args.json:
-        print(json.dumps(_as_data(timings, costs, device), indent=1))
+        print(json.dumps(Benchmark(timings, costs, device).as_data(), indent=1))
     else:
         print("\n".join(_lines(args, timings, costs, device)))
     if args.step_stats_name:
@@ -117,7 +119,7 @@ def _lines(
     args: argparse.Namespace, timings: Timings, costs: GraphCosts | None, device: Device | None
 ) -> Iterator[str]:
     """What is printed, in the original's order."""
-    from mobileprep.cli._benchmark import tables
+    from mobileprep.api.benchmarking import tables
 
     detailed = f", with stats: {timings.detailed.mean:.0f}" if timings.detailed else ""
     yield (
@@ -135,7 +137,7 @@ def _lines(
 
 
 def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
-    from mobileprep.cli._benchmark import tables
+    from mobileprep.api.benchmarking import tables
 
     if args.show_run_order:
         limit = args.run_order_limit
@@ -155,7 +157,7 @@ def _stat_lines(args: argparse.Namespace, stats: StepStats) -> Iterator[str]:
 
 
 def _cost_lines(costs: GraphCosts, timings: Timings) -> Iterator[str]:
-    from mobileprep.cli._benchmark.tables import readable
+    from mobileprep.api.benchmarking.tables import readable
 
     a_second = round(costs.flops / max(timings.plain.mean / 1e6, 1e-9))
     yield f"FLOPs estimate: {readable(costs.flops)}"
@@ -179,20 +181,9 @@ def _rounded(count: float) -> str:
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
-def _as_data(timings: Timings, costs: GraphCosts | None, device: Device | None) -> dict[str, Any]:
-    from mobileprep.cli._benchmark.data import costs_as_data, device_as_data, timings_as_data
-
-    data = timings_as_data(timings)
-    if costs is not None:
-        data |= costs_as_data(costs, timings.plain)
-        if device is not None:
-            data["device"] = device_as_data(device, costs)
-    return data
-
-
 def _report(args: argparse.Namespace, subject: Subject, timings: Timings, loading: float) -> None:
     """Leave the files that the original leaves."""
-    from mobileprep.cli._benchmark.report import write_entry
+    from mobileprep.api.benchmarking.entries import write_entry
     from mobileprep.runtime.accounting.step_stats import by_kind
 
     plain, warm, name = timings.plain, timings.warmup, args.benchmark_name

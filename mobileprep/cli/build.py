@@ -15,12 +15,13 @@ from mobileprep.cli._arguments import (
     out_argument,
     recipe_arguments,
     target_argument,
+    targets_of,
 )
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.cli._verdicts import Verdict
+    from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.state import State
 
 
@@ -41,18 +42,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("build", "build recipes: one folder for each target device", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
+    from mobileprep.api.building import prepared, published
     from mobileprep.cli._load import load_recipes
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
-    from mobileprep.cli._targets import plan_state, publish_target
-    from mobileprep.pipeline.overlaps import check_overlaps
-    from mobileprep.pipeline.runner import build, collect, stale_stages
+    from mobileprep.pipeline.runner import build, stale_stages
 
     _check(args)
     started = time.perf_counter()
     recipes = load_recipes(args)
-    state = plan_state(recipes, args.target, force=args.force)
-    check_overlaps(recipes, state.plan, state.store, Path(args.out))
+    state = prepared(recipes, Path(args.out), targets=targets_of(args), force=args.force)
     if args.dry_run or args.explain:
         judged = _explain(state, Path(args.out))
     if args.dry_run:
@@ -60,12 +59,11 @@ def run(args: argparse.Namespace) -> int:
     with Progress(len(stale_stages(state))) as progress:
         ran = build(state, jobs=args.jobs, listen=progress.listen, warn=progress.warn)
     reports = []
-    for built in collect(state):
-        report, changed = publish_target(built, state.store, Path(args.out))
-        if changed or args.json:
-            reports.append(report)
-        folder = os.path.join(args.out, *built.target.folder.split("/"))  # noqa: PTH118
-        _say(f"{folder}: {'written' if changed else 'up to date'}")
+    for built in published(state, Path(args.out)):
+        if built.is_changed or args.json:
+            reports.append(built.report)
+        folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
+        _say(f"{folder}: {'written' if built.is_changed else 'up to date'}")
     _say(
         f"{len(ran)} of {len(state.plan.stages)} stages ran, {time.perf_counter() - started:.2f} s"
     )
@@ -84,7 +82,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _explain(state: State, out: Path) -> list[Verdict]:
     """Say what a build would do and why; the verdicts."""
-    from mobileprep.cli._verdicts import verdicts
+    from mobileprep.api.verdicts import verdicts
 
     judged = verdicts(state, out)
     stale = [verdict for verdict in judged if not verdict.fresh]

@@ -20,7 +20,7 @@ from mobileprep.errors import UsageError
 from mobileprep.options.freeze import Freeze
 
 if TYPE_CHECKING:  # the module itself is imported where it is needed, to start fast
-    from mobileprep.freeze.options import FreezeResult
+    from mobileprep.freezing.options import FreezeResult
 
 _CHECKPOINT_VERSIONS = (1, 2)
 
@@ -68,9 +68,9 @@ def _unused_flags(parser: argparse.ArgumentParser) -> None:
 @verb("freeze", "turn a model's variables into constants, as freeze_graph does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load, freeze, write; tells how many ops are left, on stdout unless the graph goes there."""
-    from mobileprep.freeze.freezing import freeze
-    from mobileprep.freeze.options import FreezeOptions
-    from mobileprep.freeze.source import load_source
+    from mobileprep.freezing.freeze import freeze
+    from mobileprep.freezing.options import FreezeOptions
+    from mobileprep.freezing.source import load_source
     from mobileprep.ir.files import write_graph
 
     if args.checkpoint_version not in _CHECKPOINT_VERSIONS:

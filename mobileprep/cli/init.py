@@ -14,20 +14,14 @@ from mobileprep.cli.verb import comma_list, verb
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import (
     ArtifactError,
-    InvalidGraphError,
     MobileprepError,
-    UnsupportedError,
     UsageError,
 )
 from mobileprep.fsio import write_text
 
 if TYPE_CHECKING:
-    from mobileprep.freeze.find_models import FoundModel
-    from mobileprep.freeze.model import LoadedSource
-    from mobileprep.freeze.proposal import Proposal, ProposedInput
-    from mobileprep.recipe.first import Draft, DraftInput
-
-_UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
+    from mobileprep.api.first_recipe import Wishes
+    from mobileprep.pipeline.state import State
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         InvalidGraphError: the model's graph is broken, or its values are not found.
         UnsupportedError: a file that is no model.
     """
-    from mobileprep.freeze.find_models import find_model
+    from mobileprep.api.first_recipe import first_recipe
+    from mobileprep.freezing.find_models import find_model
 
     path = output_path(args.recipe)
     to_stdout = is_stdout(path)
@@ -72,7 +67,10 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
     with _folder(path.parent):
         try:
-            text, summary = _written(args, find_model(Path(args.model), checkpoint), path)
+            found = find_model(Path(args.model), checkpoint)
+            text, summary = first_recipe(
+                found, path, _wishes(args), None if args.no_try else _run_stages
+            )
         except MobileprepError as error:
             raise _elsewhere(error, args.model, path) from error
     if to_stdout:
@@ -109,20 +107,18 @@ def _check_absent(path: Path) -> None:
         raise UsageError(message, "name another file with --recipe")
 
 
-def _written(args: argparse.Namespace, found: FoundModel, path: Path) -> tuple[str, str]:
-    """The recipe's text, and what its build came to.
+def _wishes(args: argparse.Namespace) -> Wishes:
+    from mobileprep.api.first_recipe import Wishes
 
-    Where a training graph cannot be frozen, the graph for inference beside it is taken.
-    """
-    from mobileprep.freeze.find_models import inference_graph
-
-    try:
-        return _final(_draft(args, found, path), path, is_tried=not args.no_try)
-    except (UnsupportedError, InvalidGraphError):
-        other = inference_graph(found)
-        if other is None:
-            raise
-        return _final(_draft(args, other, path), path, is_tried=not args.no_try)
+    return Wishes(
+        name=args.name or "",
+        signature=args.signature,
+        tags=comma_list(args.tags or ""),
+        inputs=comma_list(args.inputs or ""),
+        outputs=comma_list(args.outputs or ""),
+        data=Path(args.data) if args.data else None,
+        labels=args.labels,
+    )
 
 
 def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepError:
@@ -132,80 +128,10 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
     return type(error)(error.message, error.hint, model)
 
 
-def _final(draft: Draft, path: Path, *, is_tried: bool) -> tuple[str, str]:
-    """The recipe's text, and what its build came to."""
-    from dataclasses import replace
+def _run_stages(state: State) -> None:
+    """Run what is stale, with a bar; its warnings come again with the user's own build."""
+    from mobileprep.cli._progress import Progress
+    from mobileprep.pipeline.runner import build, stale_stages
 
-    from mobileprep.recipe.first import recipe_text
-
-    if not is_tried:
-        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
-    from mobileprep.cli._first_build import told, tried
-
-    done = tried(draft, path)
-    return recipe_text(done.draft), told(done.report)
-
-
-def _draft(args: argparse.Namespace, found: FoundModel, path: Path) -> Draft:
-    from mobileprep.cli._recipe_names import recipe_name
-    from mobileprep.freeze.proposal import propose
-    from mobileprep.recipe.first import Draft
-    from mobileprep.recipe.schemas import modeline
-
-    tags = comma_list(args.tags or "")
-    given = {"inputs": comma_list(args.inputs or ""), "outputs": comma_list(args.outputs or "")}
-    proposal = propose(_loaded(found, tags), signature=args.signature, **given)
-    return Draft(
-        args.name or recipe_name(found.path, path),
-        modeline(path),
-        tuple(_source(found, proposal, tags, path.parent)),
-        tuple(map(_input, proposal.inputs)),
-        proposal.outputs,
-        (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
-        validation=(_relative(Path(args.data), path.parent), args.labels) if args.data else None,
-    )
-
-
-def _loaded(found: FoundModel, tags: tuple[str, ...]) -> LoadedSource:
-    from mobileprep.freeze.source import load_source
-
-    if found.kind == "saved_model":
-        return load_source(saved_model=found.path, tags=tags)
-    if found.kind == "meta_graph":
-        return load_source(meta_graph=found.path, checkpoint=found.checkpoint)
-    return load_source(graph=found.path, checkpoint=found.checkpoint)
-
-
-def _source(
-    found: FoundModel, proposal: Proposal, tags: tuple[str, ...], folder: Path
-) -> list[tuple[str, str | tuple[str, ...]]]:
-    keys: list[tuple[str, str | tuple[str, ...]]] = [(found.kind, _relative(found.path, folder))]
-    if found.checkpoint is not None:
-        keys.append(("checkpoint", _relative(found.checkpoint, folder)))
-    if tags:
-        keys.append(("tags", tags))
-    if proposal.signature:
-        keys.append(("signature", proposal.signature))
-    return keys
-
-
-def _input(proposed: ProposedInput) -> DraftInput:
-    from mobileprep.recipe.first import DraftInput
-    from mobileprep.recipe.schemas import recipe_schema
-
-    known = recipe_schema()["$defs"]["input"]["properties"]["dtype"]["enum"]
-    spec = proposed.spec
-    dtype = spec.dtype.short if spec.dtype.short in known else ""
-    return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
-
-
-def _sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:]}."
-
-
-def _relative(path: Path, folder: Path) -> str:
-    """How the recipe in ``folder`` names a path: from there, if only the drive is the same."""
-    try:
-        return Path(os.path.relpath(path, folder)).as_posix()
-    except ValueError:
-        return path.resolve().as_posix()
+    with Progress(len(stale_stages(state))) as progress:
+        build(state, listen=progress.listen, warn=lambda *_: None)

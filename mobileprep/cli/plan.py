@@ -11,6 +11,7 @@ from mobileprep.cli._arguments import (
     out_argument,
     recipe_arguments,
     target_argument,
+    targets_of,
 )
 from mobileprep.cli.verb import verb
 
@@ -26,12 +27,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("plan", "print the stages of recipes, and why each would run", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
+    from mobileprep.api.targets import plan_state
+    from mobileprep.api.verdicts import verdicts
     from mobileprep.cli._load import load_recipes, warn_of_chains
-    from mobileprep.cli._targets import plan_state
-    from mobileprep.cli._verdicts import verdicts
 
     recipes = load_recipes(args)
-    state = plan_state(recipes, args.target)
+    state = plan_state(recipes, targets_of(args))
     warn_of_chains(recipes)
     judged = verdicts(state, Path(args.out))
     if args.json:

@@ -12,12 +12,12 @@ from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli._originals import LABELLED, LABELLED_BY
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
-from mobileprep.errors import AccuracyError, InvalidGraphError, UnsupportedError, UsageError
+from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.cli._models import Model
+    from mobileprep.api.feeding.rounds import Round
+    from mobileprep.api.models import Model
     from mobileprep.cli._results import Result
-    from mobileprep.cli._rounds import Round
     from mobileprep.ir.tensor import Array
     from mobileprep.runtime.engines.base import Engine
 
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _model(args: argparse.Namespace) -> Model:
-    from mobileprep.cli._models import load_model
+    from mobileprep.api.models import load_model
 
     path = _named(args, args.graph, LABELLED_BY, "--graph")
     named = comma_list(args.fetch) or comma_list(args.output_layer)
@@ -133,7 +133,7 @@ def _model(args: argparse.Namespace) -> Model:
 
 
 def _rounds(args: argparse.Namespace, model: Model) -> list[Round]:
-    from mobileprep.cli._rounds import named_feeds, rounds
+    from mobileprep.api.feeding.rounds import named_feeds, rounds
 
     feeds = {model.tensor(name): what for name, what in named_feeds(args.feed).items()}
     apart = list(feeds) if args.each else []
@@ -212,19 +212,16 @@ def _engine(args: argparse.Namespace, model: Model) -> Engine:
 def _computed(
     args: argparse.Namespace, model: Model, engine: Engine, turn: Round, fetches: tuple[str, ...]
 ) -> list[Array]:
-    from mobileprep.cli._feed_files import FeedOptions
-    from mobileprep.cli._feeds import check_fed, read_feed, with_fed_shapes
+    from mobileprep.api.feeding.feeds import read_feed
+    from mobileprep.api.feeding.files import FeedOptions
+    from mobileprep.api.running import run_fed
 
     options = FeedOptions(
         args.input_width, args.input_height, args.input_mean, args.input_std, args.seed or 0
     )
     graph = model.graph
     feeds = {name: read_feed(graph, name, what, options) for name, what in turn.feeds.items()}
-    check_fed(graph, feeds, fetches, str(model.path))
-    try:
-        return engine.run(fetches, feeds)
-    except InvalidGraphError as error:
-        raise with_fed_shapes(error, graph, feeds) from error
+    return run_fed(engine, model, feeds, fetches)
 
 
 def _as_data(engine: str, results: list[Result]) -> dict[str, Any]:

@@ -20,18 +20,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
-    from mobileprep.cli._load import load_recipes, warn_of_chains
+    from mobileprep.cli._load import load_recipes, warn, warn_of_chains
     from mobileprep.recipe import check_files
 
     recipes = load_recipes(args)
+    foreseen: tuple[str, ...] = ()
     if not args.no_files:
         # Costs start-up time, as models bring numpy with them.
-        from mobileprep.cli._fit import check_models
+        from mobileprep.api.fit import check_models
 
         for recipe in recipes:
             check_files(recipe)
-        check_models(recipes)
+        foreseen = check_models(recipes)
     warn_of_chains(recipes)
+    warn(foreseen)
     if args.json:
         data = [
             {"file": r.file, "name": r.name, "targets": [t.folder for t in r.targets]}

@@ -6,11 +6,11 @@ import dataclasses
 
 from mobileprep.errors import InvalidGraphError, RecipeError, UsageError
 from mobileprep.formats.dtypes import dtype_from_text
-from mobileprep.freeze.freezing import freeze
-from mobileprep.freeze.guess import described, guess
-from mobileprep.freeze.options import FreezeOptions, FreezeResult
-from mobileprep.freeze.outputs import output_tensors
-from mobileprep.freeze.source import LoadedSource, load_source
+from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.guess import described, guess
+from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.outputs import output_tensors
+from mobileprep.freezing.source import LoadedSource, load_source
 from mobileprep.fsio import place
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape

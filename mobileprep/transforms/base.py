@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar, Final, TypeVar
 
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
 from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.rewrite import Rewritten
-from mobileprep.registry import Registry, module_names
+from mobileprep.registry import module_names
 from mobileprep.tf115.serial_names import SerialNames
 
 
@@ -92,58 +93,63 @@ class Transform(ABC):
 
 TransformType = TypeVar("TransformType", bound=type[Transform])
 
-_transforms: Registry[type[Transform]] = Registry("transform")
-_NOT_TRANSFORMS = frozenset({"base", "plugins"})
-
-
-_collecting: list[dict[str, type[Transform]]] = []
+_PACKAGE: Final = "mobileprep.transforms"
+_NOT_TRANSFORMS: Final = frozenset({"base", "plugins"})
 
 
 def transform(name: str) -> Callable[[TransformType], TransformType]:
-    """A decorator that files a transform under its name, which is also its module's."""
+    """A decorator that gives a transform its name.
 
-    def file_under(kind: TransformType) -> TransformType:
+    It only marks the class: whoever looks for a transform looks into the module that should hold
+    it. There is no table that modules imported at the same time could get mixed up in.
+    """
+
+    def mark(kind: TransformType) -> TransformType:
         kind.transform_name = name
-        if _collecting:
-            _collecting[-1][name] = kind
-        else:
-            _transforms.register(name)(kind)
         return kind
 
-    return file_under
+    return mark
 
 
-@contextlib.contextmanager
-def collected() -> Iterator[dict[str, type[Transform]]]:
-    """Transforms declared inside the block go into the mapping, not among the package's own."""
-    found: dict[str, type[Transform]] = {}
-    _collecting.append(found)
-    try:
-        yield found
-    finally:
-        _collecting.pop()
+def transforms_in(module: ModuleType) -> dict[str, type[Transform]]:
+    """The transforms that a module holds by their names, those that it has imported included.
+
+    Of classes with the same name the last one counts.
+    """
+    kinds = (value for value in vars(module).values() if isinstance(value, type))
+    return {
+        kind.transform_name: kind
+        for kind in kinds
+        # A subclass inherits the name without being the transform.
+        if issubclass(kind, Transform) and vars(kind).get("transform_name")
+    }
+
+
+def is_built_in(kind: type[Transform]) -> bool:
+    """Whether a transform is one of this package."""
+    return kind.__module__.startswith(f"{_PACKAGE}.")
 
 
 def transform_names() -> list[str]:
     """The names of all transforms of this package, found by file name, none imported."""
-    return [n for n in module_names("mobileprep.transforms") if n not in _NOT_TRANSFORMS]
+    return [n for n in module_names(_PACKAGE) if n not in _NOT_TRANSFORMS]
 
 
+@cache
 def transform_class(name: str) -> type[Transform]:
     """The class of a transform; only its own module is imported.
 
     Raises:
         UsageError: no transform has that name.
     """
-    if name not in _transforms:
-        known = transform_names()
-        if name not in known:
-            message = f"there is no transform {name!r}"
-            raise UsageError(message, nearest_hint(name, known))
-        importlib.import_module(f"mobileprep.transforms.{name}")
-    found = _transforms.get(name)
+    known = transform_names()
+    if name not in known:
+        message = f"there is no transform {name!r}"
+        raise UsageError(message, nearest_hint(name, known))
+    module = f"{_PACKAGE}.{name}"
+    found = transforms_in(importlib.import_module(module)).get(name)
     if found is None:
-        message = f"the module mobileprep.transforms.{name} registers no transform {name!r}"
+        message = f"the module {module} holds no transform {name!r}"
         raise InternalError(message)
     return found
 

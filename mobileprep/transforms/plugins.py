@@ -20,11 +20,20 @@ from mobileprep.errors import MobileprepError, TransformError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.transforms.base import Context, Result, Transform, collected, make_transform
+from mobileprep.transforms.base import (
+    Context,
+    Result,
+    Transform,
+    is_built_in,
+    make_transform,
+    transforms_in,
+)
 
 
 def load_plugin(name: str, path: Path) -> type[Transform]:
     """The transform of that name in a Python file, which is run anew.
+
+    A class that the file imports from a module of the user's counts, one of this package not.
 
     Raises:
         TransformError: the file cannot be run, or tries to end the program; the message names its
@@ -36,8 +45,9 @@ def load_plugin(name: str, path: Path) -> type[Transform]:
         message = f"the plugin {path} is not there, or is no Python file"
         raise UsageError(message, "name a .py file")
     module = importlib.util.module_from_spec(spec)
-    with collected() as found, _blaming(path):
+    with _blaming(path):
         spec.loader.exec_module(module)
+    found = {n: kind for n, kind in transforms_in(module).items() if not is_built_in(kind)}
     if name not in found:
         there = ", ".join(sorted(found)) or "none"
         message = f"the plugin {path} holds no transform {name!r}; it holds {there}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.cli._benchmark.tables import readable
+from mobileprep.api.benchmarking.tables import readable
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph

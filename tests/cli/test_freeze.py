@@ -7,7 +7,7 @@ import pytest
 
 from mobileprep.ir.files import read_graph, write_graph
 from tests.formats.checkpoint_writer import write_bundle
-from tests.freeze.graphs import FLOAT, node, placeholder, ref_variable, source
+from tests.freezing.graphs import FLOAT, node, placeholder, ref_variable, source
 
 W = np.arange(3, dtype=np.float32)
 

@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.recipe import load_recipe
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
-from tests.freeze.graphs import FLOAT, const, node, placeholder, ref_variable
+from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
 from tests.stages.jobs import classifier
 
 

@@ -10,7 +10,7 @@ import pytest
 from mobileprep.ir.files import write_graph
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
-from tests.freeze.saved import MODEL, W, meta, write_meta, write_saved_model
+from tests.freezing.saved import MODEL, W, meta, write_meta, write_saved_model
 
 FED = "--feed=x=[10, 20, 30]"
 SUM = "y: float32[3] [10.0, 21.0, 32.0]\n"
@@ -59,8 +59,8 @@ def test_without_a_signature_the_outputs_are_to_be_named(run: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--signature=a", "--signature names a signature, of which a GraphDef has none"),
-        ("--saved_model_tags=a", "--saved_model_tags chooses within a SavedModel"),
+        ("--signature=a", "the signature 'a' is named, and a GraphDef has none"),
+        ("--saved_model_tags=a", "the tags 'a' choose within a SavedModel"),
     ],
 )
 def test_flags_of_other_models_are_refused(

@@ -159,7 +159,7 @@ def test_cleaning_removes_links_and_not_what_they_lead_to(run: Run) -> None:
 def test_doit_refuses_the_same(run: Run) -> None:
     from doit.exceptions import InvalidDodoFile
 
-    from mobileprep.cli._doit import recipe_tasks
+    from mobileprep.api.tasks import recipe_tasks
 
     model(f"recipes/{MODEL}")
     recipe(f"../{MODEL}", "recipes/l/recipe.yaml")

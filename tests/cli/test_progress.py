@@ -44,7 +44,7 @@ class Talkative(Transform):
 
 def stages(digits: Path) -> int:
     """How many stages the recipe has."""
-    from mobileprep.cli._targets import plan_state
+    from mobileprep.api.targets import plan_state
     from mobileprep.recipe import load_recipe
 
     return len(plan_state([load_recipe(digits)]).plan.stages)

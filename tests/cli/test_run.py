@@ -277,7 +277,10 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
         (["--feed=x=random:-1,2"], "has a negative size"),
         (["--feed=x=random:99999999,99999"], "are too many"),
         (["--feed=x=random:1,3", "--feed=y=random"], "'x' takes the shape [?, 2]"),
-        ([], "the placeholders 'x' (float32[?, 2]), 'y' (float32[2])\n  hint: add --feed x=FILE;"),
+        (
+            [],
+            "the placeholders 'x' (float32[?, 2]), 'y' (float32[2])\n  hint: feed it; --feed",
+        ),
         (["--feed=x=random"], "nothing is fed to the placeholder 'y' (float32[2])"),
         (["--feed=x=random", "--feed=y=random", "--fetch=none"], "'none' is not in the graph"),
         (["--engine=fast"], "there is no engine 'fast'"),

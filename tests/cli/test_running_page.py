@@ -15,8 +15,8 @@ from mobileprep.formats.arrays import read_arrays
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from tests.cli.inception import EIGHT_BIT, inception
-from tests.freeze.graphs import placeholder
-from tests.freeze.saved import write_saved_model
+from tests.freezing.graphs import placeholder
+from tests.freezing.saved import write_saved_model
 from tests.ops.pictures import encoded
 from tests.transforms.graphs import node
 

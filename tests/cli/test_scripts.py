@@ -21,7 +21,7 @@ from mobileprep.ir.node import Node
 from tests.cli.conftest import Run
 from tests.cli.inception import EIGHT_BIT, SIDE, inception
 from tests.formats.checkpoint_writer import write_bundle
-from tests.freeze.saved import MODEL, W
+from tests.freezing.saved import MODEL, W
 from tests.ops.pictures import encoded
 from tests.transforms.graphs import const, node
 

@@ -11,7 +11,7 @@ from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.ir.files import read_graph, write_graph
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
-from tests.freeze.graphs import FLOAT, const, node, ref_variable, source
+from tests.freezing.graphs import FLOAT, const, node, ref_variable, source
 
 RECIPE = """\
 version: 1

@@ -19,7 +19,9 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from tests.cli.conftest import Run
+from tests.freezing.graphs import placeholder as shaped
 from tests.stages.jobs import classifier, placeholder
+from tests.transforms.graphs import const, conv, node, normal
 
 RECIPE = """\
 version: 1
@@ -138,3 +140,36 @@ def test_without_files_numpy_is_not_imported() -> None:
         "sys.exit(code or 'numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def _with_norm(op: str) -> Graph:
+    """The classifier with a layer and a batch norm in front."""
+    statistics = [const(n, abs(normal(3, seed=i)) + 0.5) for i, n in enumerate("gbmv")]
+    kinds = {"U": DType.FLOAT} if op == "FusedBatchNormV3" else {}
+    norm = node("y", op, "layer g b m v", is_training=False, epsilon=0.001, **kinds)
+    weights = const("w", normal(1, 1, 3, 3))
+    return Graph([shaped("x", 1, 4, 4, 3), weights, conv("layer", "x w"), *statistics, norm])
+
+
+@pytest.mark.parametrize(
+    ("op", "chain", "is_told"),
+    [
+        ("FusedBatchNormV3", "[remove_device]", True),
+        ("FusedBatchNormV3", "[fold_batch_norms, fold_old_batch_norms]", True),
+        ("FusedBatchNormV3", "[remove_device, fuse_batch_norms]", False),
+        ("FusedBatchNorm", "[remove_device]", True),
+        ("FusedBatchNorm", "[fold_old_batch_norms]", False),
+        ("FusedBatchNorm", "[]", True),
+    ],
+)
+def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
+    run: Run, op: str, chain: str, is_told: bool
+) -> None:
+    write_graph(Path("model.pb"), _with_norm(op))
+    code, told = validate(run, change=("[remove_device]", chain))
+    warning = (
+        f"mobileprep: warning: recipe.yaml:7:1: no step of the chain folds 1 {op} of the model: "
+        "put fuse_batch_norms, or optimize, which contains it, into it\n"
+    )
+    assert code == 0
+    assert told == (warning if is_told else "recipe.yaml: ok, 2 targets: phone, pi\n")

@@ -14,17 +14,17 @@ import pytest
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.formats.checkpoint import open_checkpoint
 from mobileprep.formats.protos import saved_model_pb2
-from mobileprep.freeze.follow import VARIABLE_OPS
-from mobileprep.freeze.freezing import freeze
-from mobileprep.freeze.options import FreezeOptions, FreezeResult
-from mobileprep.freeze.source import load_source
+from mobileprep.freezing.follow import VARIABLE_OPS
+from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes, graph_to_proto
 from mobileprep.runtime.functions.kinds import FUNCTIONAL
 from mobileprep.runtime.interpreter import Interpreter
-from tests.freeze.damage import KINDS, check_damaged
-from tests.freeze.test_source import MODEL, W, meta
+from tests.freezing.damage import KINDS, check_damaged
+from tests.freezing.test_source import MODEL, W, meta
 from tests.reference.original import differences
 from tests.reference.saved_models import ZOO, Saved
 

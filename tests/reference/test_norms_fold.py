@@ -11,9 +11,9 @@ import yaml
 
 from mobileprep.chains.chain import Step, run_chain
 from mobileprep.chains.norms_left import norms_left
-from mobileprep.freeze.freezing import freeze
-from mobileprep.freeze.options import FreezeOptions
-from mobileprep.freeze.source import load_source
+from mobileprep.freezing.freeze import freeze
+from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes

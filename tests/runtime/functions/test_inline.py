@@ -8,7 +8,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.interpreter import Interpreter
-from tests.freeze.graphs import listing
+from tests.freezing.graphs import listing
 from tests.runtime.functions.texts import PLACEHOLDER, RELU, T, body, call, function, model
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.runtime.functions.inline import inline_calls
-from tests.freeze.graphs import listing
+from tests.freezing.graphs import listing
 from tests.runtime.functions.texts import PLACEHOLDER, body, function, model
 
 COND = """node_def { name: "c" op: "Less" input: "a" input: "b"

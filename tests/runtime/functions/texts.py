@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mobileprep.ir.graph import Graph
-from tests.freeze.graphs import parsed
+from tests.freezing.graphs import parsed
 
 T = 'attr { key: "T" value { type: DT_FLOAT } }'
 X = 'attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { shape { } } }'

@@ -1,0 +1,1 @@
+"""What verbs, notebooks and build files ask for: one function a service, from values to values."""

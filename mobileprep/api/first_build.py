@@ -1,0 +1,119 @@
+"""Builds a first recipe before it is written, so that it checks what it can and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mobileprep.api.targets import build_report, plan_state
+from mobileprep.errors import AccuracyError, MobileprepError, UnsupportedError
+from mobileprep.pipeline.runner import collect
+from mobileprep.pipeline.state import State
+from mobileprep.recipe.first import Draft, recipe_text
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.schemas import recipe_schema
+from mobileprep.report.collect import Report
+
+# How far outputs may move, as a share of the largest magnitude: by weights of 8 bits, and by
+# the rounding of folded ones.
+EIGHT_BIT_LIMIT = 0.05
+FLOAT_LIMIT = 0.001
+RunStages = Callable[[State], None]
+"""Runs the stages of a plan that are stale."""
+
+_UNQUANTIZED = "The weights stay float: nothing would check what 8 bits do to them."
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A draft that builds, and the report of its build."""
+
+    draft: Draft
+    report: Report
+
+
+def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
+    """The draft with the most that builds: checked and quantized, checked, or neither.
+
+    What a build runs stays in the store, so that the user's first build has little left to do.
+
+    Args:
+        draft: without check and quantization.
+        path: where the recipe will lie.
+        run: called with the plan of each draft that is tried.
+
+    Raises:
+        MobileprepError: the model cannot be built even so.
+    """
+    plain = _registered(draft, path, run)
+    draft = plain.draft
+    why: list[str] = []
+    for better in _better(draft):
+        try:
+            return Tried(*_explained(better, path, run, why))
+        except MobileprepError as error:
+            why.append(_line(error))
+    told = replace(draft, unchecked=f"{_reason(draft) or why[-1]}.", unquantized=_UNQUANTIZED)
+    return Tried(told, plain.report)
+
+
+def _registered(draft: Draft, path: Path, run: RunStages) -> Tried:
+    """The draft with the header of the oldest release that has the model's ops."""
+    oldest, *newer = (replace(draft, release=release) for release in _releases())
+    try:
+        return Tried(oldest, _built(oldest, path, run))
+    except UnsupportedError:
+        for told in newer:
+            with contextlib.suppress(UnsupportedError):
+                return Tried(told, _built(told, path, run))
+        raise
+
+
+def _releases() -> tuple[str, ...]:
+    return tuple(sorted(recipe_schema()["$defs"]["tensorflow"]["enum"]))
+
+
+def _line(error: MobileprepError) -> str:
+    return error.message.partition("\n")[0]
+
+
+def _reason(draft: Draft) -> str:
+    """What the recipe lacks for a check, where that is plain to see."""
+    unknown = [i.name for i in draft.inputs if i.shape is None]
+    if not unknown:
+        return ""
+    return f"the graph does not tell the shape of {', '.join(unknown)}"
+
+
+def _better(draft: Draft) -> Iterator[Draft]:
+    yield replace(draft, check=EIGHT_BIT_LIMIT, quantize=True)
+    yield replace(draft, check=FLOAT_LIMIT)
+
+
+def _explained(draft: Draft, path: Path, run: RunStages, why: list[str]) -> tuple[Draft, Report]:
+    report = _built(draft, path, run)
+    if draft.quantize and report.check is not None and report.check.warnings:
+        # A check that proves little is none: what 8 bits do would not be seen.
+        raise AccuracyError(report.check.warnings[0])
+    if why and not draft.quantize:
+        draft = replace(draft, unquantized=f"The weights stay float: {why[-1]}.")
+    return draft, report
+
+
+def _built(draft: Draft, path: Path, run: RunStages) -> Report:
+    recipe = load_recipe(path, environ=os.environ, text=recipe_text(draft))
+    state = plan_state([recipe])
+    run(state)
+    (built,) = collect(state)
+    return build_report(built)
+
+
+def told(report: Report) -> str:
+    """What a build came to, in one line."""
+    size, before = report.model.bytes, report.source.bytes
+    line = f"{before:,} bytes frozen, {size:,} prepared"
+    gaps = [s.largest_difference for s in report.steps if s.largest_difference is not None]
+    return f"{line}; outputs differ by at most {gaps[-1]:.2g}" if gaps else line

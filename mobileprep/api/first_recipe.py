@@ -1,0 +1,132 @@
+"""A first recipe for a model: its text, and what building it came to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mobileprep.api.first_build import RunStages, told, tried
+from mobileprep.api.recipe_names import recipe_name
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.freezing.find_models import FoundModel, inference_graph
+from mobileprep.freezing.model import LoadedSource
+from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
+from mobileprep.freezing.source import load_source
+from mobileprep.recipe.first import Draft, DraftInput, recipe_text
+from mobileprep.recipe.schemas import modeline, recipe_schema
+
+_UNTRIED = "it has not been built yet; 'check: true' runs the model after each step."
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says of the recipe; empty for what is proposed.
+
+    Args:
+        name: the recipe's.
+        signature: that of a SavedModel.
+        tags: those of its MetaGraph.
+        inputs, outputs: their names.
+        data: an .npz file of labelled samples to validate with.
+        labels: the name of its array of labels.
+    """
+
+    name: str = ""
+    signature: str = ""
+    tags: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    data: Path | None = None
+    labels: str = "label"
+
+
+def first_recipe(
+    found: FoundModel, path: Path, wishes: Wishes, run: RunStages | None
+) -> tuple[str, str]:
+    """The recipe's text, and what its build came to.
+
+    Where a training graph cannot be frozen, the graph for inference beside it is taken.
+
+    Args:
+        found: the model.
+        path: where the recipe will lie.
+        wishes: what the user says of it.
+        run: runs the stages of a plan; None to build nothing, and so to leave out checks.
+
+    Raises:
+        MobileprepError: the model cannot be built.
+    """
+    try:
+        return _final(_draft(found, path, wishes), path, run)
+    except (UnsupportedError, InvalidGraphError):
+        other = inference_graph(found)
+        if other is None:
+            raise
+        return _final(_draft(other, path, wishes), path, run)
+
+
+def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
+    if run is None:
+        return recipe_text(replace(draft, unchecked=_UNTRIED)), "not built yet"
+    done = tried(draft, path, run)
+    return recipe_text(done.draft), told(done.report)
+
+
+def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
+    proposal = propose(
+        _loaded(found, wishes.tags),
+        signature=wishes.signature,
+        inputs=wishes.inputs,
+        outputs=wishes.outputs,
+    )
+    data = wishes.data
+    return Draft(
+        wishes.name or recipe_name(found.path, path),
+        modeline(path),
+        tuple(_source(found, proposal, wishes.tags, path.parent)),
+        tuple(map(_input, proposal.inputs)),
+        proposal.outputs,
+        (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
+        validation=None if data is None else (_relative(data, path.parent), wishes.labels),
+    )
+
+
+def _loaded(found: FoundModel, tags: tuple[str, ...]) -> LoadedSource:
+    if found.kind == "saved_model":
+        return load_source(saved_model=found.path, tags=tags)
+    if found.kind == "meta_graph":
+        return load_source(meta_graph=found.path, checkpoint=found.checkpoint)
+    return load_source(graph=found.path, checkpoint=found.checkpoint)
+
+
+def _source(
+    found: FoundModel, proposal: Proposal, tags: tuple[str, ...], folder: Path
+) -> list[tuple[str, str | tuple[str, ...]]]:
+    keys: list[tuple[str, str | tuple[str, ...]]] = [(found.kind, _relative(found.path, folder))]
+    if found.checkpoint is not None:
+        keys.append(("checkpoint", _relative(found.checkpoint, folder)))
+    if tags:
+        keys.append(("tags", tags))
+    if proposal.signature:
+        keys.append(("signature", proposal.signature))
+    return keys
+
+
+def _input(proposed: ProposedInput) -> DraftInput:
+    known = recipe_schema()["$defs"]["input"]["properties"]["dtype"]["enum"]
+    spec = proposed.spec
+    dtype = spec.dtype.short if spec.dtype.short in known else ""
+    return DraftInput(spec.name, dtype, spec.shape, proposed.remark)
+
+
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}."
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """How the recipe in ``folder`` names a path: from there, if only the drive is the same."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return path.resolve().as_posix()

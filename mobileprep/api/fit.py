@@ -1,0 +1,137 @@
+"""Whether the models and data of recipes are what the recipes say, told at the recipes' lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mobileprep.chains.norms_left import norms_foreseen
+from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
+from mobileprep.freezing.fit import DeclaredInput, Fit, fit
+from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.source import load_source
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
+from mobileprep.recipe.model import Recipe, Target, digestible
+from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
+from mobileprep.recipe.settings import InputFile
+from mobileprep.recipe.tree import Key, place_of
+from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, known_shapes
+from mobileprep.runtime.sampling.values import undrawable
+
+
+def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
+    """Open every model and every file of samples of some recipes.
+
+    Returns:
+        What the user should know of models that fit, each sentence once, with its place.
+
+    Raises:
+        InvalidRecipeError: a model is not what a recipe says; all problems of all recipes.
+        AccuracyError: only the data does not fit; all problems likewise.
+        MobileprepError: a model or its data cannot be read, or the model cannot be frozen.
+    """
+    of_models: list[Problem] = []
+    of_data: list[Problem] = []
+    cautions: list[str] = []
+    known: dict[str, Fit] = {}
+    for target in (target for recipe in recipes for target in recipe.targets):
+        key = repr([target.source.file.path, target.source.checkpoint, *_asked(target)])
+        if key not in known:
+            known[key] = _fit(target)
+        found = known[key]
+        of_models += [_problem(target, m.keys, m.message, m.hint) for m in found.misfits]
+        if found.frozen is not None and not found.misfits:
+            inputs = _inputs(target, found.frozen)
+            of_models += _draw_problems(target, found.frozen.graph, inputs)
+            of_data += _data_problems(target, found.frozen, inputs)
+            cautions += _unfolded_norms(target, found.frozen.graph)
+    if of_models:
+        raise recipe_error([*of_models, *of_data])
+    if of_data:
+        raise AccuracyError(render(in_order(of_data)))
+    return tuple(dict.fromkeys(cautions))
+
+
+def _asked(target: Target) -> Iterator[object]:
+    """What decides whether a model fits, besides the model."""
+    yield digestible(target.source)
+    yield digestible(target.freeze)
+    yield [digestible(declared) for declared in target.inputs]
+    yield target.outputs
+
+
+def _fit(target: Target) -> Fit:
+    source = target.source
+    path = source.file.path
+    kind = source.kind if source.kind in ("meta_graph", "saved_model") else "graph"
+    checkpoint = None if source.checkpoint is None else source.checkpoint.path
+    saver = None if source.saver is None else source.saver.path
+    freeze = {f.name: getattr(target.freeze, f.name) for f in dataclasses.fields(target.freeze)}
+    options = FreezeOptions(target.outputs, source.signature or "", **freeze)
+    declared = [DeclaredInput(i.name, i.dtype, i.shape) for i in target.inputs]
+    files: dict[str, Path | None] = {kind: path, "checkpoint": checkpoint, "saver": saver}
+    try:
+        return fit(load_source(tags=source.tags, **files), options, declared)
+    except MobileprepError as error:
+        raise type(error)(str(error), error.hint, source.file.place) from error
+
+
+def _inputs(target: Target, frozen: FreezeResult) -> list[FedTensor]:
+    names = tuple(i.name for i in target.inputs) or frozen.inputs
+    return fed_tensors(frozen.graph, names, {i.name: i.shape for i in target.inputs})
+
+
+def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[Problem]:
+    """Inputs that a check would have to draw, and that cannot be drawn."""
+    check = target.check
+    if check is None or check.data or target.validation or not target.transforms:
+        return
+    found = (undrawable(fed, first_ops(graph, fed.ref)) for fed in inputs)
+    yield from (_problem(target, ("check",), *fault) for fault in found if fault is not None)
+
+
+def _data_problems(
+    target: Target, frozen: FreezeResult, inputs: Sequence[FedTensor]
+) -> Iterator[Problem]:
+    """What is wrong with the samples of a target's validation and check."""
+    validation, check = target.validation, target.check
+    if validation is not None:
+        (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
+        file = validation.data
+        with _placed(file):
+            faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
+        yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
+    if check is not None and check.data is not None:
+        file = check.data
+        with _placed(file):
+            faults = sample_faults(file.path, file.name, inputs)
+        yield from (_problem(target, ("check", "data"), *fault) for fault in faults)
+
+
+def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:
+    """Batch norms of the model that no step of the chain folds; a plugin may do anything."""
+    if any(step.plugin is not None for step in target.transforms):
+        return
+    told = norms_foreseen(graph, [step.name for step in target.transforms])
+    if told:
+        assert target.tree is not None
+        yield f"{place_of(target.tree, ('transforms',))}: {told}"
+
+
+@contextmanager
+def _placed(file: InputFile) -> Iterator[None]:
+    """Puts the place in the recipe before what is wrong with a file that it names."""
+    try:
+        yield
+    except CorruptFileError as error:
+        raise CorruptFileError(str(error), error.hint, file.place) from error
+
+
+def _problem(target: Target, keys: Iterable[Key], message: str, hint: str) -> Problem:
+    assert target.tree is not None
+    return Problem(place_of(target.tree, keys), message, hint)

@@ -1,0 +1,76 @@
+"""From recipes to the state of a plan, and from built targets to folders and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.pipeline.publish import Changes, changes, publish
+from mobileprep.pipeline.runner import Built, check_pins
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store, default_folder
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.plan.sources import single_file
+from mobileprep.recipe.model import Recipe
+from mobileprep.report.collect import Report, collect_report
+from mobileprep.report.json import report_json
+
+REPORT = "report.json"
+
+
+def plan_state(
+    recipes: Sequence[Recipe], targets: Iterable[str] = (), *, force: bool = False
+) -> State:
+    """The plan of some recipes against the store, pinned digests checked.
+
+    Args:
+        recipes: what to plan.
+        targets: names of targets, or of their folders; all without any.
+        force: judge every stage stale.
+
+    Raises:
+        UsageError: a target that no recipe has.
+        CorruptFileError: a file is missing, or is not what its pin says.
+    """
+    wanted = frozenset(targets)
+    known = {name for r in recipes for t in r.targets for name in (t.name, t.folder)}
+    for name in sorted(wanted - known):
+        message = f"no recipe has a target {name!r}"
+        raise UsageError(
+            message, nearest_hint(name, known) or f"there are {', '.join(sorted(known))}"
+        )
+    state = State(plan_recipes(recipes, wanted), Store(default_folder()), force=force)
+    _check_pins(recipes, state)
+    return state
+
+
+def build_report(built: Built) -> Report:
+    """The report of a built target."""
+    sizes = {name: output.size for name, output in built.files.items()}
+    target = built.target
+    return collect_report(target.recipe, target.target, built.records, sizes)
+
+
+def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]:
+    """Bring a target's folder up to date; its report, and whether anything was written."""
+    report = build_report(built)
+    done = publish(built, {REPORT: report_json(report)}, store, out)
+    return report, bool(done)
+
+
+def target_changes(built: Built, out: Path) -> tuple[Changes, dict[str, bytes]]:
+    """What brings a target's folder up to date, and the files there that no stage has left."""
+    extra = {REPORT: report_json(build_report(built))}
+    return changes(built, extra, out), extra
+
+
+def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
+    pins = {
+        (pin.file.name, pin.file.place, pin.sha256, state.digest(file))
+        for recipe in recipes
+        for target in recipe.targets
+        for pin in target.source.pins
+        for file in single_file(pin.file).members
+    }
+    check_pins(sorted(pins))

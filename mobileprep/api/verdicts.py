@@ -1,0 +1,138 @@
+"""What a build would do: a verdict on each stage, and on the folder of each target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.api.targets import target_changes
+from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
+from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.runner import collect_target
+from mobileprep.pipeline.state import Fresh, Stale, State
+from mobileprep.pipeline.store import Output
+from mobileprep.plan.spec import StageSpec, TargetPlan
+from mobileprep.plan.stages import PUBLISHED
+
+PUBLISH: Final = "publish"
+
+
+@dataclass(frozen=True)
+class InputFact:
+    """A file from outside that a stage reads: its part there, its name in the recipe, its place."""
+
+    slot: str
+    name: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class OutputFact:
+    """A file that a stage leaves in the store, or a target's folder has.
+
+    ``sha256`` is what it should have, None while the stage has yet to run; ``path`` is None for
+    what stays in the store.
+    """
+
+    name: str
+    path: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a step of a build has something to do.
+
+    Args:
+        task: its name.
+        stage: which stage it is, or ``publish`` for the folder of a target.
+        needs: the tasks before it.
+        reasons: why it would run, in words; nothing where it is fresh.
+        inputs: the files from outside that it reads.
+        outputs: the files that it leaves, as far as they are known before it has run.
+    """
+
+    task: str
+    stage: str
+    needs: tuple[str, ...]
+    reasons: tuple[str, ...]
+    inputs: tuple[InputFact, ...]
+    outputs: tuple[OutputFact, ...]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.reasons
+
+    def __str__(self) -> str:
+        return f"{self.task}: {'; '.join(self.reasons) or 'fresh'}"
+
+    def as_data(self) -> dict[str, Any]:
+        """The verdict as JSON takes it."""
+        return {**asdict(self), "fresh": self.fresh}
+
+
+def verdicts(state: State, out: Path) -> list[Verdict]:
+    """The verdicts on all stages of a plan, then on its targets' folders below ``out``.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+        ArtifactError: a name leads out of the output folder.
+    """
+    return [
+        *(_of_stage(spec, state) for spec in state.plan.stages),
+        *(_of_folder(target, state, out) for target in state.plan.targets),
+    ]
+
+
+def _of_stage(spec: StageSpec, state: State) -> Verdict:
+    found = state.verdict(spec.task)
+    made = found.record.outputs if isinstance(found, Fresh) else {}
+    return Verdict(
+        spec.task,
+        spec.kind,
+        tuple(spec.needs),
+        found.reasons if isinstance(found, Stale) else (),
+        tuple(
+            InputFact(slot, file.name, str(file.path), state.digest(file))
+            for slot, files in spec.stage.files.items()
+            for file in files.members
+        ),
+        tuple(
+            OutputFact(name, None, _digest(made.get(name)))
+            for name in sorted({*spec.stage.output_files, *made})
+        ),
+    )
+
+
+def _of_folder(target: TargetPlan, state: State, out: Path) -> Verdict:
+    task = f"{target.folder}/{PUBLISH}"
+    waits = [name for name in target.tasks if isinstance(state.verdict(name), Stale)]
+    folder = out / target.folder
+    if waits:
+        reasons: Sequence[str] = (f"{waits[0]} runs first",)
+        files: Mapping[str, str | None] = dict.fromkeys([*_promised(target, state), MANIFEST])
+    else:
+        built = collect_target(target, state)
+        todo, extra = target_changes(built, out)
+        files = expected = expected_files(built, extra, todo)
+        reasons = folder_reasons(todo, expected)
+    outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))
+    return Verdict(task, PUBLISH, target.tasks, tuple(reasons), (), tuple(outputs))
+
+
+def _promised(target: TargetPlan, state: State) -> list[str]:
+    """The files of a target that its stages are sure to leave."""
+    return [
+        name.removeprefix(PUBLISHED)
+        for task in target.tasks
+        for name in state.plan.stage(task).stage.output_files
+        if name.startswith(PUBLISHED)
+    ]
+
+
+def _digest(output: Output | None) -> str | None:
+    return output.sha256 if output else None

@@ -1,1 +1,0 @@
-"""What the verb `benchmark` measures, and how it tells of it."""

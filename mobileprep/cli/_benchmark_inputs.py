@@ -1,0 +1,84 @@
+"""What ``benchmark`` feeds: layers, shapes, types and values from flags that go together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mobileprep.api.benchmarking.inputs import default_layers, filled, usual_shape
+from mobileprep.api.feeding.tensors import tensor_info
+from mobileprep.cli.verb import comma_list
+from mobileprep.errors import UsageError
+from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+
+
+@dataclass(frozen=True)
+class InputFlags:
+    """The flags that say what is fed; empty where not given.
+
+    Args:
+        layers: names, a,b.
+        shapes: 1,224,224,3:1,20.
+        types: float,int32.
+        values: the first elements of each, 1,2,3:4; the rest are zeros.
+    """
+
+    layers: str = ""
+    shapes: str = ""
+    types: str = ""
+    values: str = ""
+
+
+def make_feeds(graph: Graph, flags: InputFlags) -> dict[str, Array]:
+    """Zeros, or the given values, for each input layer.
+
+    Without flags every placeholder is fed; without shapes or types those of the placeholders are
+    taken, unknown sizes as 1.
+
+    Raises:
+        UsageError: the flags do not fit each other, or the graph.
+    """
+    layers = comma_list(flags.layers) or default_layers(graph)
+    shapes = [_shape(text) for text in flags.shapes.split(":")] if flags.shapes else []
+    types = [_dtype(text) for text in comma_list(flags.types)]
+    for given, flag in ((shapes, "input_layer_shape"), (types, "input_layer_type")):
+        if given and len(given) != len(layers):
+            message = f"there are {len(layers)} input layers and {len(given)} in --{flag}"
+            raise UsageError(message, "give as many, such as --input_layer_shape=1,224,224,3:1,20")
+    values = [_values(text) for text in flags.values.split(":")] if flags.values else []
+    feeds = {}
+    for index, name in enumerate(layers):
+        known = tensor_info(graph, name)
+        shape = shapes[index] if shapes else usual_shape(known)
+        dtype = types[index] if types else known.dtype or DType.FLOAT
+        feeds[name] = filled(name, shape, dtype, values[index] if index < len(values) else ())
+    return feeds
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(d) for d in text.split(",") if d)
+    except ValueError as error:
+        message = f"{text!r} is no shape"
+        raise UsageError(message, "write sizes with commas: 1,224,224,3") from error
+    if any(d < 0 for d in shape):
+        message = f"the shape {text!r} has an unknown size"
+        raise UsageError(message, "replace each -1 with the size to benchmark with")
+    return shape
+
+
+def _dtype(text: str) -> DType:
+    found = dtype_from_text(text)
+    if found is None or (found.numpy is None and found is not DType.STRING):
+        message = f"{text!r} is no type that can be fed"
+        raise UsageError(message, "write float, int32, uint8, bool or string")
+    return found
+
+
+def _values(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(v) for v in text.split(",") if v)
+    except ValueError as error:
+        message = f"{text!r} is no list of numbers"
+        raise UsageError(message, "write numbers with commas, input layers with colons") from error

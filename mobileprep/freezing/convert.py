@@ -1,0 +1,186 @@
+"""Variables turned into constants, in the graph and in the functions that it hands them to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.trace import HAND_ON, Trace, trace
+from mobileprep.freezing.users import converted_user
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.runtime.functions.bodies import Body, body_of, function_of
+from mobileprep.runtime.functions.inline import inline_calls
+from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS, Functional
+
+_ARGUMENT: Final = "_Arg"
+_DEEPEST: Final = 64
+
+
+def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str) -> Graph:
+    """Put constants in the variables' places, under their names.
+
+    A function that a loop or a conditional hands a variable to is replaced by a copy that takes
+    its value; the copy's name ends in "_frozen".
+
+    Args:
+        graph: without the ops that ``uses`` calls blocked.
+        values: the value of each variable node.
+        uses: what ``trace`` found for those variables.
+        where: for messages.
+
+    Raises:
+        UnsupportedError: a function changes a variable.
+    """
+    if not values:
+        return graph
+    functions = _Functions(graph.library, where)
+    types = {name: value.dtype for name, value in values.items()}
+    nodes: list[Node] = []
+    held = {n.name for n in graph if n.name in values and n.op != "VarHandleOp"}
+    for node in graph:
+        if node.name in values:
+            nodes.append(constant(node.name, values[node.name], inputs=node.control_inputs))
+        elif _passes(node) and node.inputs[0].node in held:
+            # The original forgets what such a node noted of the variable's shape.
+            held.add(node.name)
+            nodes.append(node.without_attrs("_output_shapes"))
+        else:
+            nodes.extend(functions.converted(graph, node, uses, types))
+    return Graph(nodes, functions.library, graph.versions)
+
+
+def _passes(node: Node) -> bool:
+    return node.op in HAND_ON and node.op != "Merge" and bool(node.data_inputs)
+
+
+class _Functions:
+    """The library as it grows by copies of functions that take values."""
+
+    def __init__(self, library: Library, where: str) -> None:
+        self._given = library
+        self._where = where
+        self._added: dict[str, Function] = {}
+        self._copies: dict[tuple[str, tuple[tuple[int, DType], ...]], str] = {}
+        self._depth = 0
+
+    @property
+    def library(self) -> Library:
+        if not self._added:
+            return self._given
+        return Library({**self._given.functions, **self._added}, self._given.gradients)
+
+    def converted(
+        self, graph: Graph, node: Node, uses: Trace, types: Mapping[str, DType]
+    ) -> list[Node]:
+        """What stands in a node's place once the variables that it takes are values."""
+        slots = uses.users.get(node.name)
+        if not slots:
+            return [node]
+        functional = FUNCTIONAL.get(node.op)
+        if functional is None:
+            return converted_user(graph, node, types[next(iter(slots.values()))])
+        args = {slot - functional.first: types[name] for slot, name in sorted(slots.items())}
+        return [self._handing_values(node, functional, args)]
+
+    def _handing_values(
+        self, node: Node, functional: Functional, args: Mapping[int, DType]
+    ) -> Node:
+        def copied(func: FuncRef) -> FuncRef:
+            is_body = node.op in LOOPS and func == node.attr_func("body")
+            return FuncRef(self._copy(func, args, gives_back=is_body), func.attrs)
+
+        changes: dict[str, AttrValue] = {}
+        for name in functional.functions:
+            value = node.attrs.get(name)
+            if value is not None and value.kind == "func":
+                changes[name] = AttrValue("func", copied(value.value))
+            elif value is not None and value.kind == "list(func)":
+                changes[name] = AttrValue("list(func)", tuple(map(copied, value.value)))
+        types = list(node.attr_dtypes(functional.types))
+        for index, dtype in args.items():
+            types[index] = dtype
+        changes[functional.types] = AttrValue("list(type)", tuple(types))
+        if "output_shapes" in node.attrs and node.op in LOOPS:
+            shapes = list(node.attr_shapes("output_shapes"))
+            for index in args:
+                shapes[index : index + 1] = [None] * (index < len(shapes))
+            changes["output_shapes"] = AttrValue("list(shape)", tuple(shapes))
+        return node.with_attrs(**changes).without_attrs("_output_shapes")
+
+    def _copy(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> str:
+        """The name of the function's copy whose arguments of those numbers are values."""
+        key = (func.name, tuple(sorted(args.items())))
+        if key not in self._copies:
+            name = f"{func.name}_frozen"
+            while name in self._given.functions or name in self._added:
+                name += "_"
+            self._copies[key] = name
+            self._depth += 1
+            made = self._made(func, args, gives_back=gives_back)
+            self._depth -= 1
+            signature = replace(made.signature, name=name)
+            self._added[name] = replace(made, signature=signature)
+        return self._copies[key]
+
+    def _made(self, func: FuncRef, args: Mapping[int, DType], *, gives_back: bool) -> Function:
+        if self._depth > _DEEPEST:
+            message = f"functions are nested more than {_DEEPEST} deep"
+            raise UnsupportedError(message, "export the model again", self._where)
+        function = self._given.functions.get(func.name)
+        if function is None or max(args) >= len(function.signature.inputs):
+            message = f"the function {func.name!r} is not there, or takes fewer arguments"
+            raise InvalidGraphError(message, "export the model again", self._where)
+        body = body_of(function, self._given, func.attrs)
+        types = {body.args[index].node: dtype for index, dtype in args.items()}
+        arguments = [_argument(ref.node, index) for index, ref in enumerate(body.args)]
+        graph = Graph([*arguments, *body.nodes], self._given)
+        graph = inline_calls(graph, {*(r.node for r in body.rets), *body.control_rets}, self._where)
+        uses = trace(graph, [a for a in arguments if a.name in types])
+        self._check(function, graph, body, uses)
+        nodes = [n for node in graph for n in self.converted(graph, node, uses, types)]
+        kept = tuple(n for n in nodes if n.op != _ARGUMENT)
+        changed = _with_types(function, args, gives_back=gives_back)
+        return function_of(replace(body, nodes=kept), changed, self.library)
+
+    def _check(self, function: Function, graph: Graph, body: Body, uses: Trace) -> None:
+        if uses.blocked:
+            op = graph[uses.blocked[0][1]].op
+            message = f"the function {function.name!r} changes a variable ({op})"
+            hint = "choose other outputs, or list the variable under variable_names_blacklist"
+            raise UnsupportedError(message, hint, self._where)
+
+
+def _argument(name: str, index: int) -> Node:
+    return Node(name, _ARGUMENT, attrs={"index": attr.integer(index)})
+
+
+def _with_types(function: Function, args: Mapping[int, DType], *, gives_back: bool) -> Function:
+    """The function with other argument types, and what it noted about those arguments gone.
+
+    Args:
+        function: the function.
+        args: the new type of each argument by number.
+        gives_back: whether it gives the arguments back under the same numbers, as the body of a
+            loop does.
+    """
+    signature = function.signature
+    inputs = list(signature.inputs)
+    outputs = list(signature.outputs)
+    for index, dtype in args.items():
+        inputs[index] = replace(inputs[index], dtype=dtype, handle_data=())
+        if gives_back and index < len(outputs):
+            outputs[index] = replace(outputs[index], dtype=dtype, handle_data=())
+    return replace(
+        function,
+        signature=replace(signature, inputs=tuple(inputs), outputs=tuple(outputs)),
+        attrs={k: v for k, v in function.attrs.items() if k != "_input_shapes"},
+        arg_attrs={k: v for k, v in function.arg_attrs.items() if k not in args},
+        resource_ids={k: v for k, v in function.resource_ids.items() if k not in args},
+    )

@@ -1,0 +1,265 @@
+"""From a path that a user names to the model that it holds: told by content, not by suffix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    MobileprepError,
+    UnsupportedError,
+    UsageError,
+)
+from mobileprep.formats.checkpoint_files import find_checkpoint
+from mobileprep.formats.file_kinds import Foreign, file_kind
+from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX
+from mobileprep.freezing.fitting import Candidate, examined, with_checkpoint
+from mobileprep.freezing.folders import entries_of, prefixes_of, ranked_prefixes
+
+ModelKind = Literal["frozen", "graph", "meta_graph", "saved_model"]
+
+_DEEPEST: Final = 2
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A model as a recipe's ``source`` names it.
+
+    Args:
+        kind: the key of ``source``.
+        path: the file, or the folder of a SavedModel.
+        checkpoint: the prefix of its checkpoint, where the recipe has to name it.
+        notes: what was chosen and why, a sentence each.
+    """
+
+    kind: ModelKind
+    path: Path
+    checkpoint: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
+    """The model that a path leads to.
+
+    Args:
+        path: a graph, a MetaGraph, a SavedModel's file or folder, a checkpoint's prefix or any
+            file of it, or a folder that holds such.
+        checkpoint: the checkpoint of a graph, where the user names it.
+
+    Raises:
+        CorruptFileError: nothing is there, or it is damaged.
+        UnsupportedError: a file of another kind; the message tells which.
+        InvalidGraphError: a graph whose variables no checkpoint beside it holds.
+        UsageError: a folder with several models, or a checkpoint without a graph.
+    """
+    if os.path.isdir(path):  # noqa: PTH112 - answers, where Path raises, for names too long
+        return _in_folder(path, checkpoint)
+    if not os.path.lexists(path):
+        if prefixes_of(path.parent, path.name):
+            return _of_checkpoint(path)
+        message = "is not there"
+        raise CorruptFileError(message, "name the model's file or folder", str(path))
+    kind = file_kind(path)
+    if isinstance(kind, Foreign):
+        message = f"is {kind.what}"
+        raise UnsupportedError(message, kind.hint, str(path))
+    if kind is None:
+        message = "is neither a graph, a MetaGraph, a SavedModel nor a checkpoint"
+        raise CorruptFileError(message, "the file is damaged or of another kind", str(path))
+    if kind == "SavedModel":
+        return _saved_model(path)
+    if kind == "GraphDef":
+        return _of_graph(path, checkpoint)
+    if kind == "MetaGraphDef":
+        return _of_meta_graph(path, checkpoint)
+    return _of_checkpoint(path)
+
+
+def inference_graph(found: FoundModel) -> FoundModel | None:
+    """The graph for inference beside a training MetaGraph, which takes the same checkpoint.
+
+    Args:
+        found: a MetaGraph that cannot be frozen.
+    """
+    if found.kind != "meta_graph":
+        return None
+    prefix = found.checkpoint or examined(found.path, "MetaGraphDef").own_checkpoint
+    if prefix is None:
+        return None
+    fitting = [
+        c
+        for c in _candidates(found.path.parent, [prefix])
+        if c.checkpoint == prefix and not c.is_of_training and c.path != found.path
+    ]
+    if not fitting:
+        return None
+    note = f"{found.path.name} itself trains the model and cannot be frozen"
+    return _paired(_best(fitting), note)
+
+
+def _saved_model(path: Path) -> FoundModel:
+    if path.name not in SAVED_MODEL_NAMES:
+        message = "is the file of a SavedModel under another name"
+        hint = f"call it {SAVED_MODEL_NAMES[0]}, in a folder with its variables"
+        raise CorruptFileError(message, hint, str(path))
+    return FoundModel("saved_model", path.parent)
+
+
+def _of_graph(path: Path, checkpoint: Path | None) -> FoundModel:
+    candidate = examined(path, "GraphDef")
+    if checkpoint is not None:
+        with_checkpoint(candidate, [checkpoint]).check()
+        return FoundModel("graph", path, checkpoint)
+    if not candidate.variables:
+        return FoundModel("frozen", path)
+    return _paired(with_checkpoint(candidate, ranked_prefixes(path.parent)).check())
+
+
+def _of_meta_graph(path: Path, checkpoint: Path | None) -> FoundModel:
+    candidate = examined(path, "MetaGraphDef")
+    if checkpoint is not None:
+        with_checkpoint(candidate, [checkpoint]).check()
+        return FoundModel("meta_graph", path, checkpoint)
+    if not candidate.variables or candidate.own_checkpoint is not None:
+        return FoundModel("meta_graph", path)
+    return _paired(with_checkpoint(candidate, ranked_prefixes(path.parent)).check())
+
+
+def _paired(candidate: Candidate, *notes: str) -> FoundModel:
+    kind: ModelKind = "meta_graph" if candidate.kind == "MetaGraphDef" else "graph"
+    if candidate.own_checkpoint is not None:
+        return FoundModel(kind, candidate.path, None, notes)
+    if candidate.checkpoint is None:
+        kind = kind if kind == "meta_graph" else "frozen"
+        return FoundModel(kind, candidate.path, None, notes)
+    return FoundModel(kind, candidate.path, candidate.checkpoint, notes)
+
+
+def _of_checkpoint(path: Path) -> FoundModel:
+    """The graph beside a checkpoint, of which the user named a file, the prefix or the state."""
+    prefix = find_checkpoint(path).prefix
+    if prefix.parts[-2:] == VARIABLES_PREFIX.parts:
+        folder = prefix.parent.parent
+        if any((folder / name).is_file() for name in SAVED_MODEL_NAMES):
+            return FoundModel("saved_model", folder)
+    for folder in (prefix.parent, prefix.parent.parent):
+        fitting = [c for c in _candidates(folder, [prefix]) if c.checkpoint == prefix]
+        if fitting:
+            return _paired(_best(fitting), *_about_others(fitting))
+    message = "is a checkpoint, which holds values and no graph, and no graph beside it fits"
+    hint = "name the graph, and the checkpoint with it: mobileprep init GRAPH --checkpoint PREFIX"
+    raise UsageError(message, hint, str(prefix))
+
+
+def _in_folder(folder: Path, checkpoint: Path | None) -> FoundModel:
+    if any((folder / name).is_file() for name in SAVED_MODEL_NAMES):
+        return FoundModel("saved_model", folder)
+    prefixes = ranked_prefixes(folder) if checkpoint is None else [checkpoint]
+    candidates = _candidates(folder, prefixes)
+    groups = _groups([c for c in candidates if c.variables and not c.lacking])
+    frozen = _binary_first([c for c in candidates if not c.variables])
+    if len(groups) == 1:
+        (group,) = groups
+        notes = _about_others([*group, *frozen])
+        return _paired(_best(group), *notes)
+    if not groups and len(frozen) == 1:
+        return _paired(frozen[0])
+    if groups or frozen:
+        raise _several(folder, [*map(_best, groups), *frozen])
+    lost = next((c for c in candidates if c.lacking), None)
+    if lost is not None:
+        lost.check()
+    return _of_checkpoint(prefixes[0]) if prefixes else _below(folder)
+
+
+def _candidates(folder: Path, prefixes: Sequence[Path]) -> list[Candidate]:
+    """The graphs and MetaGraphs of a folder, each with the first checkpoint that fits it."""
+    found = []
+    for path in entries_of(folder).files:
+        try:
+            kind = file_kind(path)
+            if kind == "GraphDef" or kind == "MetaGraphDef":
+                found.append(with_checkpoint(examined(path, kind), prefixes))
+        except MobileprepError:
+            continue  # of what lies in a folder, much is no model
+    return found
+
+
+def _groups(fitting: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Candidates by checkpoint; of one model's checkpoints the newest alone."""
+    groups: dict[Path | None, list[Candidate]] = {}
+    for candidate in fitting:
+        groups.setdefault(candidate.checkpoint, []).append(candidate)
+    newest: dict[str, Path | None] = {}
+    prefixes = [p for c in fitting for p in ranked_prefixes(c.path.parent)]
+    for prefix in [*dict.fromkeys(prefixes), *groups]:
+        if prefix in groups:
+            base = "" if prefix is None else prefix.name.rstrip("0123456789")
+            newest.setdefault(base, prefix)
+    return [groups[prefix] for prefix in newest.values()]
+
+
+def _best(group: Sequence[Candidate]) -> Candidate:
+    """A graph for inference before one for training, a MetaGraph before a graph."""
+    return min(
+        group,
+        key=lambda c: (c.is_of_training, c.kind != "MetaGraphDef", c.is_text, c.path.name),
+    )
+
+
+def _binary_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Without the text form of what is there in binary, too."""
+    binary = {c.path.stem for c in candidates if not c.is_text}
+    return [c for c in candidates if not c.is_text or c.path.stem not in binary]
+
+
+def _about_others(candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    best = _best([c for c in candidates if c.variables] or candidates)
+    others = sorted(c.path.name for c in candidates if c.path != best.path)
+    if not others:
+        return ()
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    return (f"beside it lie {', '.join(others[:_SHOWN])}{more}",)
+
+
+def _several(folder: Path, found: Sequence[Candidate]) -> UsageError:
+    names = [
+        c.path.name if c.checkpoint is None else f"{c.path.name} with {c.checkpoint.name}"
+        for c in found
+    ]
+    return _choice(folder, names, found[0].path)
+
+
+def _choice(folder: Path, names: Sequence[str], first: Path) -> UsageError:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    message = f"holds {len(names)} models: {', '.join(names[:_SHOWN])}{more}"
+    return UsageError(message, f"name one: mobileprep init {first}", str(folder))
+
+
+def _below(folder: Path, depth: int = 1) -> FoundModel:
+    """The model in a folder's folders: of versions, which are numbers, the newest."""
+    found: list[FoundModel] = []
+    names = entries_of(folder).folders
+    for below in names:
+        try:
+            found.append(_in_folder(below, None) if depth else _below(below))
+        except (CorruptFileError, InvalidGraphError):
+            continue
+    if not found:
+        message = "holds no model"
+        hint = "name a graph, a MetaGraph, a SavedModel or a checkpoint"
+        raise CorruptFileError(message, hint, str(folder))
+    if len(found) == 1:
+        return found[0]
+    shown = [os.path.relpath(f.path, folder) for f in found]
+    if all(below.name.isdecimal() for below in names):
+        newest = max(found, key=lambda f: int(Path(os.path.relpath(f.path, folder)).parts[0]))
+        note = f"of the versions {', '.join(sorted(p.name for p in names))} the newest is taken"
+        return FoundModel(newest.kind, newest.path, newest.checkpoint, (*newest.notes, note))
+    raise _choice(folder, shown, found[0].path)

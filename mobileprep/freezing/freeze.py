@@ -1,0 +1,177 @@
+"""Turns a loaded model into a graph without variables."""
+
+from __future__ import annotations
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError, nearest_hint
+from mobileprep.freezing.batch_norm import switch_fused
+from mobileprep.freezing.contents import with_contents
+from mobileprep.freezing.convert import convert
+from mobileprep.freezing.dropout import remove_dropout
+from mobileprep.freezing.model import Asset, LoadedSource
+from mobileprep.freezing.moments import switch_moments
+from mobileprep.freezing.options import FreezeOptions, FreezeResult
+from mobileprep.freezing.outputs import chosen_signature, output_tensors
+from mobileprep.freezing.subgraph import clear_devices, extract
+from mobileprep.freezing.tables import (
+    filling_ops,
+    has_tables,
+    initializers_of,
+    read_elsewhere,
+    used_assets,
+    with_plain_paths,
+)
+from mobileprep.freezing.trace import trace, variables_of
+from mobileprep.freezing.updates import without_updates
+from mobileprep.freezing.values import read_values
+from mobileprep.ir.functions import drop_unused_functions
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.reachability import reachable
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.verify import check_inputs, check_names
+from mobileprep.runtime.functions.inline import inline_calls
+
+
+def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
+    """Replace variables by constants, and keep what the outputs need.
+
+    Constants, their names and the ops that read them come out as the original ``freeze_graph``
+    writes them. A graph without variables is only cut down to its outputs.
+
+    Args:
+        source: the model; large weights of its checkpoint become views, not copies.
+        options: what to keep and convert.
+
+    Raises:
+        UsageError: no outputs are named, or a signature is not there.
+        InvalidGraphError: an output is not there, or a variable has no fitting value.
+        CorruptFileError: the checkpoint cannot be read.
+        UnsupportedError: an output needs an op that changes a variable, or a function cannot be
+            taken apart.
+        ArtifactError: the result would pass protobuf's limit of 2 GiB.
+    """
+    check_names(source.graph, source.where)
+    check_inputs(source.graph, source.where)
+    try:
+        return _freeze(source, options)
+    except (InvalidGraphError, UnsupportedError) as error:
+        if error.where:
+            raise
+        raise type(error)(error.message, error.hint, source.where) from error
+
+
+def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
+    outputs = output_tensors(source, options)
+    roots = [parse_ref(name).node for name in outputs]
+    needed, init_ops, initial = _needed(source, options, roots)
+    roots += init_ops
+    needed, warnings = _for_inference(needed, source, options, roots)
+    converted = [n for n in variables_of(needed) if options.converts(n.name)]
+    uses = trace(needed, converted)
+    if uses.blocked:
+        settled = without_updates(needed, roots, uses, initial, source.where)
+        needed = settled.graph
+        warnings += settled.warnings
+        converted = [n for n in converted if n.name in needed]
+        uses = trace(needed, converted)
+    values = read_values(needed, converted, source, options)
+    frozen = drop_unused_functions(convert(needed, values.tensors, uses, source.where))
+    if options.clear_devices:
+        frozen = clear_devices(frozen)
+    assets = used_assets(frozen, [*source.assets, *values.assets])
+    warnings += _about_files(frozen, init_ops, assets)
+    return FreezeResult(
+        with_plain_paths(frozen, assets),
+        _inputs(source, options, frozen),
+        outputs,
+        values.keys,
+        init_ops,
+        assets,
+        (*_about_lists(source, options), *warnings, *values.warnings),
+    )
+
+
+def _about_lists(source: LoadedSource, options: FreezeOptions) -> list[str]:
+    """A sentence for each name of a list of variables that is none."""
+    known = {n.name for n in variables_of(source.graph)}
+    return [
+        f"{name!r} is no variable of the graph; {nearest_hint(name, known)}".rstrip("; ")
+        for name in (*options.variable_names_whitelist, *options.variable_names_blacklist)
+        if name not in known
+    ]
+
+
+def _about_files(
+    frozen: Graph, init_ops: tuple[str, ...], assets: tuple[Asset, ...]
+) -> tuple[str, ...]:
+    """A sentence for each file that only the machine of the training has."""
+    return tuple(
+        f"a lookup table is filled from {path!r}, which the app needs under that path; "
+        "a SavedModel carries such files as assets"
+        for path in read_elsewhere(frozen, init_ops, assets)
+    )
+
+
+def _inputs(source: LoadedSource, options: FreezeOptions, frozen: Graph) -> tuple[str, ...]:
+    """The inputs of the signature that the frozen graph still has."""
+    signature = chosen_signature(source, options.signature)
+    named = () if signature is None else [s.name for s in signature.inputs.values()]
+    return tuple(name for name in named if parse_ref(name).node in frozen)
+
+
+def _for_inference(
+    graph: Graph, source: LoadedSource, options: FreezeOptions, roots: list[str]
+) -> tuple[Graph, tuple[str, ...]]:
+    """The graph without what only training does, and what the user should know of it."""
+    warnings: list[str] = []
+    if options.remove_dropout:
+        cut = remove_dropout(graph)
+        graph = cut.graph
+        if cut.count:
+            warnings.append(f"{cut.count} dropout layers were removed")
+    if options.batch_norm == "inference":
+        fused = switch_fused(graph, (graph, source.graph))
+        written_out = switch_moments(fused.graph, (fused.graph, source.graph))
+        graph = written_out.graph
+        if switched := (*fused.switched, *written_out.switched):
+            warnings.append(
+                f"{len(switched)} batch normalisations were left in training mode; they use their "
+                f"moving averages now: {', '.join(switched[:3])}"
+            )
+        if fused.left:
+            warnings.append(
+                f"{len(fused.left)} batch normalisations stay in training mode, as no moving "
+                f"averages were found: {', '.join(fused.left[:3])}"
+            )
+    return extract(graph, roots), tuple(warnings)
+
+
+def _needed(
+    source: LoadedSource, options: FreezeOptions, roots: list[str]
+) -> tuple[Graph, tuple[str, ...], set[str]]:
+    """What the outputs need, calls taken apart.
+
+    Returns:
+        the graph, the ops in it that fill its lookup tables, and all that a loader would run.
+    """
+
+    def apart(names: list[str]) -> Graph:
+        return inline_calls(
+            extract(source.graph, names),
+            names,
+            source.where,
+            lower_control_flow=options.control_flow == "lower",
+        )
+
+    graph = apart(roots)
+    if not has_tables(graph):
+        return extract(graph, roots), (), set()
+    starts = [name for name in source.init_ops if name in source.graph]
+    initializers = initializers_of(source.graph)
+    if starts or initializers:
+        graph = apart([*roots, *starts, *initializers])
+    init_ops = filling_ops(graph, roots, starts)
+    restore_op = options.restore_op_name or source.restore_op
+    imported = with_contents(graph, roots, init_ops, source, restore_op)
+    initial = reachable(graph, [*starts, *initializers])
+    init_ops = (*init_ops, *imported.ops)
+    return extract(imported.graph, [*roots, *init_ops]), init_ops, initial

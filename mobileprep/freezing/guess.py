@@ -1,0 +1,246 @@
+"""Guesses which tensors of a model are its inputs and outputs.
+
+``summarize_graph`` takes placeholders for inputs, and nodes that nothing consumes for outputs.
+In a training graph that finds the savers' file names, the labels, losses, summaries and updates;
+here they are told apart from what an app feeds and fetches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.flows import Flows
+from mobileprep.freezing.follow import upstream, variable_behind
+from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
+from mobileprep.freezing.subgraph import extract
+from mobileprep.freezing.training import (
+    ASIDE,
+    BATCH_NORMS,
+    LOSSES,
+    is_gradient,
+    of_chance_or_batch,
+    scores_of,
+)
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.verify import check_inputs, execution_order
+from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.runtime.functions.kinds import FUNCTIONAL
+
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_QUEUES: Final = re.compile(
+    r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"
+    r"(Queue)Dequeue(Many|UpTo)?(V2)?|Reader(Read|ReadUpTo)(V2)?)\Z"
+)
+_LABEL_NAME: Final = re.compile(
+    r"(.*[/_])?(labels?|targets?|truths?|y_|y_true|ground_?truth|weights?_placeholder)(_\d+)?\Z",
+    re.IGNORECASE,
+)
+_LABEL_SLOT: Final = 1
+# Ops with weights, which a model's inputs flow into and labels and learning rates do not.
+_WEIGHTED: Final = re.compile(
+    r"(Conv[23]D|DepthwiseConv2dNative|(Batch)?MatMul(V2|V3)?|(Resource)?Gather(V2|Nd)?|"
+    r"FusedBatchNorm(V2|V3)?|LookupTableFind(V2)?|.*LSTM.*|.*RNN.*)\Z"
+)
+_GATHERS: Final = re.compile(r"(Resource)?Gather(V2|Nd)?\Z")
+_SAVER_FILE: Final = "saver_filename"
+_FILES: Final = frozenset(
+    {"SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice", "MergeV2Checkpoints"}
+)
+# They take a tensor as it is; a ScalarSummary takes what was worked out for it alone.
+_WATCHERS: Final = re.compile(r"(Histogram|Image|Audio|Tensor)Summary(V2)?\Z")
+_PREDICATE: Final = re.compile(r"(.*/)?pred_id(_\d+)?\Z")
+_INTERNAL: Final = (DType.VARIANT, DType.RESOURCE)
+_SHOWN: Final = 6
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a model seems to take and to give, likeliest first."""
+
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+def guess(source: LoadedSource, signature: Signature | None = None) -> Interface:
+    """The likely inputs and outputs of a model; none of a graph that is broken.
+
+    Whoever asks has an error of its own to tell.
+
+    Args:
+        source: the model.
+        signature: the signature that says so, if there is one.
+    """
+    try:
+        return find_interface(source, signature)
+    except InvalidGraphError:
+        return Interface()
+
+
+def find_interface(source: LoadedSource, signature: Signature | None = None) -> Interface:
+    """The likely inputs and outputs of a model; see ``guess``.
+
+    Raises:
+        InvalidGraphError: a node takes what is not there, or declares what cannot be.
+    """
+    graph = source.graph
+    if signature is not None:
+        given, wanted = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
+        return Interface(_completed(graph, given), _completed(graph, wanted))
+    check_inputs(graph, source.where)
+    flows = Flows(graph)
+    fed, labels = _fed(graph, flows)
+    outputs = _outputs(graph, flows, fed, labels)
+    specs = [s for s in _specs(graph, outputs) if s.dtype not in _INTERNAL]
+    # Sorting keeps the deepest first among those of numbers.
+    return Interface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
+
+
+def specs_of(graph: Graph, names: Iterable[str]) -> tuple[TensorSpec, ...]:
+    """Tensors by name, with type and shape as far as the graph tells them."""
+    return _completed(graph, tuple(map(TensorSpec, names)))
+
+
+def described(tensors: Sequence[TensorSpec]) -> str:
+    """A few tensors in one line: ``image (float32 [-1, 8, 8, 1]), ...``."""
+    shown = [
+        f"{t.name} ({t.dtype.short} {'of any shape' if t.shape is None else list(t.shape)})"
+        for t in tensors[:_SHOWN]
+    ]
+    more = len(tensors) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _distinct(specs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
+    return tuple({spec.name: spec for spec in specs}.values())
+
+
+def _completed(graph: Graph, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    """The tensors of a signature, with type and shape from the graph where it tells neither."""
+    refs = [parse_ref(s.name) for s in specs if s.dtype is DType.INVALID]
+    known = {s.name: s for s in _specs(graph, [r for r in refs if r.node in graph])}
+    return tuple(replace(known.get(str(parse_ref(s.name)), s), name=s.name) for s in specs)
+
+
+def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref]]:
+    """The tensors that an app would feed, and those that only training feeds."""
+    of_files = flows.leading_to(n.name for n in graph if n.op in _FILES)
+    of_weights = flows.leading_to(n.name for n in graph if _is_weighted(graph, n))
+    entries = [r for node in graph for r in _entries(flows, node)]
+    entries = [r for r in entries if r.node != _SAVER_FILE and not flows.takes(r, of_files)]
+    labels = _compared(graph, entries)
+    weighted = {r for r in entries if flows.takes(r, of_weights)}
+    if weighted - labels:
+        labels.update(r for r in entries if r not in weighted)
+    return [r for r in entries if r not in labels], [r for r in entries if r in labels]
+
+
+def _entries(flows: Flows, node: Node) -> list[Ref]:
+    if node.op in _PLACEHOLDERS:
+        return [Ref(node.name)] if flows.is_used(node.name) else []
+    if not _QUEUES.match(node.op):
+        return []
+    taken = {i for _, i in flows.takers(node.name)}
+    return [Ref(node.name, i) for i in sorted(taken)]
+
+
+def _is_weighted(graph: Graph, node: Node) -> bool:
+    if not _WEIGHTED.match(node.op) or is_gradient(node) or not node.data_inputs:
+        return False
+    # Losses gather what the model gives for each label.
+    table = node.inputs[0]
+    return (
+        not _GATHERS.match(node.op)
+        or graph[table.node].op == "Const"
+        or variable_behind(graph, table) is not None
+    )
+
+
+def _compared(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
+    """Entries that are named as labels, or that a loss compares with what the model gives."""
+    labels = {r for r in entries if _LABEL_NAME.match(r.node)}
+    known = set(entries)
+    for node in graph:
+        if node.op in LOSSES and len(node.data_inputs) > _LABEL_SLOT:
+            last = [Ref(n.name, i) for n, i in upstream(graph, node.inputs[_LABEL_SLOT])]
+            labels.update(r for r in last if r in known)
+    return labels
+
+
+def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:
+    computed = flows.downstream(fed)
+    scored = scores_of(graph, flows, labels)
+    ends = [
+        node
+        for node in graph
+        if node.name in computed
+        and node.name not in scored
+        and not ASIDE.match(node.op)
+        and not _is_of_branch(graph, node)
+        and all(c.name in scored or _WATCHERS.match(c.op) for c, _ in flows.takers(node.name))
+    ]
+    by_training = of_chance_or_batch(graph, flows)
+    plain = [n for n in ends if n.name not in by_training] or ends
+    # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
+    plain = [n for n in plain if n.op not in BATCH_NORMS] or plain
+    depths = _depths(graph, fed)
+    plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
+    return [Ref(n.name) for n in plain]
+
+
+def _is_of_branch(graph: Graph, node: Node) -> bool:
+    """Whether a node only holds which branch is taken, as ``tf.cond`` makes them."""
+    if node.op != "Identity" or len(node.data_inputs) != 1:
+        return False
+    before = graph.get(node.data_inputs[0].node)
+    return _PREDICATE.match(node.name) is not None or (before is not None and before.op == "Switch")
+
+
+def _depths(graph: Graph, fed: Sequence[Ref]) -> dict[str, int]:
+    """How many ops at most stand between the inputs and each node; a loop counts once."""
+    depths = {ref.node: 0 for ref in fed}
+    for node in execution_order(graph, ""):
+        before = [depths[r.node] for r in node.data_inputs if r.node in depths]
+        if before:
+            depths[node.name] = max(before) + 1
+    return depths
+
+
+def _is_of_control(spec: TensorSpec) -> bool:
+    """Whether a tensor rather steers a branch, or is a message, than being a result."""
+    return spec.dtype in (DType.BOOL, DType.STRING, DType.INVALID)
+
+
+def _doubts(graph: Graph, flows: Flows, node: Node) -> tuple[bool, bool]:
+    """Signs that a node is no result, the stronger one first.
+
+    Of what a loop or a conditional gives, much is only for gradients. What losses and scores take
+    is rather a step towards a result.
+    """
+    producer = graph.get(node.inputs[0].node) if node.data_inputs else None
+    handed_on = node.op == "Identity" and producer is not None and producer.op in FUNCTIONAL
+    return handed_on, bool(flows.takers(node.name))
+
+
+def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:
+    if not refs:
+        return ()
+    part = extract(graph, sorted({r.node for r in refs}))
+    shapes = infer_shapes(part, recorded=True)
+    specs = []
+    for ref in refs:
+        node = graph[ref.node]
+        definition = signature_of(node, graph.library)
+        types = output_types(node, definition) if definition else []
+        dtype = types[ref.index].base if ref.index < len(types) else DType.INVALID
+        known = shapes.get(ref.node, ())
+        shape = known[ref.index] if ref.index < len(known) else None
+        specs.append(TensorSpec(str(ref), dtype, shape))
+    return tuple(specs)

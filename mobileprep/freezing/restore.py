@@ -1,0 +1,139 @@
+"""Under which checkpoint key each variable of a graph is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.follow import upstream
+from mobileprep.freezing.subgraph import extract
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.runtime.functions.inline import inline_calls
+
+# Op to the index of the input that holds the tensor names.
+_RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}
+_RESTORE_ALL: Final = "save/restore_all"
+_HAVE_SLICES: Final = frozenset({"RestoreV2", "RestoreSlice"})
+_ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
+_IMPORTS: Final = frozenset({"LookupTableImport", "LookupTableImportV2"})
+_PASS_ON: Final = frozenset({"Identity"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a variable's value lies in a checkpoint.
+
+    Args:
+        key: the tensor's name in the checkpoint.
+        slice_spec: the part of it, as savers write it ("10 4 0,5:0,4"); empty for the whole.
+    """
+
+    key: str
+    slice_spec: str = ""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Where the contents of a lookup table lie in a checkpoint, and the op that imports them."""
+
+    keys: Source
+    values: Source
+    op: str
+    attrs: Mapping[str, AttrValue]
+
+
+def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
+    """For each variable node what the graph's restore ops assign to it.
+
+    Args:
+        graph: the whole graph, savers included.
+        restore_op: the op whose dependencies come first, where it is there; for an empty text
+            "save/restore_all".
+    """
+    found: dict[str, list[Source]] = {}
+    for restoring in _restoring(graph, restore_op):
+        _collect(restoring, found)
+    return found
+
+
+def imported_from(graph: Graph, restore_op: str) -> dict[str, TableSource]:
+    """For each node of a lookup table what the graph's restore ops import into it.
+
+    Args:
+        graph: the whole graph, savers included.
+        restore_op: as for ``restored_from``.
+    """
+    found: dict[str, TableSource] = {}
+    for restoring in _restoring(graph, restore_op):
+        for node in restoring:
+            if node.op not in _IMPORTS or len(node.data_inputs) != 3:
+                continue
+            table, keys, values = node.data_inputs
+            sources = _source(restoring, keys), _source(restoring, values)
+            if sources[0] and sources[1]:
+                contents = TableSource(sources[0], sources[1], node.op, node.attrs)
+                found.setdefault(table.node, contents)
+    return found
+
+
+def _restoring(graph: Graph, restore_op: str) -> Iterator[Graph]:
+    """Where restore ops are, the chosen one's first."""
+    restore_op = restore_op or _RESTORE_ALL
+    if restore_op in graph:
+        # Since TensorFlow 2 savers are functions.
+        yield inline_calls(extract(graph, [restore_op]), [restore_op], "")
+    yield graph
+
+
+def _collect(graph: Graph, found: dict[str, list[Source]]) -> None:
+    if not any(n.op in _RESTORES for n in graph):
+        return
+    for node in graph:
+        if node.op not in _ASSIGNMENTS or len(node.data_inputs) < 2:
+            continue
+        source = _source(graph, node.inputs[1])
+        variable = next(
+            (n for n, _ in upstream(graph, node.inputs[0]) if n.op not in _PASS_ON), None
+        )
+        if source and variable and source not in found.setdefault(variable.name, []):
+            found[variable.name].append(source)
+
+
+def _source(graph: Graph, value: Ref) -> Source | None:
+    """What a restore op gives at the end of a chain of identities."""
+    for node, index in upstream(graph, value):
+        if node.op in _RESTORES:
+            keys = _strings(graph, node, _RESTORES[node.op])
+            specs = _strings(graph, node, 2) if node.op in _HAVE_SLICES else []
+            if index >= len(keys):
+                return None
+            return Source(keys[index], specs[index] if index < len(specs) else "")
+        if node.op not in _PASS_ON:
+            return None
+    return None
+
+
+def _strings(graph: Graph, node: Node, slot: int) -> list[str]:
+    """The elements of a constant of strings at an input; none where it is something else."""
+    producer = graph.get(node.inputs[slot].node) if slot < len(node.inputs) else None
+    if producer is None or producer.op != "Const":
+        return []
+    if producer.attr_dtype("dtype") is not DType.STRING:
+        return []
+    return [s.decode("utf-8", "replace") for s in producer.attr_tensor("value").array().ravel()]
+
+
+def candidates(
+    variable: Node, restored: Mapping[str, list[Source]], extra: Iterable[Source] = ()
+) -> list[Source]:
+    """Where a variable's value may lie, the best first: as restored, else by its own names."""
+    found = [*restored.get(variable.name, ()), *extra, Source(variable.name)]
+    shared = variable.attr_str("shared_name", "")
+    if shared and shared != variable.name:
+        found.append(Source(shared))
+    return found

@@ -1,0 +1,234 @@
+"""The values of variables, found in a checkpoint and checked against the graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mobileprep.errors import ArtifactError, InternalError, InvalidGraphError, did_you_mean
+from mobileprep.formats.slices import region_of, shape_of_box
+from mobileprep.freezing.initializers import initial_values
+from mobileprep.freezing.model import Asset, LoadedSource
+from mobileprep.freezing.options import FreezeOptions
+from mobileprep.freezing.restore import Source, candidates, restored_from
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Tensor
+
+_PROTOBUF_LIMIT: Final = (1 << 31) - 1
+_AVERAGE_SUFFIX: Final = "/ExponentialMovingAverage"
+_NAMED_AT_MOST: Final = 10
+
+
+@dataclass(frozen=True)
+class Values:
+    """What variables are.
+
+    Args:
+        tensors: by variable node.
+        keys: the checkpoint keys that they have; an empty text for those that were computed.
+        assets: files whose paths are among them.
+        warnings: what to tell the user.
+    """
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    assets: tuple[Asset, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_values(
+    graph: Graph, variables: Sequence[Node], source: LoadedSource, options: FreezeOptions
+) -> Values:
+    """The value of each variable.
+
+    The ops that the user names as initializers come before the checkpoint, as the original runs
+    them after it has restored the checkpoint; the model's own init ops come after it.
+
+    Args:
+        graph: what is to be frozen, for its size.
+        variables: nodes of it.
+        source: the whole model.
+        options: which saver's names, which initializers, raw values or averages.
+
+    Raises:
+        InvalidGraphError: a variable has no value, or differs from it in shape or type.
+        ArtifactError: the constants together would pass protobuf's limit; nothing was read.
+        UnsupportedError: an initializer has an op that cannot be run here.
+    """
+    if not variables:
+        return Values()
+    saved = _Saved(source, options)
+    found = {v.name: place for v in variables if (place := saved.place(v)) is not None}
+    _check_all(variables, found, source)
+    _check_size(graph, found, source)
+    names = [v.name for v in variables]
+    given = initial_values(source, names, options.initializer_nodes, saved.read)
+    lacking = [n for n in names if n not in found and n not in given.tensors]
+    own = initial_values(source, lacking, source.init_ops, saved.read)
+    _check_complete([n for n in lacking if n not in own.tensors], saved, source)
+    computed = {**own.tensors, **given.tensors}
+    tensors = {
+        v.name: computed[v.name] if v.name in computed else saved.known(v, found[v.name])
+        for v in variables
+    }
+    keys = {n: "" if n in computed else found[n].key for n in names}
+    assets = (*given.assets, *own.assets)
+    return Values(tensors, keys, assets, _about_averages(keys, options))
+
+
+def without_value(variables: Iterable[Node], source: LoadedSource) -> list[str]:
+    """The names of variables that the checkpoint of a model does not hold.
+
+    Raises:
+        InvalidGraphError: it holds one of another shape or type.
+    """
+    saved = _Saved(source, FreezeOptions())
+    listed = list(variables)
+    found = {v.name: place for v in listed if (place := saved.place(v)) is not None}
+    _check_all(listed, found, source)
+    return [v.name for v in listed if v.name not in found]
+
+
+class _Saved:
+    """The values of variables in the checkpoint."""
+
+    def __init__(self, source: LoadedSource, options: FreezeOptions) -> None:
+        self._source = source
+        self._options = options
+        self._names = frozenset(source.checkpoint.names() if source.checkpoint else ())
+        restore_op = options.restore_op_name or source.restore_op
+        self._restored = restored_from(source.graph, restore_op) if self._names else {}
+
+    def places(self, variable: Node) -> list[Source]:
+        """Where a variable may lie, the best first."""
+        return _places(variable, self._restored, self._source, self._options)
+
+    def place(self, variable: Node) -> Source | None:
+        """Where a variable lies, or None where the checkpoint does not hold it."""
+        return next((p for p in self.places(variable) if p.key in self._names), None)
+
+    def read(self, variable: Node) -> Tensor | None:
+        """A variable's value, or None where the checkpoint does not hold it."""
+        place = self.place(variable)
+        return None if place is None else self.known(variable, place)
+
+    def known(self, variable: Node, place: Source) -> Tensor:
+        """The value that lies at a place; the elements are a view on the file."""
+        if self._source.checkpoint is None:
+            message = f"{variable.name!r} is read from no checkpoint"
+            raise InternalError(message)
+        array = self._source.checkpoint.read(place.key, place.slice_spec)
+        return Tensor.of(array, variable.attr_dtype("dtype").base)
+
+
+def _places(
+    variable: Node,
+    restored: Mapping[str, list[Source]],
+    source: LoadedSource,
+    options: FreezeOptions,
+) -> list[Source]:
+    known = source.keys.get(variable.name)
+    places = candidates(variable, restored, [known] if known else [])
+    if not options.moving_averages:
+        return places
+    # The average is a variable of its own where the graph has it, and has its own key then.
+    averaged = restored.get(variable.name + _AVERAGE_SUFFIX, [])
+    return [*averaged, *(Source(p.key + _AVERAGE_SUFFIX, p.slice_spec) for p in places), *places]
+
+
+def _check_all(
+    variables: Sequence[Node], found: Mapping[str, Source], source: LoadedSource
+) -> None:
+    faults = []
+    for variable in variables:
+        place = found.get(variable.name)
+        if place is None or source.checkpoint is None:
+            continue
+        entry = source.checkpoint.entry(place.key)
+        dtype = variable.attr_dtype("dtype").base
+        shape = _shape_of(place, entry.shape)
+        declared = variable.attr_shape("shape")
+        if entry.dtype != dtype:
+            faults.append(f"{variable.name!r} is {dtype.short}, {place.key!r} {entry.dtype.short}")
+        elif declared is not None and not _fits(shape, declared):
+            faults.append(f"{variable.name!r} is {list(declared)}, {place.key!r} {list(shape)}")
+    if faults:
+        message = "variables differ from the checkpoint: " + _listed(faults)
+        hint = "graph and checkpoint are of different models"
+        raise InvalidGraphError(message, hint, source.where)
+
+
+def _fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
+    return len(shape) == len(declared) and all(
+        d in (-1, s) for s, d in zip(shape, declared, strict=True)
+    )
+
+
+def _shape_of(place: Source, full: Sequence[int]) -> tuple[int, ...]:
+    if not place.slice_spec:
+        return tuple(full)
+    return shape_of_box(region_of(place.slice_spec, full))
+
+
+def _check_size(graph: Graph, found: Mapping[str, Source], source: LoadedSource) -> None:
+    """Refuse what cannot be written, before anything is read."""
+    size = 0
+    if source.checkpoint is not None:
+        for place in found.values():
+            entry = source.checkpoint.entry(place.key)
+            size += math.prod(_shape_of(place, entry.shape)) * entry.dtype.itemsize
+    for node in graph:
+        size += sum(v.value.nbytes for v in node.attrs.values() if v.kind == "tensor")
+    if size > _PROTOBUF_LIMIT:
+        message = f"the frozen graph would take {size} bytes, more than protobuf's limit of 2 GiB"
+        hint = (
+            "store the weights with 8 bits first (quantize_weights), or leave large variables out "
+            "with variable_names_blacklist"
+        )
+        raise ArtifactError(message, hint, source.where)
+
+
+def _check_complete(missing: Sequence[str], saved: _Saved, source: LoadedSource) -> None:
+    """Every variable has a value; those that have none are all named in one error."""
+    if not missing:
+        return
+    if source.checkpoint is None:
+        message = f"{len(missing)} variables have no value, and no checkpoint is given: "
+        message += _listed([repr(name) for name in missing])
+        raise InvalidGraphError(message, "name the checkpoint that holds them", source.where)
+    names = source.checkpoint.names()
+    listed: list[str] = []
+    for name in missing:
+        key = saved.places(source.graph[name])[0].key
+        near = _near(key, names) if len(listed) < _NAMED_AT_MOST else ""
+        listed.append(f"{name!r}" + (f" (the nearest is {near!r})" if near else ""))
+    message = f"{len(missing)} variables are not in the checkpoint: {_listed(listed)}"
+    hint = (
+        "graph and checkpoint are of different models; variables that only an initializer gives "
+        "need initializer_nodes"
+    )
+    raise InvalidGraphError(message, hint, source.where)
+
+
+def _near(key: str, names: Sequence[str]) -> str:
+    inside = [n for n in names if n.endswith(f"/{key}") or key.endswith(f"/{n}")]
+    return next(iter(inside or did_you_mean(key, names)), "")
+
+
+def _about_averages(keys: Mapping[str, str], options: FreezeOptions) -> tuple[str, ...]:
+    if not options.moving_averages:
+        return ()
+    raw = [k for k in keys.values() if not k.endswith(_AVERAGE_SUFFIX)]
+    if len(raw) == len(keys):
+        return ("the checkpoint holds no moving averages; raw values were taken",)
+    if raw:
+        return (f"{len(raw)} variables have no moving average; their raw values were taken",)
+    return ()
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _NAMED_AT_MOST} more" if len(items) > _NAMED_AT_MOST else ""
+    return ", ".join(items[:_NAMED_AT_MOST]) + more

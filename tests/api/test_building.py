@@ -1,0 +1,64 @@
+"""Recipes built from Python, and as tasks of doit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mobileprep import RecipeError, UsageError, build, load_recipe, recipe_tasks
+
+DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits"
+
+
+@pytest.fixture
+def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    shutil.copytree(DIGITS, tmp_path / "recipes" / "digits")
+    return tmp_path / "recipes" / "digits" / "recipe.yaml"
+
+
+def test_a_build_tells_its_folders_and_does_only_what_is_needed(digits: Path) -> None:
+    first = build(digits, "out")
+    assert [str(t.folder) for t in first.targets] == ["out/digits/phone", "out/digits/download"]
+    assert all(t.is_changed for t in first.targets)
+    assert "digits/freeze" in first.ran
+    phone = first.targets[0]
+    listed = json.loads((phone.folder / "manifest.json").read_text(encoding="utf-8"))
+    assert phone.report.model["bytes"] == (phone.folder / "digits.pb").stat().st_size
+    assert "digits.pb" in listed["files"]
+    again = build([load_recipe(digits)], Path("out"), targets=["phone"])
+    assert [(t.folder, t.is_changed) for t in again.targets] == [(phone.folder, False)]
+    assert again.ran == ()
+    assert "digits/freeze" in build(digits, "out", targets=["phone"], force=True).ran
+
+
+def test_what_cannot_be_built_is_refused_before_anything_runs(digits: Path) -> None:
+    for options, told in (
+        ({"targets": ["phon"]}, "no recipe has a target 'phon'"),
+        ({"jobs": 0}, "jobs is 0"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            build(digits, **options)
+    with pytest.raises(UsageError, match="are both named 'digits'"):
+        build([digits, load_recipe(digits)])
+    digits.write_text(digits.read_text().replace("outputs:", "outptus:"))
+    with pytest.raises(RecipeError, match="did you mean 'outputs'"):
+        load_recipe(str(digits))
+    assert not Path("out").exists()
+
+
+def test_variables_of_a_recipe_may_be_given(digits: Path) -> None:
+    digits.write_text(digits.read_text().replace("name: digits", "name: ${NAME}"))
+    assert load_recipe(digits, settings={"NAME": "a"}, environ={"NAME": "b"}).name == "a"
+    assert load_recipe(digits, environ={"NAME": "b"}).name == "b"
+
+
+def test_tasks_are_of_one_recipe_or_of_all_below_a_folder(digits: Path) -> None:
+    of_one = [task["name"] for task in recipe_tasks(digits)]
+    assert of_one == [task["name"] for task in recipe_tasks("recipes", "out")]
+    assert {"digits/phone", "digits/download"} <= set(of_one)
+    assert list(recipe_tasks("store")) == []

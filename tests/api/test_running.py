@@ -1,0 +1,93 @@
+"""Running graphs on arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep import CorruptFileError, Graph, InvalidGraphError, UsageError, run, save_graph
+from mobileprep.formats.dtypes import DType
+from tests.freezing.graphs import placeholder
+from tests.freezing.saved import write_saved_model
+from tests.transforms.graphs import node
+
+
+def graph() -> Graph:
+    nodes = [placeholder("x", -1, 2), placeholder("y", -1, 2)]
+    return Graph([*nodes, node("sum", "Add", "x y"), node("out", "Relu", "sum")])
+
+
+def test_feeds_are_converted_in_width_and_fetches_have_the_names_asked_for() -> None:
+    given = {"x": [[1.0, -3.0]], "y": np.ones((1, 2), np.float64)}
+    found = run(graph(), given, ["sum", "out:0"])
+    assert {name: a.tolist() for name, a in found.items()} == {
+        "sum": [[2.0, -2.0]],
+        "out:0": [[2.0, 0.0]],
+    }
+    assert found["sum"].dtype == np.float32
+
+
+def test_without_fetches_the_graph_s_ends_are_computed() -> None:
+    assert list(run(graph(), {"x": np.ones((3, 2)), "y": np.ones((1, 2))})) == ["out"]
+
+
+def test_a_file_or_a_saved_model_may_stand_for_the_graph(tmp_path: Path) -> None:
+    save_graph(graph(), tmp_path / "model.pb")
+    feeds = {"x": [[1.0, 2.0]], "y": [[1.0, 2.0]]}
+    assert run(tmp_path / "model.pb", feeds)["out"].tolist() == [[2.0, 4.0]]
+    (tmp_path / "exported").mkdir()
+    write_saved_model(tmp_path / "exported")
+    found = run(str(tmp_path / "exported"), {"in": [10.0, 20.0, 30.0]})
+    assert len(found) == 1
+
+
+def test_texts_are_fed_as_texts() -> None:
+    texts = Graph(
+        [placeholder("t", -1, dtype=DType.STRING), node("out", "Identity", "t", T=DType.STRING)]
+    )
+    assert run(texts, {"t": ["a", "bc"]})["out"].tolist() == [b"a", b"bc"]
+
+
+@pytest.mark.parametrize(
+    ("feeds", "fetches", "told"),
+    [
+        ({"x": [[1.0, 2.0]]}, ["out"], "nothing is fed to the placeholder 'y'"),
+        ({"xx": [[1.0]]}, ["out"], "there is no tensor 'xx'"),
+        ({"x": [1.0], "y": [1.0]}, ["out"], "'x' takes the shape [?, 2]"),
+        ({"x": [["a", "b"]], "y": [[1.0, 1.0]]}, ["out"], "'x' takes float32"),
+        ({}, ["none"], "'none' is not in the graph"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    feeds: dict[str, object], fetches: list[str], told: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        run(graph(), feeds, fetches)  # type: ignore[arg-type]
+    assert told in str(error.value)
+
+
+def test_a_graph_without_ends_needs_fetches() -> None:
+    with pytest.raises(UsageError, match="no tensors are named"):
+        run(Graph([]))
+
+
+def test_there_is_no_such_engine_or_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no engine 'numpi'"):
+        run(graph(), {}, ["out"], engine="numpi")
+    with pytest.raises(CorruptFileError):
+        run(tmp_path / "none.pb")
+
+
+def test_a_run_that_fails_tells_what_was_fed_to_open_shapes() -> None:
+    open_shape = Graph(
+        [
+            node("x", "Placeholder", T=None, dtype=DType.FLOAT),
+            node("y", "Placeholder", T=None, dtype=DType.FLOAT),
+            node("out", "Add", "x y"),
+        ]
+    )
+    with pytest.raises(InvalidGraphError) as error:
+        run(open_shape, {"x": [1.0, 2.0], "y": [1.0, 2.0, 3.0]})
+    assert "'x' is fed the shape [2]" in error.value.hint

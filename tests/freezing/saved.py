@@ -1,0 +1,43 @@
+"""A small model as a MetaGraph and as a SavedModel: a sum with one variable."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobileprep.formats.protos import saved_model_pb2 as pb
+from mobileprep.ir.serde import graph_to_proto
+from tests.formats.checkpoint_writer import write_bundle
+from tests.freezing.graphs import FLOAT, node, placeholder, ref_variable, source
+
+W = np.arange(3, dtype=np.float32)
+MODEL = source(
+    [placeholder("x", 3), ref_variable("w", 3), node("y", "Add", "x", "w/read", T=FLOAT)]
+)
+
+
+def meta() -> pb.MetaGraphDef:
+    made = pb.MetaGraphDef()
+    made.meta_info_def.tags.append("serve")
+    made.graph_def.ParseFromString(graph_to_proto(MODEL.graph).SerializeToString())
+    made.saver_def.restore_op_name = "save/restore_all"
+    signature = made.signature_def["serving_default"]
+    for entries, key, name in ((signature.inputs, "in", "x:0"), (signature.outputs, "out", "y:0")):
+        entries[key].name = name
+        entries[key].dtype = 1
+        entries[key].tensor_shape.dim.add().size = 3
+    signature.outputs["composite"].coo_sparse.values_tensor_name = "v:0"
+    return made
+
+
+def write_meta(folder, made=None):
+    path = folder / "model.meta"
+    path.write_bytes((made or meta()).SerializeToString())
+    return path
+
+
+def write_saved_model(folder, made=None):
+    model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[made or meta()])
+    (folder / "variables").mkdir()
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+    write_bundle(folder / "variables" / "variables", {"w": W})
+    return folder

@@ -1,0 +1,165 @@
+"""Models found in files and folders: which graph, with which checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    UnsupportedError,
+    UsageError,
+)
+from mobileprep.formats.protos import saved_model_pb2 as pb
+from mobileprep.freezing.find_models import FoundModel, find_model, inference_graph
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_to_proto
+from tests.formats.checkpoint_writer import write_bundle
+from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
+from tests.stages.jobs import classifier
+
+W = np.zeros(3, np.float32)
+
+
+def graph(variable="w", *, trains=False):
+    nodes = [
+        placeholder("x", -1, 3),
+        *ref_variable(variable, 3),
+        node("y", "Add", "x", f"{variable}/read", T=FLOAT),
+    ]
+    if trains:
+        nodes.append(const("rate", np.float32(1)))
+        nodes.append(node("t", "ApplyGradientDescent", variable, "rate", "x", T=FLOAT))
+    return Graph(nodes)
+
+
+def write_meta(path, made):
+    meta = pb.MetaGraphDef()
+    meta.meta_info_def.tensorflow_version = "1.15.0"
+    meta.graph_def.ParseFromString(graph_to_proto(made).SerializeToString())
+    path.write_bytes(meta.SerializeToString())
+
+
+def write_saved_model(folder):
+    (folder / "variables").mkdir(parents=True)
+    meta = pb.MetaGraphDef()
+    meta.graph_def.ParseFromString(graph_to_proto(classifier()).SerializeToString())
+    model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[meta])
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+
+
+def test_a_frozen_graph_is_told_by_having_no_variables(tmp_path):
+    for text in (False, True):
+        write_graph(tmp_path / "any.name", classifier(), as_text=text)
+        found = FoundModel("frozen", tmp_path / "any.name")
+        assert find_model(tmp_path / "any.name") == found
+    assert find_model(tmp_path) == found
+
+
+def test_a_checkpoint_is_told_by_the_variables_that_it_holds(tmp_path):
+    write_graph(tmp_path / "b.pb", graph("v"))
+    write_bundle(tmp_path / "b", {"w": W})
+    write_bundle(tmp_path / "a", {"v": W, "v/Adam": W})
+    write_bundle(tmp_path / "c", {"v": np.zeros(5, np.float32)})
+    found = FoundModel("graph", tmp_path / "b.pb", tmp_path / "a")
+    assert find_model(tmp_path / "b.pb") == found
+    assert find_model(tmp_path / "a") == found
+    assert find_model(tmp_path / "a.index") == found
+    assert find_model(tmp_path / "a.data-00000-of-00001") == found
+    assert find_model(tmp_path) == found
+
+
+def test_without_a_checkpoint_the_variables_are_told(tmp_path):
+    write_graph(tmp_path / "g.pb", graph())
+    write_bundle(tmp_path / "m", {"other": W})
+    for path in (tmp_path, tmp_path / "g.pb"):
+        with pytest.raises(InvalidGraphError, match="holds the variables 'w'") as caught:
+            find_model(path)
+        assert "--checkpoint" in caught.value.hint
+    with pytest.raises(InvalidGraphError, match="'w'"):
+        find_model(tmp_path / "g.pb", tmp_path / "m")
+    with pytest.raises(UsageError, match="holds values and no graph"):
+        find_model(tmp_path / "m.index")
+
+
+def test_of_several_checkpoints_the_newest_is_taken(tmp_path):
+    write_graph(tmp_path / "g.pb", graph())
+    for step in (9, 10, 100):
+        write_bundle(tmp_path / f"model.ckpt-{step}", {"w": W})
+    assert find_model(tmp_path).checkpoint == tmp_path / "model.ckpt-100"
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"')
+    assert find_model(tmp_path).checkpoint == tmp_path / "model.ckpt-9"
+    assert find_model(tmp_path / "checkpoint").checkpoint == tmp_path / "model.ckpt-9"
+
+
+def test_a_training_folder_gives_the_newest_meta_graph(tmp_path):
+    write_graph(tmp_path / "graph.pbtxt", graph(trains=True), as_text=True)
+    for step in (1, 20):
+        write_bundle(tmp_path / f"model.ckpt-{step}", {"w": W})
+        write_meta(tmp_path / f"model.ckpt-{step}.meta", graph(trains=True))
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-20"')
+    found = find_model(tmp_path)
+    assert (found.kind, found.path.name) == ("meta_graph", "model.ckpt-20.meta")
+    assert found.checkpoint is None  # the recipe finds that of the same name
+    assert "graph.pbtxt" in found.notes[0]
+
+
+def test_a_graph_for_inference_comes_before_one_that_trains(tmp_path):
+    write_graph(tmp_path / "eval.pb", graph())
+    write_bundle(tmp_path / "m", {"w": W})
+    write_meta(tmp_path / "m.meta", graph(trains=True))
+    assert find_model(tmp_path).path.name == "eval.pb"
+    named = find_model(tmp_path / "m.meta")
+    assert (named.kind, named.path.name) == ("meta_graph", "m.meta")
+    beside = inference_graph(named)
+    assert beside is not None
+    assert (beside.path.name, beside.checkpoint) == ("eval.pb", tmp_path / "m")
+
+
+def test_a_saved_model_is_found_by_its_folder_its_file_and_its_variables(tmp_path):
+    folder = tmp_path / "net" / "1"
+    write_saved_model(folder)
+    write_bundle(folder / "variables" / "variables", {"w": W})
+    found = FoundModel("saved_model", folder)
+    for path in (folder, folder / "saved_model.pb", folder / "variables" / "variables.index"):
+        assert find_model(path) == found
+    (folder / "saved_model.pb").rename(tmp_path / "model.pb")
+    with pytest.raises(CorruptFileError, match="under another name"):
+        find_model(tmp_path / "model.pb")
+
+
+def test_of_versions_the_newest_is_taken(tmp_path):
+    for version in ("9", "00000010"):
+        write_saved_model(tmp_path / version)
+    found = find_model(tmp_path)
+    assert found.path == tmp_path / "00000010"
+    assert "newest" in found.notes[0]
+
+
+def test_several_models_are_told(tmp_path):
+    write_graph(tmp_path / "a.pb", classifier())
+    write_graph(tmp_path / "a.pbtxt", classifier(), as_text=True)
+    write_graph(tmp_path / "b.pb", classifier())
+    with pytest.raises(UsageError, match=r"holds 2 models: a\.pb, b\.pb") as caught:
+        find_model(tmp_path)
+    assert str(tmp_path / "a.pb") in caught.value.hint
+    for name in ("x", "y"):
+        (tmp_path / "below" / name).mkdir(parents=True)
+        write_graph(tmp_path / "below" / name / "frozen.pb", classifier())
+    with pytest.raises(UsageError, match=r"x/frozen\.pb, y/frozen\.pb"):
+        find_model(tmp_path / "below")
+
+
+def test_what_holds_no_model_is_told(tmp_path):
+    (tmp_path / "notes.yaml").write_text("version: 1\n")
+    (tmp_path / "photo.pb").write_bytes(b"\xff\xd8\xff\xe0")
+    with pytest.raises(CorruptFileError, match="holds no model"):
+        find_model(tmp_path)
+    with pytest.raises(CorruptFileError, match="holds no node"):
+        find_model(tmp_path / "notes.yaml")
+    with pytest.raises(UnsupportedError, match=r"is a picture \(JPEG\)"):
+        find_model(tmp_path / "photo.pb")
+    with pytest.raises(CorruptFileError, match="is not there"):
+        find_model(tmp_path / "none.pb")

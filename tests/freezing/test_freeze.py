@@ -1,0 +1,346 @@
+"""Freezing a model: what becomes a constant, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError, UsageError
+from mobileprep.formats.checkpoint_records import TensorEntry
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.model import Signature, TensorSpec
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.graph import Function, Library
+from mobileprep.ir.opdef import OpDef
+from mobileprep.runtime.interpreter import Interpreter
+from tests.freezing.graphs import (
+    FLOAT,
+    const,
+    frozen,
+    handle,
+    listing,
+    node,
+    placeholder,
+    reading,
+    ref_variable,
+    source,
+)
+
+W = np.arange(6, dtype=np.float32).reshape(2, 3)
+B = np.array([1, 2, 3], np.float32)
+
+
+def dense(tmp_path, **more):
+    """A dense layer with a ref and a resource variable, and some of what training leaves."""
+    nodes = [
+        placeholder("x", -1, 2),
+        ref_variable("w", 2, 3, device="/gpu:0"),
+        handle("b", 3),
+        reading("b/read_op", "b", "^w/Assign"),
+        const("w/init", np.zeros((2, 3), np.float32)),
+        node("w/Assign", "Assign", "w", "w/init", T=FLOAT, _class=["loc:@w"]),
+        node("matmul", "MatMul", "x", "w/read", T=FLOAT, device="/cpu:0"),
+        node("y", "BiasAdd", "matmul", "b/read_op", T=FLOAT),
+        node("loss", "L2Loss", "y", T=FLOAT),
+    ]
+    return source(nodes, {"w": W, "b": B, "global_step": np.int64(3)}, tmp_path, **more)
+
+
+def test_variables_become_constants_under_their_names(tmp_path):
+    result = frozen(dense(tmp_path), "y")
+    assert listing(result.graph) == [
+        "x = Placeholder()",
+        "w = Const()",
+        "w/read = Identity(w)",
+        "b = Const()",
+        "b/read_op = Identity(b)",
+        "matmul = MatMul(x, w/read)",
+        "y = BiasAdd(matmul, b/read_op)",
+    ]
+    assert set(result.graph["w"].attrs) == {"dtype", "value"}
+    assert set(result.graph["b/read_op"].attrs) == {"T"}
+    assert result.graph["w/read"].attr_strings("_class") == (b"loc:@w",)
+    assert dict(result.variables) == {"w": "w", "b": "b"}
+    assert result.outputs == ("y",)
+
+
+def test_the_frozen_graph_computes_with_the_checkpoints_values(tmp_path):
+    x = np.array([[1, -2]], np.float32)
+    graph = frozen(dense(tmp_path), "y").graph
+    np.testing.assert_array_equal(Interpreter(graph).run(["y"], {"x": x})[0], x @ W + B)
+
+
+def test_weights_are_views_on_the_checkpoint(tmp_path):
+    array = frozen(dense(tmp_path), "y").graph["w"].attr_tensor("value").array()
+    assert not array.flags.owndata
+    assert not array.flags.writeable
+
+
+def test_devices_are_cleared_unless_they_are_to_stay(tmp_path):
+    assert {n.device for n in frozen(dense(tmp_path), "y").graph} == {""}
+    kept = frozen(dense(tmp_path), "y", clear_devices=False).graph
+    assert kept["matmul"].device == "/cpu:0"
+
+
+def test_functions_that_nothing_calls_are_dropped(tmp_path):
+    library = Library({name: Function(OpDef(name)) for name in ("used", "unused")})
+    call = node("y", "If", "x", then_branch=FuncRef("used"), else_branch=FuncRef("used"))
+    branch = call.with_attrs(
+        Tin=AttrValue("list", ()), Tout=AttrValue("list", ()), Tcond=attr.dtype(DType.BOOL)
+    )
+    graph = frozen(source([placeholder("x", dtype=DType.BOOL), branch], library=library), "y").graph
+    assert list(graph.library.functions) == ["used"]
+
+
+def test_colocation_with_a_node_that_is_gone_is_dropped(tmp_path):
+    y = node("y", "Relu", "x", T=FLOAT, _class=["loc:@gone", "loc:@x"])
+    gone = node("gone", "Relu", "x", T=FLOAT)
+    graph = frozen(source([placeholder("x", 2), gone, y]), "y").graph
+    assert graph["y"].attr_strings("_class") == (b"loc:@x",)
+    only = node("y", "Relu", "x", T=FLOAT, _class=["loc:@gone"])
+    graph = frozen(source([placeholder("x", 2), gone, only]), "y").graph
+    assert "_class" not in graph["y"].attrs
+
+
+def test_a_frozen_graph_passes_through():
+    model = source([placeholder("x", 2), const("c", B), node("y", "Add", "x", "c", T=FLOAT)])
+    result = frozen(model, "y")
+    assert result.graph is model.graph
+    assert not result.variables
+
+
+def test_lists_choose_the_variables(tmp_path):
+    only = frozen(dense(tmp_path), "y", variable_names_whitelist=("w",)).graph
+    assert [only["w"].op, only["b"].op] == ["Const", "VarHandleOp"]
+    result = frozen(dense(tmp_path), "y", variable_names_blacklist=("w", "bb"))
+    assert [result.graph["w"].op, result.graph["b"].op] == ["VariableV2", "Const"]
+    assert result.warnings == ("'bb' is no variable of the graph; did you mean 'b'?",)
+
+
+def test_outputs_that_are_not_there_name_the_nearest(tmp_path):
+    with pytest.raises(InvalidGraphError) as caught:
+        frozen(dense(tmp_path), "matmull")
+    assert "'matmull' is not in the graph" in caught.value.message
+    assert "did you mean 'matmul'?" in caught.value.hint
+    assert "likely outputs: y (float32 [-1, 3])" in caught.value.hint
+    with pytest.raises(InvalidGraphError, match=r"'y:1' is not there: 'y' \(BiasAdd\) gives 1"):
+        frozen(dense(tmp_path), "y:1")
+    with pytest.raises(InvalidGraphError, match="not in the graph"):
+        frozen(dense(tmp_path), "^y")
+
+
+def test_no_outputs_at_all_list_the_likely_ones(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        frozen(dense(tmp_path))
+    assert "likely outputs: y (float32 [-1, 3])" in caught.value.hint
+
+
+def test_outputs_go_by_the_names_of_signatures(tmp_path):
+    x, y = TensorSpec("x:0", FLOAT, (-1, 2)), TensorSpec("y:0", FLOAT, (-1, 3))
+    other = TensorSpec("matmul:0", FLOAT, (-1, 3))
+    signatures = {
+        "serving_default": Signature({"image": x}, {"scores": y}),
+        "raw": Signature({"image": x}, {"product": other}),
+    }
+    model = dense(tmp_path, signatures=signatures)
+    default = frozen(model)
+    assert (default.inputs, default.outputs) == (("x:0",), ("y:0",))
+    assert frozen(model, "scores").outputs == ("y:0",)
+    assert frozen(model, "raw").outputs == ("matmul:0",)
+    assert frozen(model, signature="raw").outputs == ("matmul:0",)
+    with pytest.raises(UsageError, match="no signature 'rwa'") as caught:
+        frozen(model, signature="rwa")
+    assert caught.value.hint == "did you mean 'raw'?"
+
+
+def test_without_a_checkpoint_the_variables_are_named():
+    model = source([ref_variable("w", 2), node("y", "Relu", "w/read", T=FLOAT)])
+    with pytest.raises(InvalidGraphError, match="no checkpoint is given: 'w'"):
+        frozen(model, "y")
+
+
+def test_missing_variables_are_all_named_with_the_nearest_keys(tmp_path):
+    nodes = [
+        ref_variable("layer/kernel", 3),
+        ref_variable("other", 3),
+        node("y", "Add", "layer/kernel/read", "other/read", T=FLOAT),
+    ]
+    model = source(nodes, {"layer/kernels": B, "scope/other": B}, tmp_path)
+    with pytest.raises(InvalidGraphError) as caught:
+        frozen(model, "y")
+    assert "2 variables are not in the checkpoint" in caught.value.message
+    assert "'layer/kernel' (the nearest is 'layer/kernels')" in caught.value.message
+    assert "'other' (the nearest is 'scope/other')" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (np.zeros((3, 2), np.float32), r"'w' is \[2, 3\], 'w' \[3, 2\]"),
+        (np.zeros(6, np.float32), r"'w' is \[2, 3\], 'w' \[6\]"),
+        (np.zeros((2, 3), np.float64), "'w' is float32, 'w' float64"),
+    ],
+)
+def test_variables_that_differ_from_the_checkpoint_are_named(tmp_path, held, told):
+    model = source([ref_variable("w", 2, 3)], {"w": held}, tmp_path)
+    with pytest.raises(InvalidGraphError, match=told):
+        frozen(model, "w/read")
+
+
+def test_unknown_sizes_fit_whatever_is_there(tmp_path):
+    model = source([ref_variable("w", -1, 3)], {"w": W}, tmp_path)
+    assert frozen(model, "w/read").graph["w"].attr_tensor("value").shape == (2, 3)
+
+
+class Huge:
+    """A checkpoint whose one tensor must not be read."""
+
+    def names(self):
+        return ["w"]
+
+    def __contains__(self, name):
+        return name == "w"
+
+    def entry(self, name):
+        return TensorEntry(DType.FLOAT, (30_000, 20_000))
+
+    def read(self, name, spec=""):
+        raise AssertionError
+
+
+def test_what_passes_protobufs_limit_is_refused_before_anything_is_read():
+    model = source([ref_variable("w", 30_000, 20_000)])
+    model = type(model)(model.graph, "model", Huge())
+    with pytest.raises(ArtifactError, match="2400000000 bytes, more than protobuf's limit") as told:
+        frozen(model, "w/read")
+    assert "8 bits" in told.value.hint
+
+
+def test_updates_that_outputs_only_wait_for_are_left_out(tmp_path):
+    nodes = [
+        ref_variable("w", 3),
+        handle("n", dtype=DType.INT64),
+        const("one", np.int64(1)),
+        const("half", np.full(3, 0.5, np.float32)),
+        node("count", "AssignAddVariableOp", "n", "one", dtype=DType.INT64),
+        node("move", "AssignSub", "w", "half", T=FLOAT),
+        node("moved", "Identity", "move", T=FLOAT),
+        node("done", "NoOp", "^moved", "^count"),
+        node("y", "Relu", "w/read", "^done", T=FLOAT),
+    ]
+    result = frozen(source(nodes, {"w": B}, tmp_path), "y")
+    assert listing(result.graph) == [
+        "w = Const()",
+        "w/read = Identity(w)",
+        "done = NoOp()",
+        "y = Relu(w/read, ^done)",
+    ]
+    told = "2 ops that change variables were left out, as outputs only waited for them: "
+    assert result.warnings == (told + "AssignAddVariableOp, AssignSub",)
+
+
+def test_in_a_branch_something_stays_to_wait_for(tmp_path):
+    """Else the constant "two" would be there in both branches, and win in either."""
+    nodes = [
+        placeholder("p", dtype=DType.BOOL),
+        ref_variable("n", 3),
+        node("pivot", "Switch", "p", "p", T=DType.BOOL),
+        node("yes", "Identity", "pivot:1", T=DType.BOOL),
+        node("no", "Identity", "pivot", T=DType.BOOL),
+        node("held", "RefSwitch", "n", "p", T=FLOAT),
+        const("one", np.ones(3, np.float32), "^yes"),
+        node("add", "AssignAdd", "held:1", "one", T=FLOAT),
+        node("done", "NoOp", "^add"),
+        const("two", np.float32(2), "^done"),
+        const("three", np.float32(3), "^no"),
+        node("y", "Merge", "two", "three", T=FLOAT, N=2),
+    ]
+    graph = frozen(source(nodes, {"n": B}, tmp_path), "y").graph
+    assert [line for line in listing(graph) if "add" in line] == [
+        "add = Identity(one)",
+        "done = NoOp(^add)",
+    ]
+    assert "n" not in graph
+    for given, wanted in ((True, 2), (False, 3)):
+        assert Interpreter(graph).run(["y"], {"p": np.array(given)})[0] == wanted
+
+
+def test_the_result_of_an_assignment_is_what_was_assigned(tmp_path):
+    nodes = [
+        placeholder("x", 3),
+        ref_variable("last", 3),
+        node("set", "Assign", "last", "x", T=FLOAT),
+        node("y", "Relu", "set", T=FLOAT),
+    ]
+    graph = frozen(source(nodes, {"last": B}, tmp_path), "y").graph
+    assert listing(graph) == ["x = Placeholder()", "set = Identity(x)", "y = Relu(set)"]
+
+
+def counter(update: str):
+    return [
+        ref_variable("n", 3),
+        const("one", np.ones(3, np.float32)),
+        node("add", update, "n", "one" if update != "Assign" else "more", T=FLOAT),
+        node("more", "Add", "n/read", "one", T=FLOAT),
+    ]
+
+
+@pytest.mark.parametrize("update", ["AssignAdd", "AssignSub", "Assign"])
+def test_outputs_that_need_a_changing_variable_are_refused(tmp_path, update):
+    with pytest.raises(UnsupportedError, match=f"result of 'add' \\({update}\\), for which 'n'"):
+        frozen(source(counter(update), {"n": B}, tmp_path), "add")
+
+
+def test_reads_after_a_change_are_refused(tmp_path):
+    nodes = [
+        handle("n", 3),
+        const("one", np.ones(3, np.float32)),
+        node("add", "AssignAddVariableOp", "n", "one", dtype=FLOAT),
+        reading("after", "n", "^add"),
+        node("y", "Relu", "after", T=FLOAT),
+    ]
+    with pytest.raises(UnsupportedError, match="reads the variable 'n' after 'add'"):
+        frozen(source(nodes, {"n": B}, tmp_path), "y")
+    kept = frozen(source(nodes), "y", variable_names_blacklist=("n",)).graph
+    assert len(kept) == len(nodes)
+
+
+def test_an_op_that_nobody_knows_keeps_its_variable_from_being_frozen(tmp_path):
+    nodes = [handle("n", 3), node("y", "MyOwnOp", "n")]
+    with pytest.raises(UnsupportedError, match="'y' \\(MyOwnOp\\)"):
+        frozen(source(nodes, {"n": B}, tmp_path), "y")
+    nodes = [ref_variable("n", 3), node("y", "MyOwnOp", "n/read", "n")]
+    assert frozen(source(nodes, {"n": B}, tmp_path), "y").graph["n"].op == "Const"
+
+
+def test_moving_averages_are_taken_where_there_are_some(tmp_path):
+    tensors = {"w": W, "w/ExponentialMovingAverage": W + 1, "b": B}
+    nodes = [ref_variable("w", 2, 3), handle("b", 3), reading("r", "b")]
+    model = source([*nodes, node("y", "BiasAdd", "w/read", "r", T=FLOAT)], tensors, tmp_path)
+    plain = frozen(model, "y")
+    assert plain.graph["w"].attr_tensor("value").array()[0, 0] == 0
+    averaged = frozen(model, "y", moving_averages=True)
+    assert averaged.graph["w"].attr_tensor("value").array()[0, 0] == 1
+    assert averaged.variables["w"] == "w/ExponentialMovingAverage"
+    assert averaged.warnings == ("1 variables have no moving average; their raw values were taken",)
+
+
+def test_a_checkpoint_without_any_averages_is_told(tmp_path):
+    model = source([ref_variable("w", 2, 3)], {"w": W}, tmp_path)
+    result = frozen(model, "w/read", moving_averages=True)
+    assert result.warnings == ("the checkpoint holds no moving averages; raw values were taken",)
+
+
+def test_a_broken_graph_is_refused(tmp_path):
+    with pytest.raises(InvalidGraphError, match="'y' \\(Relu\\) takes 'gone'"):
+        frozen(source([node("y", "Relu", "gone", T=FLOAT)]), "y")
+    with pytest.raises(InvalidGraphError, match="2 nodes have the name 'y'"):
+        frozen(source([node("y", "NoOp"), node("y", "NoOp")]), "y")
+
+
+def test_freezing_twice_gives_equal_bytes(tmp_path):
+    from mobileprep.ir.serde import graph_to_bytes
+
+    first, second = (graph_to_bytes(frozen(dense(tmp_path), "y").graph) for _ in range(2))
+    assert first == second

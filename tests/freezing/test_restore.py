@@ -1,0 +1,236 @@
+"""Checkpoint keys of variables: by restore ops, slices, object graphs, names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, InvalidGraphError
+from mobileprep.formats.checkpoint import open_checkpoint
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import saved_model_pb2 as saved_pb
+from mobileprep.freezing.object_graph import keys_by_full_name
+from mobileprep.freezing.partitions import slices_by_name
+from mobileprep.freezing.restore import Source, restored_from
+from mobileprep.ir.graph import Graph
+from tests.formats.checkpoint_writer import write_bundle
+from tests.freezing.graphs import (
+    FLOAT,
+    const,
+    frozen,
+    handle,
+    node,
+    parsed,
+    reading,
+    ref_variable,
+    source,
+)
+from tests.runtime.functions.texts import call
+
+STRING = DType.STRING
+FULL = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def strings(name, *texts):
+    return const(name, np.array([t.encode() for t in texts], dtype=object))
+
+
+def saver(prefix, **keys):
+    """Restore ops that give each variable the tensor of another key."""
+    nodes = [strings(f"{prefix}/names", *keys.values())]
+    restore = node(f"{prefix}/RestoreV2", "RestoreV2", "file", f"{prefix}/names", "slices")
+    assigns = []
+    for i, name in enumerate(keys):
+        nodes.append(node(f"{prefix}/a{i}", "Assign", name, f"{prefix}/RestoreV2:{i}", T=FLOAT))
+        assigns.append(f"^{prefix}/a{i}")
+    return [*nodes, restore, node(f"{prefix}/restore_all", "NoOp", *assigns)]
+
+
+def renamed(**keys):
+    nodes = [const("file", np.array(b"model", dtype=object)), strings("slices", "", "")]
+    return [*nodes, ref_variable("w", 4, 3), *saver("save", **keys)]
+
+
+def test_variables_lie_where_the_restore_ops_say(tmp_path):
+    model = source(renamed(w="old/name"), {"old/name": FULL, "w": FULL * 0}, tmp_path)
+    result = frozen(model, "w/read")
+    assert dict(result.variables) == {"w": "old/name"}
+    np.testing.assert_array_equal(result.graph["w"].attr_tensor("value").array(), FULL)
+
+
+def test_a_key_that_the_checkpoint_lacks_is_passed_over(tmp_path):
+    model = source(renamed(w="old/name"), {"w": FULL}, tmp_path)
+    assert dict(frozen(model, "w/read").variables) == {"w": "w"}
+
+
+def test_of_several_savers_the_named_one_comes_first(tmp_path):
+    nodes = [*renamed(w="first"), *saver("save_1", w="second")]
+    tensors = {"first": FULL, "second": FULL + 1}
+    assert dict(frozen(source(nodes, tensors, tmp_path), "w/read").variables) == {"w": "first"}
+    chosen = frozen(
+        source(nodes, tensors, tmp_path), "w/read", restore_op_name="save_1/restore_all"
+    )
+    assert dict(chosen.variables) == {"w": "second"}
+    meta = source(nodes, tensors, tmp_path, restore_op="save_1/restore_all")
+    assert dict(frozen(meta, "w/read").variables) == {"w": "second"}
+
+
+def test_resources_are_restored_through_identities():
+    nodes = [
+        handle("h", 2),
+        strings("names", "key"),
+        strings("slices", "4 3 0,2:-"),
+        node("restore", "RestoreV2", "file", "names", "slices"),
+        node("same", "Identity", "restore", T=FLOAT),
+        node("set", "AssignVariableOp", "h", "same", dtype=FLOAT),
+    ]
+    graph = Graph([const("file", np.array(b"", dtype=object)), *nodes])
+    assert restored_from(graph, "") == {"h": [Source("key", "4 3 0,2:-")]}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"names": ()},
+        {"names": ("key",), "index": 3},
+        {"op": "Add"},
+    ],
+)
+def test_what_is_no_restoring_tells_nothing(edit):
+    texts = edit.get("names", ("key",))
+    nodes = [
+        ref_variable("w", 2),
+        strings("names", *texts),
+        node("restore", edit.get("op", "RestoreV2"), "file", "names", "names"),
+        node("set", "Assign", "w", f"restore:{edit.get('index', 0)}", T=FLOAT),
+        const("file", np.array(b"", dtype=object)),
+    ]
+    flat = [n for item in nodes for n in (item if isinstance(item, list) else [item])]
+    assert restored_from(Graph(flat), "") == {}
+
+
+def test_slices_of_a_partitioned_variable_are_read_as_such(tmp_path):
+    nodes = [ref_variable("w/part_0", 1, 3), ref_variable("w/part_1", 3, 3)]
+    keys = {"w/part_0": Source("w", "4 3 0,1:0,3"), "w/part_1": Source("w", "4 3 1,3:0,3")}
+    joined = node("y", "ConcatV2", "w/part_0/read", "w/part_1/read", "zero", T=FLOAT, N=2)
+    nodes = [*nodes, const("zero", np.int32(0)), joined.with_attrs()]
+    graph = frozen(source(nodes, {"w": FULL}, tmp_path, keys=keys), "y").graph
+    parts = [graph[f"w/part_{i}"].attr_tensor("value").array() for i in range(2)]
+    np.testing.assert_array_equal(np.concatenate(parts), FULL)
+
+
+def test_a_slice_that_does_not_fit_is_refused(tmp_path):
+    keys = {"w": Source("w", "5 3 0,1:0,3")}
+    model = source([ref_variable("w", 1, 3)], {"w": FULL}, tmp_path, keys=keys)
+    with pytest.raises(InvalidGraphError, match="'5 3 0,1:0,3' does not fit"):
+        frozen(model, "w/read")
+
+
+def test_savers_that_are_functions_are_looked_into():
+    restore = """function { signature { name: "f" input_arg { name: "file" type: DT_STRING }
+          input_arg { name: "to" type: DT_RESOURCE } output_arg { name: "out" type: DT_STRING } }
+        node_def { name: "n" op: "Const" attr { key: "dtype" value { type: DT_STRING } }
+          attr { key: "value" value { tensor { dtype: DT_STRING tensor_shape { dim { size: 1 } }
+            string_val: "layer/.ATTRIBUTES/VARIABLE_VALUE" } } } }
+        node_def { name: "r" op: "RestoreV2" input: "file" input: "n:output:0" input: "n:output:0"
+          attr { key: "dtypes" value { list { type: DT_FLOAT } } } }
+        node_def { name: "i" op: "Identity" input: "r:tensors:0"
+          attr { key: "T" value { type: DT_FLOAT } } }
+        node_def { name: "a" op: "AssignVariableOp" input: "to" input: "i:output:0"
+          attr { key: "dtype" value { type: DT_FLOAT } } }
+        ret { key: "out" value: "file" } control_ret { key: "a" value: "a" } }"""
+    graph = parsed(
+        'node { name: "file" op: "Placeholder" attr { key: "dtype" value { type: DT_STRING } } }'
+        'node { name: "v" op: "VarHandleOp" attr { key: "dtype" value { type: DT_FLOAT } } }'
+        + call("restore", "f", "file", "v", op="StatefulPartitionedCall")
+        + f"library {{ {restore} }}"
+    )
+    found = restored_from(graph, "restore")
+    assert found["v"][0].key == "layer/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def objects(*attributes):
+    record = saved_pb.TrackableObjectGraph()
+    for full_name, key in attributes:
+        record.nodes.add().attributes.add(full_name=full_name, checkpoint_key=key)
+    return np.array(record.SerializeToString(), dtype=object)
+
+
+def checkpoint_with(record, folder, *keys):
+    held = {key: np.zeros(2, np.float32) for key in keys}
+    write_bundle(folder / "c", {"_CHECKPOINTABLE_OBJECT_GRAPH": record, **held})
+    return open_checkpoint(folder / "c")
+
+
+def test_the_object_graph_names_variables_that_nothing_else_names(tmp_path):
+    record = objects(
+        ("layer/kernel", "a/kernel"), ("twice", "b"), ("twice", "c"), ("", "d"), ("Variable", "e")
+    )
+    nodes = [
+        handle("kernel", 2, shared_name="layer/kernel"),
+        handle("Variable", dtype=STRING),  # an asset's path, where a float was saved as such
+        handle("twice", 2),
+        handle("first", 2, shared_name="same"),
+        handle("second", 2, shared_name="same"),
+    ]
+    checkpoint = checkpoint_with(record, tmp_path, "a/kernel", "b", "c", "d", "e")
+    found = keys_by_full_name(checkpoint, Graph(nodes))
+    assert found == {"kernel": Source("a/kernel")}
+
+
+def test_a_variable_of_a_plain_graph_is_read_from_a_checkpoint_of_objects(tmp_path):
+    key = "a/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    tensors = {"_CHECKPOINTABLE_OBJECT_GRAPH": objects(("w", key)), key: FULL}
+    write_bundle(tmp_path / "ckpt", tensors)
+    nodes = [handle("w", 4, 3), reading("y", "w")]
+    keys = keys_by_full_name(open_checkpoint(tmp_path / "ckpt"), Graph(nodes))
+    model = source(nodes, tensors, tmp_path, keys=keys)
+    assert dict(frozen(model, "y").variables) == {"w": key}
+
+
+def test_a_damaged_object_graph_is_refused(tmp_path):
+    record = np.array(b"\x0a\xff", dtype=object)
+    with pytest.raises(CorruptFileError, match="the graph of saved objects is damaged"):
+        keys_by_full_name(checkpoint_with(record, tmp_path), Graph())
+
+
+def test_a_checkpoint_without_objects_names_nothing(tmp_path):
+    write_bundle(tmp_path / "c", {"w": FULL})
+    assert keys_by_full_name(open_checkpoint(tmp_path / "c"), Graph([handle("w", 4, 3)])) == {}
+
+
+def pieces(*shapes):
+    nodes = [handle(f"emb/part_{i}", *shape) for i, shape in enumerate(shapes)]
+    return Graph([*nodes, handle("other", 2)])
+
+
+def opened(folder, **tensors):
+    write_bundle(folder / "c", tensors)
+    return open_checkpoint(folder / "c")
+
+
+def test_pieces_of_a_variable_are_told_by_their_shapes(tmp_path):
+    checkpoint = opened(tmp_path, emb=FULL)
+    assert slices_by_name(checkpoint, pieces((1, 3), (3, 3))) == {
+        "emb/part_0": Source("emb", "4 3 0,1:0,3"),
+        "emb/part_1": Source("emb", "4 3 1,3:0,3"),
+    }
+    assert slices_by_name(checkpoint, pieces((4, 2), (4, 1))) == {
+        "emb/part_0": Source("emb", "4 3 0,4:0,2"),
+        "emb/part_1": Source("emb", "4 3 0,4:2,1"),
+    }
+
+
+@pytest.mark.parametrize("shapes", [[(1, 3), (2, 3)], [(4, 3, 1)], [(2, 3), (2, 2)], [(4,)]])
+def test_pieces_that_do_not_make_up_the_tensor_tell_nothing(tmp_path, shapes):
+    assert slices_by_name(opened(tmp_path, emb=FULL), pieces(*shapes)) == {}
+
+
+def test_a_missing_piece_tells_nothing(tmp_path):
+    graph = Graph([handle("emb/part_1", 4, 3)])
+    assert slices_by_name(opened(tmp_path, emb=FULL), graph) == {}
+
+
+def test_pieces_that_were_saved_as_such_are_no_slices(tmp_path):
+    tensors = {"emb": FULL, "emb/part_0": FULL}
+    assert slices_by_name(opened(tmp_path, **tensors), pieces((4, 3))) == {}

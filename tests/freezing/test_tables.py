@@ -1,0 +1,231 @@
+"""Lookup tables: the ops that fill them are kept, and the files that they read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.model import Asset
+from mobileprep.runtime.interpreter import Interpreter
+from tests.freezing.graphs import (
+    FLOAT,
+    const,
+    frozen,
+    handle,
+    listing,
+    node,
+    placeholder,
+    reading,
+    ref_variable,
+    source,
+)
+
+STRING, INT = DType.STRING, DType.INT64
+KINDS = {"key_dtype": STRING, "value_dtype": INT}
+
+
+def table(name, path):
+    return [
+        node(name, "HashTableV2", **KINDS, shared_name=name),
+        node(f"{name}/fill", "InitializeTableFromTextFileV2", name, path, key_index=-2),
+    ]
+
+
+def model(folder, *more, path=None, **fields):
+    nodes = [
+        placeholder("text", -1, dtype=STRING),
+        path or const("path", np.array(b"/home/trainer/words.txt", dtype=object)),
+        table("words", "path" if path is None else path.name),
+        table("unused", "path" if path is None else path.name),
+        const("minus", np.int64(-1)),
+        node("ids", "LookupTableFindV2", "words", "text", "minus", Tin=STRING, Tout=INT),
+        node("init", "NoOp", "^words/fill", "^unused/fill"),
+        *more,
+    ]
+    asset = Asset("path:0" if path is None else f"{path.name}:0", "words.txt", folder / "words.txt")
+    return source(nodes, init_ops=("init",), assets=(asset,), **fields)
+
+
+def test_the_ops_that_fill_the_tables_in_use_are_kept(tmp_path):
+    (tmp_path / "words.txt").write_text("a\n")
+    result = frozen(model(tmp_path), "ids")
+    assert result.init_ops == ("words/fill",)
+    assert "unused" not in result.graph
+    assert "init" not in result.graph
+    assert [a.name for a in result.assets] == ["words.txt"]
+    held = result.graph["path"].attr_tensor("value").array()
+    assert held[()] == b"words.txt"
+
+
+def test_a_path_that_the_loader_feeds_becomes_the_files_name(tmp_path):
+    (tmp_path / "words.txt").write_text("a\n")
+    result = frozen(model(tmp_path, path=placeholder("fed", dtype=STRING)), "ids")
+    assert result.graph["fed"].op == "Const"
+    assert result.assets[0].tensor == "fed:0"
+
+
+def test_a_path_in_a_variable_that_the_init_op_sets(tmp_path):
+    (tmp_path / "words.txt").write_text("a\n")
+    held = [
+        placeholder("fed", dtype=STRING),
+        handle("kept", dtype=STRING),
+        node("set", "AssignVariableOp", "kept", "fed", dtype=STRING),
+    ]
+    read = reading("read", "kept", "^set", dtype=STRING)
+    made = model(tmp_path, *held, path=read)
+    asset = Asset("fed:0", "words.txt", tmp_path / "words.txt")
+    result = frozen(type(made)(made.graph, "model", init_ops=("init",), assets=(asset,)), "ids")
+    assert result.graph["kept"].attr_tensor("value").array()[()] == b"words.txt"
+    assert [a.tensor for a in result.assets] == ["kept:0"]
+    assert not result.warnings
+
+
+def test_without_init_ops_a_tables_own_initializer_is_found(tmp_path):
+    made = model(tmp_path)
+    pairs = [const("keys", np.array([b"a"], dtype=object)), const("values", np.array([7]))]
+    nodes = [
+        *made.graph,
+        *pairs,
+        node("code", "HashTableV2", **KINDS),
+        node("code/fill", "LookupTableImportV2", "code", "keys", "values", Tin=STRING, Tout=INT),
+        node("y", "LookupTableFindV2", "code", "text", "minus", Tin=STRING, Tout=INT),
+    ]
+    result = frozen(source(nodes), "ids", "y")
+    assert result.init_ops == ("words/fill", "code/fill")
+    assert not result.assets
+    told = "filled from '/home/trainer/words.txt', which the app needs under that path"
+    assert told in result.warnings[0]
+
+
+def mutable(op="MutableHashTableV2"):
+    """A table whose contents a saver restores, and a value for each text."""
+    return [
+        placeholder("text", -1, dtype=STRING),
+        node("codes", op, **KINDS),
+        const("minus", np.int64(-1)),
+        node("y", "LookupTableFindV2", "codes", "text", "minus", Tin=STRING, Tout=INT),
+        const("names", np.array([b"codes-keys", b"codes-values"], dtype=object)),
+        const("slices", np.array([b"", b""], dtype=object)),
+        const("file", np.array(b"model", dtype=object)),
+        node("r", "RestoreV2", "file", "names", "slices", dtypes=[STRING, INT]),
+        node("import", "LookupTableImportV2", "codes", "r", "r:1", Tin=STRING, Tout=INT),
+        node("save/restore_all", "NoOp", "^import"),
+    ]
+
+
+CODES = {
+    "codes-keys": np.array([b"a", b"b"], dtype=object),
+    "codes-values": np.array([4, 9], np.int64),
+}
+
+
+def test_the_saved_contents_of_a_mutable_table_are_imported(tmp_path):
+    result = frozen(source(mutable(), CODES, tmp_path), "y")
+    assert result.init_ops == ("codes/contents/import",)
+    taken = ("codes", "codes/contents/keys", "codes/contents/values")
+    assert listing(result.graph)[-3:] == [
+        "codes/contents/keys = Const()",
+        "codes/contents/values = Const()",
+        f"codes/contents/import = LookupTableImportV2({', '.join(taken)})",
+    ]
+    runner = Interpreter(result.graph)
+    runner.run(["codes/contents/import"], {})
+    given = {"text": np.array([b"b", b"c"], dtype=object)}
+    assert runner.run(["y"], given)[0].tolist() == [9, -1]
+
+
+def test_contents_that_the_checkpoint_lacks_are_named(tmp_path):
+    held = {"codes-keys": CODES["codes-keys"]}
+    told = r"lacks the contents of the table 'codes' \('codes-values'\)"
+    with pytest.raises(InvalidGraphError, match=told):
+        frozen(source(mutable(), held, tmp_path), "y")
+
+
+def test_contents_kept_as_buckets_are_refused(tmp_path):
+    with pytest.raises(UnsupportedError, match=r"'codes' \(MutableDenseHashTableV2\)"):
+        frozen(source(mutable("MutableDenseHashTableV2"), CODES, tmp_path), "y")
+
+
+def test_outputs_without_tables_need_no_init_ops_and_no_files(tmp_path):
+    more = node("other", "Identity", "minus", T=INT)
+    result = frozen(model(tmp_path, more), "other")
+    assert (result.init_ops, result.assets) == ((), ())
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(CorruptFileError, match=r"words\.txt.*the asset 'words.txt' is missing"):
+        frozen(model(tmp_path), "ids")
+
+
+def initialized(*names):
+    return [
+        ref_variable("w", 2),
+        ref_variable("v", 2),
+        const("two", np.full(2, 2, np.float32)),
+        node("sum", "Add", "w/read", "two", T=FLOAT),
+        node("set_v", "Assign", "v", "sum", T=FLOAT),
+        node("set_w", "Assign", "w", "two", T=FLOAT),
+        node("init", "NoOp", *(f"^{n}" for n in names)),
+        node("y", "Add", "w/read", "v/read", T=FLOAT),
+    ]
+
+
+HELD = {"w": np.array([5, 6], np.float32)}
+
+
+def test_initializer_nodes_give_variables_that_no_checkpoint_holds(tmp_path):
+    result = frozen(source(initialized("set_v"), HELD, tmp_path), "y", initializer_nodes=("init",))
+    assert result.graph["v"].attr_tensor("value").array().tolist() == [7, 8]
+    assert dict(result.variables) == {"w": "w", "v": ""}
+
+
+def test_initializer_nodes_come_before_the_checkpoint(tmp_path):
+    model = source(initialized("set_v", "set_w"), HELD, tmp_path)
+    result = frozen(model, "y", initializer_nodes=("init",))
+    assert result.graph["w"].attr_tensor("value").array().tolist() == [2, 2]
+
+
+def test_init_ops_of_the_model_come_after_it(tmp_path):
+    model = source(initialized("set_v", "set_w"), HELD, tmp_path, init_ops=("init",))
+    result = frozen(model, "y")
+    values = [result.graph[n].attr_tensor("value").array().tolist() for n in ("w", "v")]
+    assert values == [[5, 6], [7, 8]]
+
+
+def test_without_a_checkpoint_initializers_may_give_everything():
+    result = frozen(source(initialized("set_v", "set_w")), "y", initializer_nodes=("init",))
+    assert result.graph["v"].op == "Const"
+
+
+def test_an_initializer_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InvalidGraphError, match="the initializer node 'inti' is not in the graph"):
+        frozen(source(initialized(), HELD, tmp_path), "y", initializer_nodes=("inti",))
+
+
+def test_an_initializer_that_cannot_be_run_here_is_named(tmp_path):
+    nodes = initialized("set_v")
+    nodes[3] = node("sum", "MyOwnOp", "w/read")
+    with pytest.raises(UnsupportedError, match="MyOwnOp"):
+        frozen(source(nodes, HELD, tmp_path), "y", initializer_nodes=("init",))
+
+
+def test_variables_that_wait_for_each_other_have_no_value():
+    nodes = [
+        ref_variable("a", 2),
+        ref_variable("b", 2),
+        node("set_a", "Assign", "a", "b/read", T=FLOAT),
+        node("set_b", "Assign", "b", "a/read", T=FLOAT),
+        node("init", "NoOp", "^set_a", "^set_b"),
+    ]
+    with pytest.raises(InvalidGraphError, match="1 variables have no value"):
+        frozen(source(nodes), "a/read", initializer_nodes=("init",))
+
+
+def test_listing_is_stable(tmp_path):
+    (tmp_path / "words.txt").write_text("a\n")
+    assert listing(frozen(model(tmp_path), "ids").graph)[-2:] == [
+        "minus = Const()",
+        "ids = LookupTableFindV2(words, text, minus)",
+    ]
