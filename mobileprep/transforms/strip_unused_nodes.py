@@ -34,7 +34,8 @@ class StripUnusedNodes(Transform):
 
     A fed node that is no Placeholder becomes one. Its element type is, first found, the one given
     for its name, the one its op has, the one given for all. (The original takes the one given
-    for all before the op's, and so makes graphs that cannot be loaded.)
+    for all before the op's, and so makes graphs that cannot be loaded.) With no shape given the
+    original makes scalars; a recipe takes what the graph records, or leaves it open.
 
     Source: ``strip_unused_nodes`` of TensorFlow 1.15's graph transforms.
     """
