@@ -18,8 +18,8 @@ from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import ShapeConflictError, merge_dim, multiply_dims, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.matmul import fused_ops_flops
+from mobileprep.ops.nn.window_shapes import image_layout, slid
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.ops.window_shapes import image_layout, slid
 
 
 def channels_last(x: Array, layout: str) -> Array:
@@ -98,11 +98,8 @@ def _convolved(
     return channels_as_in(out.astype(x.dtype, copy=False), layout)
 
 
-@shape_fn(
-    *("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"),
-    "DepthwiseConv2dNativeBackpropFilter",
-)
-def conv_filter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
+def filter_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the second input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
     return [with_rank(args.as_shape(1), rank)]

@@ -17,6 +17,9 @@ from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
+# Of each element: two bounds, a difference, a product, a rounding, a product, a sum.
+_OPERATIONS = 7
+
 
 @kernel("FakeQuantWithMinMaxArgs")
 def fake_quant_args(node: Node, x: Array) -> Array:
@@ -26,9 +29,8 @@ def fake_quant_args(node: Node, x: Array) -> Array:
     return _fake_quantized(node, x, np.asarray(low), np.asarray(high))
 
 
-shape_fn(
-    *("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient"),
-)(unchanged)
+shape_fn("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient")(unchanged)
+flop_rule("FakeQuantWithMinMaxArgs")(per_output(_OPERATIONS))
 
 
 @kernel("FakeQuantWithMinMaxVars")
@@ -37,10 +39,8 @@ def fake_quant_vars(node: Node, x: Array, low: Array, high: Array) -> Array:
     return _fake_quantized(node, x, low.reshape(()), high.reshape(()))
 
 
-@shape_fn("FakeQuantWithMinMaxVars")
-def fake_quant_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
+shape_fn("FakeQuantWithMinMaxVars")(unchanged)
+flop_rule("FakeQuantWithMinMaxVars")(per_output(_OPERATIONS))
 
 
 @kernel("FakeQuantWithMinMaxVarsPerChannel")
@@ -62,10 +62,7 @@ def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:-1], last)]
 
 
-flop_rule(
-    *("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars"),
-    "FakeQuantWithMinMaxVarsPerChannel",
-)(per_output(7))
+flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
 
 
 def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
