@@ -13,9 +13,9 @@ from mobileprep.numerics.tiles import patches, whole_tile
 from mobileprep.numerics.windows import NHWC, make_window, spatial
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import multiply_dims, with_rank
+from mobileprep.ops.dims import ShapeConflictError, multiply_dims, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.nn.window_shapes import window_count
+from mobileprep.ops.nn.window_shapes import window_places
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
@@ -40,12 +40,12 @@ def extract_image_patches(node: Node, x: Array) -> Array:
 @shape_fn("ExtractImagePatches")
 def extract_image_patches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """For each window its elements as channels."""
-    shape = with_rank(args.shapes[0], 4)
-    sizes, strides = args.node.attr_ints("ksizes"), args.node.attr_ints("strides")
-    rates, padding = args.node.attr_ints("rates"), args.node.attr_str("padding")
-    wide = [(k - 1) * r + 1 for k, r in zip(sizes, rates, strict=True)]
-    space = [window_count(shape[i], wide[i], strides[i], padding, (0, 0)) for i in (1, 2)]
-    return [(shape[0], *space, multiply_dims(shape[3], sizes[1] * sizes[2]))]
+    image, sizes = with_rank(args.shapes[0], 4), args.node.attr_ints("ksizes")
+    if len(sizes) != 4:
+        message = "4 window sizes are needed"
+        raise ShapeConflictError(message)
+    rows, columns = window_places(args.node, image, sizes[1:3])
+    return [(image[0], rows, columns, multiply_dims(image[3], sizes[1] * sizes[2]))]
 
 
 flop_rule("ExtractImagePatches")(free)

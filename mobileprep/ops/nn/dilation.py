@@ -14,9 +14,9 @@ from mobileprep.numerics.tiles import lowest, padded_rows, whole_tile
 from mobileprep.numerics.windows import NHWC, make_window, spatial
 from mobileprep.ops.arrays import same_type
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, merge_dim, with_rank
+from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.nn.window_shapes import window_count
+from mobileprep.ops.nn.window_shapes import window_places
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
@@ -48,19 +48,12 @@ def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
 
 @shape_fn("Dilation2D")
 def dilation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The image with a result for each window; unless all sizes are known, neither side is."""
+    """The image with a result for each window."""
     image, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[1], 3)
-    strides, rates = args.node.attr_ints("strides"), args.node.attr_ints("rates")
-    if len(strides) != 4 or len(rates) != 4:
-        message = "4 strides and rates are needed"
-        raise ShapeConflictError(message)
-    if UNKNOWN in (*image[1:3], *filters[:2]):
-        return [(image[0], UNKNOWN, UNKNOWN, filters[2])]
-    merge_dim(image[3], filters[2])
-    padding = args.node.attr_str("padding")
-    wide = [(size - 1) * rate + 1 for size, rate in zip(filters[:2], rates[1:3], strict=True)]
-    space = [window_count(image[i], wide[i - 1], strides[i], padding, (0, 0)) for i in (1, 2)]
-    return [(image[0], *space, filters[2])]
+    rows, columns = window_places(args.node, image, filters[:2])
+    if UNKNOWN not in (rows, columns):
+        merge_dim(image[3], filters[2])
+    return [(image[0], rows, columns, filters[2])]
 
 
 @flop_rule("Dilation2D")

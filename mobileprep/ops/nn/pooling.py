@@ -13,7 +13,7 @@ from mobileprep.numerics.windows import Window, layout_of, make_window, spatial
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import depends_on_values
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import unknown_dims, with_rank
+from mobileprep.ops.dims import with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.conv import channels_as_in, channels_last
 from mobileprep.ops.nn.window_shapes import pooled_shape, pooled_sizes
@@ -61,11 +61,11 @@ def max_pool_v2(node: Node, x: Array, size: Array, strides: Array) -> Array:
 
 @shape_fn("MaxPoolV2")
 def max_pool_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``MaxPool``; nothing but the rank where the window or its strides are not known."""
+    """As ``MaxPool``; not even the rank where the window or its strides are not known."""
     sizes, strides = args.integers(1), args.integers(2)
     shape = with_rank(args.shapes[0], 4)
     if sizes is None or strides is None or len(sizes) != 4 or len(strides) != 4:
-        return [unknown_dims(4)]
+        return [None]
     return [pooled_sizes(args.node, shape, sizes, strides)]
 
 

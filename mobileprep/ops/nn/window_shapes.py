@@ -34,6 +34,9 @@ def image_layout(node: Node, rank: int = 4) -> ImageLayout:
 def window_count(size: int, window: int, stride: int, padding: str, edges: tuple[int, int]) -> int:
     """How many windows fit into a size.
 
+    Raises:
+        ShapeConflictError: the window is larger than what it slides over.
+
     Source: ``GetWindowedOutputSizeFromDims``.
     """
     if stride < 1:
@@ -43,12 +46,38 @@ def window_count(size: int, window: int, stride: int, padding: str, edges: tuple
         return UNKNOWN
     if padding == "SAME":
         return -(-size // stride)
-    extra = sum(edges) if padding == "EXPLICIT" else 0
-    count = (size + extra - window + stride) // stride
-    if count < 0:
-        message = f"a window of {window} does not fit into {size + extra}"
+    room = size + sum(edges) if padding == "EXPLICIT" else size
+    if window > room:
+        message = f"a window of {window} does not fit into {room}"
         raise ShapeConflictError(message)
-    return count
+    return (room - window) // stride + 1
+
+
+def window_places(node: Node, image: tuple[int, ...], windows: tuple[int, int]) -> tuple[int, int]:
+    """The rows and columns of places for windows that ``rates`` spread over an NHWC image.
+
+    Neither is known unless all sizes are. There is no place for a window that is too large by less
+    than two strides, since C cuts quotients towards zero.
+
+    Source: ``GetWindowedOutputSize``.
+    """
+    strides, rates = node.attr_ints("strides"), node.attr_ints("rates")
+    if len(strides) != 4 or len(rates) != 4:
+        message = "4 strides and rates are needed"
+        raise ShapeConflictError(message)
+    if UNKNOWN in (*image[1:3], *windows):
+        return UNKNOWN, UNKNOWN
+    padding = node.attr_str("padding")
+    rows, columns = (
+        _places(image[i], (windows[i - 1] - 1) * rates[i] + 1, strides[i], padding) for i in (1, 2)
+    )
+    return rows, columns
+
+
+def _places(size: int, window: int, stride: int, padding: str) -> int:
+    if padding != "SAME" and size < window < size + 2 * stride:
+        return 0
+    return window_count(size, window, stride, padding, (0, 0))
 
 
 def _edges(node: Node, axis: int) -> tuple[int, int]:
