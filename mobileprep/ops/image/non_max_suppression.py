@@ -127,7 +127,8 @@ def non_max_suppression_with_overlaps(
 def non_max_suppression_with_overlaps_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """As many indices as boxes are kept."""
     rows, columns = with_rank(args.shapes[0], 2)
-    merge_dim(merge_dim(rows, columns), with_rank(args.shapes[1], 1)[0])
+    merge_dim(rows, columns)
+    merge_dim(rows, with_rank(args.shapes[1], 1)[0])
     return [(UNKNOWN,)]
 
 
@@ -178,7 +179,8 @@ def combined_non_max_suppression(
 @shape_fn("CombinedNonMaxSuppression")
 def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Boxes, scores and classes for each image, and how many of them are valid."""
-    batch = merge_dim(dim(args.shapes[0], 0), dim(args.shapes[1], 0))
+    batch = dim(args.shapes[0], 0)
+    merge_dim(batch, dim(args.shapes[1], 0))
     per_class, total = args.scalar(2), args.scalar(3)
     kept = total
     if args.node.attr_bool("pad_per_class", False):

@@ -53,7 +53,7 @@ def window_count(size: int, window: int, stride: int, padding: str, edges: tuple
     return (room - window) // stride + 1
 
 
-def window_places(node: Node, image: tuple[int, ...], windows: tuple[int, int]) -> tuple[int, int]:
+def window_places(node: Node, image: tuple[int, ...], windows: Sequence[int]) -> tuple[int, int]:
     """The rows and columns of places for windows that ``rates`` spread over an NHWC image.
 
     Neither is known unless all sizes are. There is no place for a window that is too large by less
