@@ -114,8 +114,8 @@ def quantized_depthwise_conv(
 
 @shape_fn("QuantizedDepthwiseConv2D")
 def quantized_depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As ``DepthwiseConv2dNative``, and the range of the result."""
-    return [*depthwise_conv_shape(args), (), ()]
+    """As ``DepthwiseConv2dNative``; of the range TensorFlow does not say that it is two scalars."""
+    return [*depthwise_conv_shape(args), None, None]
 
 
 flop_rule("QuantizedDepthwiseConv2D")(depthwise_flops)

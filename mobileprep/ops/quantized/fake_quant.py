@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
+from mobileprep.ops.dims import at_least_rank, dim, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -54,12 +53,11 @@ def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
 
 @shape_fn("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, its last size merged with the length of the ranges."""
+    """The input's shape, whose last size the ranges must have."""
     shape = at_least_rank(args.shapes[0], 1)
-    if shape is None:
-        return [None]
-    last = reduce(merge_dim, (with_rank(s, 1)[0] for s in args.shapes[1:3]), shape[-1])
-    return [(*shape[:-1], last)]
+    for ends in args.shapes[1:3]:
+        merge_dim(with_rank(ends, 1)[0], dim(shape, -1))
+    return [shape]
 
 
 flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
