@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,10 +56,19 @@ class ShapeCase:
         return Graph([*sources, node], versions=Versions(producer))
 
     def check(self) -> None:
-        """Compare what is inferred with the case's outputs."""
-        found = infer_shapes(self.graph())[NODE]
-        expected = [None] * len(found) if self.outputs is None else list(self.outputs)
-        assert list(found) == expected
+        """Compare what is inferred with the case's outputs, with and without defaults written."""
+        graph = self.graph()
+        bare = replace(graph[NODE], attrs=self._without_defaults(graph[NODE]))
+        for given in (graph, graph.with_nodes([*graph.nodes[:-1], bare])):
+            found = infer_shapes(given)[NODE]
+            expected = [None] * len(found) if self.outputs is None else list(self.outputs)
+            assert list(found) == expected
+
+    def _without_defaults(self, node: Node) -> dict[str, AttrValue]:
+        definition = any_op_def(self.op)
+        assert definition is not None
+        defaults = {a.name: a.default for a in definition.attrs}
+        return {name: v for name, v in node.attrs.items() if v != defaults[name]}
 
 
 @dataclass(frozen=True)

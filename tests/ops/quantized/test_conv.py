@@ -11,6 +11,7 @@ IMAGE, BANK, DEPTHWISE = (4, 9, 8, 3), (3, 2, 3, 8), (3, 2, 3, 2)
 RANGES = [(), (), (), ()]
 EACH = [(), (), (8,), (8,)]
 PLAIN, WITH_BIAS = "QuantizedConv2D", "QuantizedConv2DWithBias"
+EACH_CHANNEL = "QuantizedDepthwiseConv2D"
 OUT = (4, 5, 4, 8)
 
 SHAPES = [
@@ -43,7 +44,7 @@ SHAPES = [
 
 COSTS = [
     cost(PLAIN, [IMAGE, BANK, *RANGES], [OUT, (), ()], 2 * 18 * 640),
-    cost("QuantizedDepthwiseConv2D", [IMAGE, DEPTHWISE, *RANGES], [(4, 5, 4, 6), (), ()], 12 * 480),
+    cost(EACH_CHANNEL, [IMAGE, DEPTHWISE, *RANGES], [(4, 5, 4, 6), (), ()], 12 * 480),
 ]
 
 
