@@ -182,12 +182,13 @@ def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]
     batch = dim(args.shapes[0], 0)
     merge_dim(batch, dim(args.shapes[1], 0))
     per_class, total = args.scalar(2), args.scalar(3)
-    kept = total
     if args.node.attr_bool("pad_per_class", False):
         classes = dim(args.shapes[1], 2)
-        known = per_class is not None and total is not None and classes >= 0
-        kept = min(total or 0, (per_class or 0) * classes) if known else None
-    size = UNKNOWN if kept is None else kept
+        if per_class is None or total is None or classes < 0:
+            total = None
+        else:
+            total = min(total, per_class * classes)
+    size = UNKNOWN if total is None else total
     return [(batch, size, 4), (batch, size), (batch, size), (batch,)]
 
 

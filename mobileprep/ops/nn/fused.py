@@ -19,8 +19,8 @@ from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import call_kernel, find_kernel, kernel
 from mobileprep.ops.math.matmul import matmul_shape, matrix_product_flops
 from mobileprep.ops.nn.conv import (
-    conv_shape,
     convolution_flops,
+    convolved_shape,
     depthwise_conv_shape,
     depthwise_flops,
 )
@@ -91,7 +91,16 @@ def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
     return _finished(node, _run(op, node, x, filters), args)
 
 
-shape_fn("_FusedConv2D")(conv_shape)
+@shape_fn("_FusedConv2D")
+def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``Conv2D``, filters in the order that ``filter_format`` names."""
+    filters = with_rank(args.shapes[1], 4)
+    if args.node.attr_str("filter_format", "HWIO") == "OIHW":
+        outputs, inputs, *window = filters
+        filters = (*window, inputs, outputs)
+    return [convolved_shape(args.node, with_rank(args.shapes[0], 4), filters)]
+
+
 flop_rule("_FusedConv2D")(convolution_flops)
 shape_fn("_FusedDepthwiseConv2dNative")(depthwise_conv_shape)
 flop_rule("_FusedDepthwiseConv2dNative")(depthwise_flops)

@@ -47,9 +47,9 @@ def fused_batch_norm(
 @shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, and vectors as long as there are channels."""
-    rank = 5 if len(args.node.attr_str("data_format", "NHWC")) == 5 else 4
-    shape = list(with_rank(args.shapes[0], rank))
-    channel = 1 if args.node.attr_str("data_format", "NHWC").startswith("NC") else rank - 1
+    order = args.node.attr_str("data_format", "NHWC")
+    shape = list(with_rank(args.shapes[0], len(order)))
+    channel = order.index("C")
     used = 3 if args.node.attr_bool("is_training", True) else 5
     vectors = [with_rank(s, 1)[0] for s in args.shapes[1:used]]
     shape[channel] = reduce(merge_dim, vectors, shape[channel])
@@ -100,7 +100,7 @@ def batch_norm_with_global_normalization(
 @shape_fn("BatchNormWithGlobalNormalization")
 def batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, its channels merged with those of the statistics."""
-    return [normalized_shape(args.shapes[0], args.shapes[1:5])]
+    return [normalized_shape(args.shapes[0], args.shapes[1:])]
 
 
 flop_rule("BatchNormWithGlobalNormalization")(per_output(2))

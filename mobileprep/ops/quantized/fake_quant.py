@@ -55,7 +55,7 @@ def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
 def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, whose last size the ranges must have."""
     shape = at_least_rank(args.shapes[0], 1)
-    for ends in args.shapes[1:3]:
+    for ends in args.shapes[1:]:
         merge_dim(with_rank(ends, 1)[0], dim(shape, -1))
     return [shape]
 

@@ -139,7 +139,7 @@ def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: A
 def quantized_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, its channels merged with those of the statistics, and the range."""
     # Each of the five tensors is followed by both ends of its range.
-    return [normalized_shape(args.shapes[0], args.shapes[3:15:3]), (), ()]
+    return [normalized_shape(args.shapes[0], args.shapes[3::3]), (), ()]
 
 
 flop_rule("QuantizedBatchNormWithGlobalNormalization")(per_output(2))

@@ -20,6 +20,8 @@ SHAPES = [
     shapes(SPECTROGRAM, [(9, 2)], [(2, 0, 9)], window_size=10, stride=6),
     shapes(SPECTROGRAM, [(100, 2)], [(2, 11, 9)], window_size=16, stride=8),
     shapes(SPECTROGRAM, [(100, 2)], [(2, 11, 17)], window_size=17, stride=8),
+    shapes(SPECTROGRAM, [(0, 2)], [(2, 0, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(12, 2)], [(2, 3, 9)], window_size=10, stride=1),
     shapes(SPECTROGRAM, [(-1, 2)], [(2, -1, 9)], window_size=10, stride=6),
     shapes(SPECTROGRAM, [(100,)], None, window_size=10, stride=6),
 ]

@@ -18,6 +18,7 @@ SHAPES = [
     *(shapes(op, [(-1, 5, 3)], [(-1, 5, 3)]) for op in CONVERTED),
     *(shapes(op, [(2, -1)], [(2, 3)]) for op in CONVERTED),
     *(shapes(op, [None], [None]) for op in CONVERTED),
+    *(shapes(op, [(3,)], [(3,)]) for op in CONVERTED),
     *(shapes(op, [(2, 4)], None) for op in CONVERTED),
     *(shapes(op, [()], None) for op in CONVERTED),
     *(shapes(op, [(4, -1, 3), ()], [(4, -1, 3)]) for op in ADJUSTED),

@@ -31,6 +31,7 @@ SHAPES = [
     *(shapes(op, [IMAGES, [6, 7], (2,)], None) for op in GLIMPSES),
     shapes("DrawBoundingBoxes", [IMAGES, (2, 5, 4)], [IMAGES]),
     shapes("DrawBoundingBoxesV2", [IMAGES, (2, 5, 4), (3, 3)], [IMAGES]),
+    shapes("DrawBoundingBoxes", [None, (2, 5, 4)], [None]),
     shapes("DrawBoundingBoxes", [(8, 3), (2, 5, 4)], None),
     shapes(DISTORTED[0], [(3,), (1, 5, 4)], [(3,), (3,), (1, 1, 4)]),
     shapes(DISTORTED[1], [(3,), (1, 5, 4), ()], [(3,), (3,), (1, 1, 4)]),

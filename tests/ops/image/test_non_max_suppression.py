@@ -44,11 +44,17 @@ SHAPES = [
     shapes(OVERLAPS, [(-1, 5), (6,), (), (), ()], [(-1,)]),
     shapes(OVERLAPS, [(5, 5, 1), SCORES, (), (), ()], None),
     shapes(OVERLAPS, [(5, 5), (5, 1), (), (), ()], None),
-    shapes(COMBINED, [*BATCH, 4, 7, *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)]),
+    shapes(COMBINED, [*BATCH, 2, 7, *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)]),
     shapes(
         COMBINED,
         [(2, 9, 1, 4), (-1, 9, 3), 4, (), *LIMITS],
         [(2, -1, 4), (2, -1), (2, -1), (2,)],
+    ),
+    shapes(
+        COMBINED,
+        [(2, 9, 1, 4), (2, 9, 0), 2, 7, *LIMITS],
+        [(2, 0, 4), (2, 0), (2, 0), (2,)],
+        pad_per_class=True,
     ),
     # 2 for each of 3 classes
     shapes(

@@ -36,6 +36,9 @@ SHAPES = [
     # two groups of filters
     shapes("Conv2D", [(4, 9, 8, 6), BANK], [(4, 9, 8, 8)], **ONE),
     shapes("Conv2D", [(4, 9, 8, 4), BANK], None, **ONE),
+    shapes("Conv2D", [(4, 9, 8, 1), BANK], None, **ONE),
+    shapes("Conv2D", [(4, 0, 8, 3), BANK], [(4, 0, 4, 8)], **TWO),
+    shapes("Conv2D", [(4, 9, 8, 3), BANK], None, **{**EXPLICIT, "explicit_paddings": (0, 0)}),
     shapes("Conv2D", [(9, 8, 3), BANK], None, **ONE),
     shapes("Conv2D", [(4, 9, 8, 3), (3, 2, 3)], None, **ONE),
     shapes("Conv2D", [(4, 3, 2, 3), BANK], [(4, 1, 1, 8)], **VALID),
@@ -47,6 +50,7 @@ SHAPES = [
     shapes("Conv3D", [(2, 9, 8, 7, 3), (3, 2, 1, 3, 5)], [(2, 4, 7, 3, 5)], **CUBE),
     shapes("Conv3D", [(2, 3, 9, 8, 7), (3, 2, 1, 3, 5)], [(2, 5, 5, 8, 3)], **CUBE_FIRST),
     shapes("Conv3D", [(2, 9, 8, 3), (3, 2, 1, 3, 5)], None, **CUBE),
+    shapes("Conv3D", [(2, 9, 8, 7, 3), (3, 2, 1, 4, 5)], None, **CUBE),
     shapes("DepthwiseConv2dNative", [(4, 9, 8, 3), (3, 2, 3, 2)], [(4, 5, 4, 6)], **TWO),
     shapes("DepthwiseConv2dNative", [(4, 9, 8, -1), (3, 2, 3, 2)], [(4, 5, 4, 6)], **TWO),
     shapes("DepthwiseConv2dNative", [(4, 9, 8, 3), (3, 2, -1, 2)], [(4, 5, 4, 6)], **TWO),

@@ -16,6 +16,7 @@ SHAPES = [
     shapes("Dilation2D", [(-1, 10, 8, 3), (3, 2, 3)], [(-1, 3, 2, 3)], **WIDE),
     shapes("Dilation2D", [(4, 9, 8, 3), (3, 2, 3)], [(4, 5, 3, 3)], **SAME),
     shapes("Dilation2D", [(4, 9, 8, -1), (3, 2, 3)], [(4, 7, 7, 3)], **ONE),
+    shapes("Dilation2D", [(4, 9, 8, 3), (3, 2, -1)], [(4, 7, 7, -1)], **ONE),
     # Where a size is not known, no side is known.
     shapes("Dilation2D", [(4, -1, 8, 3), (3, 2, 3)], [(4, -1, -1, 3)], **ONE),
     shapes("Dilation2D", [(4, 9, -1, 3), (3, 2, 3)], [(4, -1, -1, 3)], **ONE),

@@ -21,6 +21,15 @@ MIRRORED = {"strides": (1, 2, 3, 1), "padding": "VALID", "mode": "REFLECT"}
 
 SHAPES = [
     shapes("_FusedConv2D", [IMAGE, BANK, (8,)], [(4, 5, 4, 8)], **TWO, **BIAS, **FLOATS),
+    shapes(
+        "_FusedConv2D",
+        [IMAGE, (8, 3, 3, 2), (8,)],
+        [(4, 4, 4, 8)],
+        **{**TWO, "padding": "VALID"},
+        **BIAS,
+        **FLOATS,
+        filter_format="OIHW",
+    ),
     shapes("_FusedConv2D", [(4, 9, 8, 4), BANK, (8,)], None, **TWO, **BIAS, **FLOATS),
     shapes("_FusedDepthwiseConv2dNative", [IMAGE, DEPTHWISE, (6,)], [(4, 5, 4, 6)], **TWO, **BIAS),
     shapes("_FusedMatMul", [(2, 3), (3, 5), (5,)], [(2, 5)], **BIAS),

@@ -24,6 +24,7 @@ SHAPES = [
     shapes("LSTMBlockCell", [BATCH, (5,), *LSTM[2:]], None),
     *(shapes(op, BLOCK, [(7, 2, 5)] * 7) for op in BLOCKS),
     *(shapes(op, [*BLOCK[:-1], (-1,)], [(7, 2, -1)] * 7) for op in BLOCKS),
+    shapes("BlockLSTM", [*BLOCK[:-1], (0,)], [(7, 2, 0)] * 7),
     shapes("BlockLSTM", [(), (-1, -1, 3), *BLOCK[2:]], [(-1, -1, 5)] * 7),
     shapes("BlockLSTM", [(), BATCH, *BLOCK[2:]], None),
     shapes("GRUBlockCell", GRU, [(2, 5)] * 4),

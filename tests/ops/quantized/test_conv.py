@@ -28,6 +28,7 @@ SHAPES = [
         shapes(f"{PLAIN}{ending}", [IMAGE, BANK, *EACH], [OUT, (8,), (8,)], **TWO)
         for ending in ("AndRelu", "PerChannel")
     ),
+    shapes(f"{PLAIN}PerChannel", [IMAGE, BANK, (), (), (-1,), (8,)], [OUT, (8,), (8,)], **TWO),
     *(
         shapes(f"{WITH_BIAS}{ending}", [IMAGE, BANK, (8,), *EACH], [OUT, (8,), (8,)], **TWO)
         for ending in ("", "AndRelu")

@@ -15,6 +15,8 @@ SHAPES = [
     shapes(f"{FAKE}Vars", [(2, -1), (), ()], [(2, -1)]),
     shapes(CHANNELS, [(2, -1), (3,), (-1,)], [(2, -1)]),
     shapes(CHANNELS, [(2, -1), (-1,), (3,)], [(2, -1)]),
+    shapes(CHANNELS, [(3,), (3,), (3,)], [(3,)]),
+    shapes(CHANNELS, [(2, 5, 3), (3,), (3,)], [(2, 5, 3)]),
     shapes(CHANNELS, [(2, 3), None, None], [(2, 3)]),
     shapes(CHANNELS, [None, (3,), (3,)], [None]),
     shapes(CHANNELS, [(2, 4), (3,), (-1,)], None),
