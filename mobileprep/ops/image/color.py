@@ -1,4 +1,4 @@
-"""Ops that change the colours of images."""
+"""Colors of images."""
 
 from __future__ import annotations
 

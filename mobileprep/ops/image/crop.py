@@ -1,4 +1,4 @@
-"""Ops that cut boxes out of images."""
+"""Boxes: cut out of images, drawn into them, and at random places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that decode images."""
+"""Image files."""
 
 from __future__ import annotations
 

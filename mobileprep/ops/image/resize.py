@@ -1,4 +1,4 @@
-"""Ops that resize images."""
+"""Resizing of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that join and reshape quantized tensors."""
+"""Joining and reshaping of quantized tensors."""
 
 from __future__ import annotations
 

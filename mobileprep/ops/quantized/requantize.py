@@ -1,4 +1,4 @@
-"""Ops that bring 32-bit sums back to eight bits."""
+"""Requantization: 32-bit sums brought back to eight bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that bring 32-bit sums with a range for each channel back to eight bits.
+"""Requantization of 32-bit sums with a range for each channel.
 
 Source: ``mkl_requantize_per_channel_op.cc`` and ``mkl_requantization_range_per_channel_op.cc`` of
 TensorFlow 2.
