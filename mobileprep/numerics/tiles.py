@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
@@ -23,6 +24,11 @@ class Tile:
     def of(self, out: Array) -> Array:
         """The tile's view of a tensor [batch, rows, ...]."""
         return out[self.images, self.rows]
+
+
+def whole_tile(x: Array, window: Window) -> Tile:
+    """All that a window makes of an input [batch, rows, columns, ...]."""
+    return Tile(slice(0, len(x)), slice(0, window.positions(x.shape[1:-1])[0]))
 
 
 Finish = Callable[[Array, Tile], None]
@@ -93,3 +99,8 @@ def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array
     within = (slice(None), slice(low - first, high - first), *rest)
     out[within] = inside
     return out
+
+
+def lowest(x: Array) -> float:
+    """The number to pad with where the largest of each window is sought."""
+    return int(np.iinfo(x.dtype).min) if x.dtype.kind in "iu" else -np.inf

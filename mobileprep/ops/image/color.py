@@ -1,4 +1,4 @@
-"""Ops that change the colours of images."""
+"""Colors of images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import as_array
 from mobileprep.ops.common_costs import per_output
-from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import at_least_rank, merge_dim
 from mobileprep.ops.kernel import kernel
@@ -47,12 +46,13 @@ def hsv_to_rgb(node: Node, images: Array) -> Array:
 
 
 @shape_fn("RGBToHSV", "HSVToRGB")
-def colours_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def colors_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, whose last dimension holds three channels."""
     shape = at_least_rank(args.shapes[0], 1)
     return [None if shape is None else (*shape[:-1], merge_dim(shape[-1], 3))]
 
 
+flop_rule("RGBToHSV")(per_output(4))
 flop_rule("HSVToRGB")(per_output(5))
 
 
@@ -96,10 +96,13 @@ def adjust_contrast(node: Node, images: Array, factor: Array) -> Array:
     return as_array(spread, images).astype(images.dtype)
 
 
-shape_fn("AdjustContrastv2", "AdjustHue", "AdjustSaturation")(unchanged)
+@shape_fn("AdjustContrast", "AdjustContrastv2", "AdjustHue", "AdjustSaturation")
+def adjusted_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The images' shape: height, width and channels at least."""
+    return [at_least_rank(args.shapes[0], 3)]
 
 
-flop_rule("AdjustContrastv2", "RGBToHSV")(per_output(4))
+flop_rule("AdjustContrastv2")(per_output(4))
 
 
 def _channels(images: Array) -> tuple[Array, Array, Array]:
@@ -107,9 +110,3 @@ def _channels(images: Array) -> tuple[Array, Array, Array]:
         message = "three channels are needed along the last axis"
         raise ValueError(message)
     return images[..., 0], images[..., 1], images[..., 2]
-
-
-@shape_fn("AdjustContrast")
-def adjust_contrast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The images' shape."""
-    return [at_least_rank(args.shapes[0], 3)]

@@ -1,4 +1,4 @@
-"""Ops that cut boxes out of images."""
+"""Boxes: cut out of images, drawn into them, and at random places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, at_least_rank, merge_dim, with_rank
+from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
+from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -65,14 +66,15 @@ def crop_and_resize(node: Node, images: Array, boxes: Array, owners: Array, size
 def crop_and_resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A crop of the given size for each box."""
     channels = with_rank(args.shapes[0], 4)[3]
-    boxes = with_rank(args.shapes[1], 2)[0]
-    count = merge_dim(boxes, with_rank(args.shapes[2], 1)[0])
+    count, edges = with_rank(args.shapes[1], 2)
+    merge_dim(edges, 4)
+    count = merge_dim(count, with_rank(args.shapes[2], 1)[0])
     return [(count, *given_size(args, 3), channels)]
 
 
 @flop_rule("CropAndResize")
 def crops_flops(sizes: Sizes) -> float:
-    """As of ``bilinear``; the nearest elements cost nothing."""
+    """Three interpolations for each element; the nearest elements cost nothing."""
     return 0 if sizes.node.attr_str("method", "bilinear") == "nearest" else 9 * sizes.made()
 
 
@@ -133,21 +135,9 @@ def _bilinear(images: Array, owners: Array, rows: Array, columns: Array) -> Arra
     return crops
 
 
-def given_size(args: ShapeArgs, index: int) -> tuple[int, int]:
-    """Height and width, as an input holds them; -1 where they are not known."""
-    with_rank(args.shapes[index], 1)
-    size = args.integers(index)
-    if size is None:
-        return UNKNOWN, UNKNOWN
-    if len(size) != 2:
-        message = f"a size needs height and width, not {list(size)}"
-        raise ShapeConflictError(message)
-    return size[0], size[1]
-
-
 @shape_fn("ExtractGlimpse", "ExtractGlimpseV2")
 def extract_glimpse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A part of the given size for each offset."""
+    """A part of the given size of each image."""
     shape = with_rank(args.shapes[0], 4)
     batch = merge_dim(shape[0], with_rank(args.shapes[2], 2)[0])
     return [(batch, *given_size(args, 1), shape[3])]
@@ -159,9 +149,7 @@ def draw_bounding_boxes_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [at_least_rank(args.shapes[0], 3)]
 
 
-@shape_fn(
-    *("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2"),
-)
+@shape_fn("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2")
 def sample_distorted_bounding_box_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Where the box begins, its size, and the box."""
     return [(3,), (3,), (1, 1, 4)]

@@ -1,4 +1,4 @@
-"""Ops that decode images."""
+"""Image files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from mobileprep.numerics.image_files import (
 )
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import scalars_only
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, at_least_rank
 from mobileprep.ops.kernel import kernel
@@ -59,6 +60,29 @@ def decode_image(node: Node, contents: Array) -> Array:
     return _as_type(pixels, dtype)
 
 
+@shape_fn("DecodeJpeg", "DecodePng", "DecodeBmp")
+def decode_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An image of unknown size; the channels may be given."""
+    return [(UNKNOWN, UNKNOWN, _given_channels(args.node))]
+
+
+@shape_fn("DecodeGif")
+def decode_gif_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Any number of images of unknown size."""
+    return [(UNKNOWN, UNKNOWN, UNKNOWN, 3)]
+
+
+@shape_fn("DecodeImage")
+def decode_any_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An image of unknown size, or several where animations are expanded."""
+    if args.node.attr_bool("expand_animations", True):
+        return [None]
+    return decode_image_shape(args)
+
+
+flop_rule("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeImage")(free)
+
+
 @kernel("DecodeAndCropJpeg")
 def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
     """The pixels of a JPEG image in a window [4]: its top, left, height and width.
@@ -78,15 +102,16 @@ def decode_and_crop_jpeg(node: Node, contents: Array, window: Array) -> Array:
     return pixels[top : top + height, left : left + width]
 
 
-@shape_fn("DecodeJpeg", "DecodePng", "DecodeAndCropJpeg")
-def decode_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image of unknown size; the channels may be given."""
-    channels = args.node.attr_int("channels", 0)
-    size: tuple[int, int] = (UNKNOWN, UNKNOWN)
-    if args.node.op == "DecodeAndCropJpeg":
-        window = args.integers(1)
-        size = size if window is None or len(window) != 4 else (window[2], window[3])
-    return [(*size, channels or UNKNOWN)]
+@shape_fn("DecodeAndCropJpeg")
+def decode_and_crop_jpeg_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An image of the window's size; the channels may be given."""
+    window = args.integers(1)
+    if window is None or len(window) != _EDGES:
+        return decode_image_shape(args)
+    return [(*window[2:], _given_channels(args.node))]
+
+
+flop_rule("DecodeAndCropJpeg")(free)
 
 
 @kernel("ExtractJpegShape")
@@ -96,10 +121,13 @@ def extract_jpeg_shape(node: Node, contents: Array) -> Array:
     return np.array(shape, node.attr_dtype("output_type", DType.INT32).numpy)
 
 
-@shape_fn("EncodeJpeg", "ExtractJpegShape")
-def encoded_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A text; of the shape of an encoded image, three numbers."""
-    return [(3,) if args.node.op == "ExtractJpegShape" else ()]
+@shape_fn("ExtractJpegShape")
+def extract_jpeg_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Three numbers."""
+    return [(3,)]
+
+
+flop_rule("ExtractJpegShape")(free)
 
 
 @kernel("DecodeBmp")
@@ -111,20 +139,7 @@ def decode_bmp_image(node: Node, contents: Array) -> Array:
     return decode_bmp(data, _channels(node))
 
 
-@shape_fn("DecodeBmp", "DecodeImage", "DecodeGif")
-def decode_other_image_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An image of unknown size."""
-    if args.node.op == "DecodeImage" and args.node.attr_bool("expand_animations", True):
-        return [None]
-    if args.node.op == "DecodeGif":
-        return [(UNKNOWN, UNKNOWN, UNKNOWN, 3)]
-    return [(UNKNOWN, UNKNOWN, args.node.attr_int("channels", 0) or UNKNOWN)]
-
-
-flop_rule(
-    *("DecodeAndCropJpeg", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg"),
-    *("DecodePng", "ExtractJpegShape"),
-)(free)
+flop_rule("DecodeBmp")(free)
 
 
 def _jpeg(node: Node, contents: Array) -> bytes:
@@ -151,6 +166,11 @@ def _gif(node: Node, data: bytes) -> Array:
 
 def _channels(node: Node) -> int:
     return 3 if node.op == "DecodeGif" else node.attr_int("channels", 0)
+
+
+def _given_channels(node: Node) -> int:
+    """The channels that a node asks for, unknown where it takes those of the file."""
+    return node.attr_int("channels", 0) or UNKNOWN
 
 
 def _as_type(pixels: Array, dtype: DType) -> Array:
@@ -182,6 +202,9 @@ def _unknown(node: Node) -> CorruptFileError:
     }
     message = f"node {node.name!r} ({node.op}) is fed what is no image that it decodes"
     return CorruptFileError(message, f"feed it {kinds.get(node.op, 'JPEG, PNG or GIF')}")
+
+
+shape_fn("EncodeJpeg")(scalars_only)
 
 
 @shape_fn("EncodePng")

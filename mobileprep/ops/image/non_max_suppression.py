@@ -32,6 +32,16 @@ def non_max_suppression(
     return suppress(scores, _measured(boxes, scores).overlap, limits)
 
 
+@shape_fn("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
+def non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As many indices as boxes are kept."""
+    _check_boxes(args)
+    return [(UNKNOWN,)]
+
+
+flop_rule("NonMaxSuppression", "NonMaxSuppressionV2")(depends_on_values)
+
+
 @kernel("NonMaxSuppressionV3")
 def non_max_suppression_v3(
     node: Node, boxes: Array, scores: Array, count: Array, overlap: Array, least: Array
@@ -41,11 +51,7 @@ def non_max_suppression_v3(
     return suppress(scores, _measured(boxes, scores).overlap, limits)
 
 
-@shape_fn("NonMaxSuppressionV3")
-def non_max_suppression_v3_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many indices as boxes are selected."""
-    merge_dim(with_rank(args.shapes[0], 2)[0], with_rank(args.shapes[1], 1)[0])
-    return [(UNKNOWN,)]
+flop_rule("NonMaxSuppressionV3")(depends_on_values)
 
 
 @kernel("NonMaxSuppressionV4")
@@ -61,7 +67,11 @@ def non_max_suppression_v4(
 @shape_fn("NonMaxSuppressionV4")
 def non_max_suppression_v4_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Indices, as many as there may be where they are padded, and how many are valid."""
+    _check_boxes(args)
     return [(_padded(args),), ()]
+
+
+flop_rule("NonMaxSuppressionV4")(depends_on_values)
 
 
 @kernel("NonMaxSuppressionV5")
@@ -93,8 +103,12 @@ def non_max_suppression_v5(
 @shape_fn("NonMaxSuppressionV5")
 def non_max_suppression_v5_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Indices and scores, as many as there may be where they are padded, and how many."""
+    _check_boxes(args)
     size = _padded(args)
     return [(size,), (size,), ()]
+
+
+flop_rule("NonMaxSuppressionV5")(depends_on_values)
 
 
 @kernel("NonMaxSuppressionWithOverlaps")
@@ -109,12 +123,16 @@ def non_max_suppression_with_overlaps(
     return suppress(scores, lambda index: matrix[:, index], limits)
 
 
-@shape_fn(
-    *("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionWithOverlaps"),
-)
-def non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many indices as boxes are selected."""
+@shape_fn("NonMaxSuppressionWithOverlaps")
+def non_max_suppression_with_overlaps_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As many indices as boxes are kept."""
+    rows, columns = with_rank(args.shapes[0], 2)
+    merge_dim(rows, columns)
+    merge_dim(rows, with_rank(args.shapes[1], 1)[0])
     return [(UNKNOWN,)]
+
+
+flop_rule("NonMaxSuppressionWithOverlaps")(depends_on_values)
 
 
 @kernel("CombinedNonMaxSuppression")
@@ -143,10 +161,8 @@ def combined_non_max_suppression(
     if node.attr_bool("pad_per_class", False):
         most = min(most, scalar(per_class) * classes)
     check_allocation((images, most, 4), boxes.dtype)
-    out_boxes, out = (
-        np.zeros((images, most, 4), np.float32),
-        np.zeros((2, images, most), np.float32),
-    )
+    out_boxes = np.zeros((images, most, 4), np.float32)
+    out = np.zeros((2, images, most), np.float32)
     found = np.zeros(images, np.int32)
     for image in range(images):
         kept, numbers, best = _best_of_classes(
@@ -163,22 +179,20 @@ def combined_non_max_suppression(
 @shape_fn("CombinedNonMaxSuppression")
 def combined_non_max_suppression_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Boxes, scores and classes for each image, and how many of them are valid."""
-    batch = merge_dim(dim(args.shapes[0], 0), dim(args.shapes[1], 0))
+    batch = dim(args.shapes[0], 0)
+    merge_dim(batch, dim(args.shapes[1], 0))
     per_class, total = args.scalar(2), args.scalar(3)
-    kept = total
     if args.node.attr_bool("pad_per_class", False):
         classes = dim(args.shapes[1], 2)
-        known = per_class is not None and total is not None and classes >= 0
-        kept = min(total or 0, (per_class or 0) * classes) if known else None
-    size = UNKNOWN if kept is None else kept
+        if per_class is None or total is None or classes < 0:
+            total = None
+        else:
+            total = min(total, per_class * classes)
+    size = UNKNOWN if total is None else total
     return [(batch, size, 4), (batch, size), (batch, size), (batch,)]
 
 
-flop_rule(
-    *("CombinedNonMaxSuppression", "NonMaxSuppression", "NonMaxSuppressionV2"),
-    *("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"),
-    "NonMaxSuppressionWithOverlaps",
-)(depends_on_values)
+flop_rule("CombinedNonMaxSuppression")(depends_on_values)
 
 
 def _best_of_classes(
@@ -221,7 +235,15 @@ def _filled(node: Node, kept: Array, count: int) -> Array:
     return np.concatenate([kept, np.zeros(count - len(kept), kept.dtype)])
 
 
+def _check_boxes(args: ShapeArgs) -> None:
+    """Raise where boxes, of four edges each, and scores do not fit."""
+    count, edges = with_rank(args.shapes[0], 2)
+    merge_dim(edges, 4)
+    merge_dim(count, with_rank(args.shapes[1], 1)[0])
+
+
 def _padded(args: ShapeArgs) -> int:
+    """How many boxes come out: unknown unless they are filled up to a known number."""
     padded = args.node.attr_bool("pad_to_max_output_size", False)
     most = args.scalar(2) if padded else None
     return UNKNOWN if most is None else most

@@ -1,4 +1,4 @@
-"""Ops that resize images."""
+"""Resizing of images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import with_rank
-from mobileprep.ops.image.crop import given_size
+from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -53,9 +53,7 @@ def resize(node: Node, images: Array, size: Array) -> Array:
     return _METHODS[node.op](images, wanted, sampling)
 
 
-@shape_fn(
-    *("ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"),
-)
+@shape_fn(*_METHODS, "ResizeNearestNeighborGrad", "ScaleAndTranslate")
 def resize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Images of the given height and width."""
     shape = with_rank(args.shapes[0], 4)
@@ -97,21 +95,7 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
     return height, width
 
 
-@shape_fn("ScaleAndTranslate")
-def scale_and_translate_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Images of the given height and width."""
-    return resize_shape(args)
-
-
-@shape_fn(
-    *("ResizeBilinearGrad", "ResizeBicubicGrad", "ScaleAndTranslateGrad"),
-)
+@shape_fn("ResizeBilinearGrad", "ResizeBicubicGrad", "ScaleAndTranslateGrad")
 def resize_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The original images' shape."""
     return [args.shapes[1]]
-
-
-@shape_fn("ResizeNearestNeighborGrad")
-def resize_nearest_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Images of the given height and width."""
-    return resize_shape(args)

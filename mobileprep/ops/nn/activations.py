@@ -1,4 +1,4 @@
-"""Activations and of softmax."""
+"""Activations and softmax."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ def _softsign(x: Array) -> Any:  # noqa: ANN401
     return np.divide(x, np.abs(x) + x.dtype.type(1))
 
 
-_ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
-    "Elu": _elu,
-    "Relu": _relu,
-    "Relu6": _relu6,
-    "Selu": _selu,
-    "Softplus": _softplus,
-    "Softsign": _softsign,
+# The function of each op, and how many operations it takes for an element.
+_ACTIVATIONS: dict[str, tuple[Callable[[Array], Any], int]] = {
+    "Elu": (_elu, 2),
+    "Relu": (_relu, 1),
+    "Relu6": (_relu6, 2),
+    "Selu": (_selu, 3),
+    "Softplus": (_softplus, 2),
+    "Softsign": (_softsign, 3),
 }
 
 
@@ -65,14 +66,12 @@ def _as_kernel(function: Callable[[Array], Any]) -> Callable[[Node, Array], Arra
     return run
 
 
-for _op, _function in _ACTIVATIONS.items():
+for _op, (_function, _operations) in _ACTIVATIONS.items():
     kernel(_op)(_as_kernel(_function))
+    flop_rule(_op)(per_output(_operations))
 
 
-flop_rule("Relu")(per_output(1))
-
-
-flop_rule("Selu", "Softsign")(per_output(3))
+shape_fn(*_ACTIVATIONS)(unchanged)
 
 
 @kernel("LeakyRelu")
@@ -82,10 +81,8 @@ def leaky_relu(node: Node, x: Array) -> Array:
     return np.where(x > 0, x, np.multiply(x, alpha))
 
 
-shape_fn(*_ACTIVATIONS, "LeakyRelu", "SigmoidGrad", "TanhGrad")(unchanged)
-
-
-flop_rule("Elu", "LeakyRelu", "Relu6", "Softplus")(per_output(2))
+shape_fn("LeakyRelu")(unchanged)
+flop_rule("LeakyRelu")(per_output(2))
 
 
 @kernel("Softmax")
@@ -108,7 +105,7 @@ def softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [at_least_rank(args.shapes[0], 1)]
 
 
-flop_rule("LogSoftmax", "Softmax")(per_output(5))
+flop_rule("Softmax", "LogSoftmax")(per_output(5))
 
 
 def _shifted(x: Array) -> Array:
@@ -124,7 +121,7 @@ def _sum(x: Array) -> Array:
     return total
 
 
-shape_fn(
-    *("EluGrad", "LeakyReluGrad", "Relu6Grad", "ReluGrad", "SeluGrad", "SoftplusGrad"),
-    "SoftsignGrad",
-)(same_as_both)
+# Of gradients, which are not run, the shapes are known.
+shape_fn("SigmoidGrad", "TanhGrad")(unchanged)
+shape_fn("EluGrad", "LeakyReluGrad", "Relu6Grad", "ReluGrad")(same_as_both)
+shape_fn("SeluGrad", "SoftplusGrad", "SoftsignGrad")(same_as_both)

@@ -18,8 +18,8 @@ from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import ShapeConflictError, merge_dim, multiply_dims, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.matmul import fused_ops_flops
+from mobileprep.ops.nn.window_shapes import image_layout, slid
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.ops.window_shapes import image_layout, slid
 
 
 def channels_last(x: Array, layout: str) -> Array:
@@ -49,19 +49,23 @@ def conv(node: Node, x: Array, filters: Array) -> Array:
 def conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """An image with as many channels as there are filters."""
     rank = 5 if args.node.op == "Conv3D" else 4
-    layout = image_layout(args.node, rank)
-    shape, filters = with_rank(args.shapes[0], rank), with_rank(args.shapes[1], rank)
-    depth, inputs = shape[layout.channel], filters[-2]
-    if depth > 0 and inputs > 0 and depth % inputs:
-        message = f"filters for {inputs} channels do not fit an image with {depth}"
-        raise ShapeConflictError(message)
-    return [slid(args.node, shape, layout, filters[:-2], filters[-1])]
+    return [convolved_shape(args.node, with_rank(args.shapes[0], rank), args.shapes[1])]
 
 
 @flop_rule("Conv2D", "Conv3D")
 def convolution_flops(sizes: Sizes) -> float:
     """A multiplication and an addition for each element of the filter, for each output."""
     return 2 * sizes.made() * math.prod(sizes.input(1)[:-1]) + fused_ops_flops(sizes)
+
+
+def convolved_shape(node: Node, shape: tuple[int, ...], bank: TensorShape) -> TensorShape:
+    """An image of some shape convolved by filters [*window, inputs, outputs]."""
+    layout, filters = image_layout(node, len(shape)), with_rank(bank, len(shape))
+    depth, inputs = shape[layout.channel], filters[-2]
+    if depth > 0 and inputs > 0 and depth % inputs:
+        message = f"filters for {inputs} channels do not fit an image with {depth}"
+        raise ShapeConflictError(message)
+    return slid(node, shape, layout, filters[:-2], filters[-1])
 
 
 @kernel("DepthwiseConv2dNative")
@@ -98,11 +102,8 @@ def _convolved(
     return channels_as_in(out.astype(x.dtype, copy=False), layout)
 
 
-@shape_fn(
-    *("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"),
-    "DepthwiseConv2dNativeBackpropFilter",
-)
-def conv_filter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
+def filter_gradient_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the second input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
     return [with_rank(args.as_shape(1), rank)]

@@ -45,17 +45,11 @@ def conv_backprop_input(node: Node, sizes: Array, filters: Array, y: Array) -> A
     return channels_as_in(out.astype(y.dtype, copy=False), layout)
 
 
-@shape_fn("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+@shape_fn("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def conv_input_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the first input holds."""
     rank = 5 if args.node.op.startswith("Conv3D") else 4
     return [with_rank(args.as_shape(0), rank)]
-
-
-@shape_fn("DepthwiseConv2dNativeBackpropInput")
-def depthwise_input_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the first input holds."""
-    return [with_rank(args.as_shape(0), 4)]
 
 
 @flop_rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
@@ -66,7 +60,7 @@ def transposed_flops(sizes: Sizes) -> float:
 
 @flop_rule("DepthwiseConv2dNativeBackpropInput")
 def transposed_depthwise_flops(sizes: Sizes) -> float:
-    """As ``transposed``, of one channel."""
+    """As of a transposed convolution of one channel."""
     return 2 * sizes.taken(2) * math.prod(sizes.input(1)[:2])
 
 

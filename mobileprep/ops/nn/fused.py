@@ -14,13 +14,19 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.joining import padded_shape
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, with_rank
-from mobileprep.ops.kernel import find_kernel, kernel
-from mobileprep.ops.math.matmul import matrix_product_flops
-from mobileprep.ops.nn.conv import convolution_flops, depthwise_flops
+from mobileprep.ops.dims import with_rank
+from mobileprep.ops.image.image_shapes import given_size
+from mobileprep.ops.kernel import call_kernel, find_kernel, kernel
+from mobileprep.ops.math.matmul import matmul_shape, matrix_product_flops
+from mobileprep.ops.nn.conv import (
+    convolution_flops,
+    convolved_shape,
+    depthwise_conv_shape,
+    depthwise_flops,
+)
 from mobileprep.ops.nn.normalization import batch_norm_flops, fused_batch_norm_shape
+from mobileprep.ops.nn.window_shapes import image_layout, slid
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.ops.window_shapes import image_layout, slid
 
 Activation = Callable[[Node, Array], Array]
 
@@ -49,12 +55,15 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 def _run(op: str, node: Node, *inputs: Array) -> Array:
     """The first output of another op with this node's attributes."""
+    return _run_all(op, node, *inputs)[0]
+
+
+def _run_all(op: str, node: Node, *inputs: Array) -> tuple[Array, ...]:
     run = find_kernel(op)
     if run is None:
         message = f"the op {op!r} cannot be run here"
         raise ValueError(message)
-    outputs = run(replace(node, op=op), *inputs)
-    return outputs[0] if isinstance(outputs, tuple) else outputs
+    return call_kernel(run, replace(node, op=op), list(inputs))
 
 
 def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
@@ -82,9 +91,18 @@ def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
     return _finished(node, _run(op, node, x, filters), args)
 
 
+@shape_fn("_FusedConv2D")
+def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``Conv2D``, filters in the order that ``filter_format`` names."""
+    filters = with_rank(args.shapes[1], 4)
+    if args.node.attr_str("filter_format", "HWIO") == "OIHW":
+        outputs, inputs, *window = filters
+        filters = (*window, inputs, outputs)
+    return [convolved_shape(args.node, with_rank(args.shapes[0], 4), filters)]
+
+
 flop_rule("_FusedConv2D")(convolution_flops)
-
-
+shape_fn("_FusedDepthwiseConv2dNative")(depthwise_conv_shape)
 flop_rule("_FusedDepthwiseConv2dNative")(depthwise_flops)
 
 
@@ -94,6 +112,7 @@ def fused_mat_mul(node: Node, x: Array, y: Array, *args: Array) -> Array:
     return _finished(node, _run("MatMul", node, x, y), args)
 
 
+shape_fn("_FusedMatMul")(matmul_shape)
 flop_rule("_FusedMatMul")(matrix_product_flops)
 
 
@@ -108,22 +127,16 @@ def fused_batch_norm_ex(
     *side: Array,
 ) -> tuple[Array, ...]:
     """A batch normalization with a sum and an activation after it."""
-    run = find_kernel("FusedBatchNormV3")
-    outputs = (
-        run(replace(node, op="FusedBatchNormV3"), x, scale, offset, mean, variance) if run else ()
-    )
-    y = outputs[0]
+    y, *rest = _run_all("FusedBatchNormV3", node, x, scale, offset, mean, variance)
     for other in side:
         y = np.add(y, other)
     mode = node.attr_str("activation_mode", "Identity")
     if mode != "Identity":
         y = _ACTIVATIONS[mode](node, y)
-    return (y, *outputs[1:])
+    return (y, *rest)
 
 
 shape_fn("_FusedBatchNormEx")(fused_batch_norm_shape)
-
-
 flop_rule("_FusedBatchNormEx")(batch_norm_flops)
 
 
@@ -131,6 +144,12 @@ flop_rule("_FusedBatchNormEx")(batch_norm_flops)
 def fused_pad_conv_2d(node: Node, x: Array, paddings: Array, filters: Array) -> Array:
     """A convolution of an image with a mirrored border."""
     return _run("Conv2D", node, _run("MirrorPad", node, x, paddings), filters)
+
+
+@shape_fn("FusedPadConv2D")
+def padded_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``Conv2D`` of the padded image."""
+    return [_padded_convolution(args, with_rank(args.shapes[0], 4), 1)]
 
 
 @flop_rule("FusedPadConv2D")
@@ -150,18 +169,21 @@ def fused_resize_and_pad_conv_2d(
     return _run("Conv2D", node, _run("MirrorPad", node, resized, paddings), filters)
 
 
-@shape_fn("FusedPadConv2D", "FusedResizeAndPadConv2D")
-def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As Conv2D of the padded image, whose height and width a size may replace before."""
-    shape, filters = with_rank(args.shapes[0], 4), with_rank(args.shapes[-1], 4)
-    if args.node.op == "FusedResizeAndPadConv2D":
-        height, width = args.integers(1) or (UNKNOWN, UNKNOWN)
-        shape = (shape[0], height, width, shape[3])
-    shape = padded_shape(shape, args.value(len(args.shapes) - 2))
-    return [slid(args.node, shape, image_layout(args.node), filters[:2], filters[3])]
+@shape_fn("FusedResizeAndPadConv2D")
+def resized_convolution_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``Conv2D`` of the image resized and padded."""
+    batch, _, _, channels = with_rank(args.shapes[0], 4)
+    return [_padded_convolution(args, (batch, *given_size(args, 1), channels), 2)]
 
 
 @flop_rule("FusedResizeAndPadConv2D")
 def resized_convolution_flops(sizes: Sizes) -> float:
     """The convolution; the shapes do not tell how large the resized image is."""
     return 2 * sizes.made() * math.prod(sizes.input(3)[:-1])
+
+
+def _padded_convolution(args: ShapeArgs, image: tuple[int, ...], paddings: int) -> TensorShape:
+    """The convolution of an image padded by one input, by the filters of the next."""
+    filters = with_rank(args.shapes[paddings + 1], 4)
+    padded = padded_shape(image, args.value(paddings))
+    return slid(args.node, padded, image_layout(args.node), filters[:2], filters[3])

@@ -1,4 +1,4 @@
-"""Cross entropies, and of the decoding of sequences."""
+"""Cross entropies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
-from mobileprep.ops.array.scattering import one_pass_flops
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, broadcast, merge, merge_dim, with_rank
+from mobileprep.ops.dims import broadcast, merge, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -55,9 +54,7 @@ def sparse_softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]
     return [(rows,), (rows, classes)]
 
 
-@flop_rule(
-    *("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"),
-)
+@flop_rule("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 def cross_entropy_flops(sizes: Sizes) -> float:
     """A softmax, its logarithms and products, and the gradient."""
     return 8 * sizes.taken()
@@ -69,52 +66,3 @@ def _shifted(features: Array) -> tuple[Array, Array]:
         raise ValueError(message)
     shifted = features - features.max(axis=1, keepdims=True)
     return shifted, np.sum(np.exp(shifted), axis=1, keepdims=True, dtype=features.dtype)
-
-
-@kernel("CTCGreedyDecoder")
-def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array, ...]:
-    """The best class of each step, blanks (and, if asked, repetitions) left out.
-
-    Args:
-        node: with ``merge_repeated`` and ``blank_index``.
-        inputs: [time, batch, classes].
-        lengths: steps of each batch entry.
-
-    Returns:
-        Indices, values and shape of a sparse matrix, and the negated sum of the largest logits.
-    """
-    steps, batch, classes = inputs.shape
-    if lengths.shape != (batch,) or (lengths > steps).any() or not classes:
-        message = f"lengths of shape {list(lengths.shape)} for inputs {list(inputs.shape)}"
-        raise ValueError(message)
-    blank = node.attr_int("blank_index", -1) % classes
-    merged = node.attr_bool("merge_repeated", False)
-    best = inputs.argmax(axis=2)
-    rows = []
-    scores = np.zeros((batch, 1), dtype=inputs.dtype)
-    for entry, length in enumerate(lengths.tolist()):
-        found = best[:length, entry]
-        scores[entry] = -np.sum(inputs[:length, entry].max(axis=1), dtype=inputs.dtype)
-        kept = found != blank
-        if merged:
-            kept &= np.concatenate([[True], found[1:] != found[:-1]])[:length]
-        rows.append(found[kept])
-    widest = max(map(len, rows), default=0)
-    indices = [(entry, place) for entry, row in enumerate(rows) for place in range(len(row))]
-    values = np.concatenate(rows) if rows else np.zeros(0)
-    return (
-        np.array(indices, dtype=np.int64).reshape(-1, 2),
-        values.astype(np.int64),
-        np.array([batch, widest], dtype=np.int64),
-        scores,
-    )
-
-
-@shape_fn("CTCGreedyDecoder")
-def ctc_greedy_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A sparse tensor of labels, and a score for each of the batch."""
-    batch = merge_dim(with_rank(args.shapes[0], 3)[1], with_rank(args.shapes[1], 1)[0])
-    return [(UNKNOWN, 2), (UNKNOWN,), (2,), (batch, 1)]
-
-
-flop_rule("CTCGreedyDecoder")(one_pass_flops)

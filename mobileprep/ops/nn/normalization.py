@@ -1,8 +1,8 @@
-"""Batch normalization and of local response normalization."""
+"""Normalization by statistics of a batch, and by neighbouring channels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -47,9 +47,9 @@ def fused_batch_norm(
 @shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, and vectors as long as there are channels."""
-    rank = 5 if len(args.node.attr_str("data_format", "NHWC")) == 5 else 4
-    shape = list(with_rank(args.shapes[0], rank))
-    channel = 1 if args.node.attr_str("data_format", "NHWC").startswith("NC") else rank - 1
+    order = args.node.attr_str("data_format", "NHWC")
+    shape = list(with_rank(args.shapes[0], len(order)))
+    channel = order.index("C")
     used = 3 if args.node.attr_bool("is_training", True) else 5
     vectors = [with_rank(s, 1)[0] for s in args.shapes[1:used]]
     shape[channel] = reduce(merge_dim, vectors, shape[channel])
@@ -100,15 +100,17 @@ def batch_norm_with_global_normalization(
 @shape_fn("BatchNormWithGlobalNormalization")
 def batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, its channels merged with those of the statistics."""
-    quantized = args.node.op.startswith("Quantized")
-    shape = with_rank(args.shapes[0], 4)
-    vectors = args.shapes[3:13:3] if quantized else args.shapes[1:5]
-    channels = reduce(merge_dim, (with_rank(s, 1)[0] for s in vectors), shape[3])
-    ranges: list[TensorShape] = [(), ()] if quantized else []
-    return [(*shape[:3], channels), *ranges]
+    return [normalized_shape(args.shapes[0], args.shapes[1:])]
 
 
 flop_rule("BatchNormWithGlobalNormalization")(per_output(2))
+
+
+def normalized_shape(image: TensorShape, vectors: Iterable[TensorShape]) -> tuple[int, ...]:
+    """An image's shape, its last size merged with the lengths of vectors."""
+    shape = with_rank(image, 4)
+    channels = reduce(merge_dim, (with_rank(v, 1)[0] for v in vectors), shape[3])
+    return (*shape[:3], channels)
 
 
 @kernel("LRN")
@@ -139,6 +141,6 @@ def lrn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 
 @flop_rule("LRN")
-def local_response_normalization_flops(sizes: Sizes) -> float:
+def lrn_flops(sizes: Sizes) -> float:
     """A square, a sum over neighbours, its scale and bias, a power, a quotient."""
     return sizes.made() * (2 * sizes.node.attr_int("depth_radius", 5) + 5)

@@ -1,7 +1,8 @@
-"""Pooling."""
+"""Pooling: one number for each window."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mobileprep.ir.attrs import TensorShape
@@ -12,11 +13,11 @@ from mobileprep.numerics.windows import Window, layout_of, make_window, spatial
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import depends_on_values
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.dims import with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.conv import channels_as_in, channels_last
+from mobileprep.ops.nn.window_shapes import pooled_shape, pooled_sizes
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.ops.window_shapes import pooled_shape, pooled_sizes
 
 
 @kernel("MaxPool", "MaxPool3D")
@@ -26,6 +27,27 @@ def max_pool(node: Node, x: Array) -> Array:
     source = channels_last(x, layout)
     window = _window(node, source, node.attr_ints("ksize"), node.attr_ints("strides"), layout)
     return channels_as_in(maximum(source, window), layout)
+
+
+@kernel("AvgPool", "AvgPool3D")
+def avg_pool(node: Node, x: Array) -> Array:
+    """The mean of each window's elements, padding left out."""
+    layout = layout_of(node)
+    source = channels_last(x, layout)
+    window = _window(node, source, node.attr_ints("ksize"), node.attr_ints("strides"), layout)
+    return channels_as_in(average(source, window), layout)
+
+
+@shape_fn("MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D")
+def pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The image with a result for each window."""
+    return [pooled_shape(args)]
+
+
+@flop_rule("MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D")
+def pool_flops(sizes: Sizes) -> float:
+    """One operation for each element of each window."""
+    return sizes.made() * math.prod(sizes.node.attr_ints("ksize"))
 
 
 @kernel("MaxPoolV2")
@@ -38,40 +60,16 @@ def max_pool_v2(node: Node, x: Array, size: Array, strides: Array) -> Array:
 
 
 @shape_fn("MaxPoolV2")
-def pool_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As MaxPool, windows and strides given as inputs."""
+def max_pool_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``MaxPool``; not even the rank where the window or its strides are not known."""
     sizes, strides = args.integers(1), args.integers(2)
     shape = with_rank(args.shapes[0], 4)
     if sizes is None or strides is None or len(sizes) != 4 or len(strides) != 4:
-        return [(UNKNOWN,) * 4]
+        return [None]
     return [pooled_sizes(args.node, shape, sizes, strides)]
 
 
 flop_rule("MaxPoolV2")(depends_on_values)
-
-
-@kernel("AvgPool", "AvgPool3D")
-def avg_pool(node: Node, x: Array) -> Array:
-    """The mean of each window's elements, padding left out."""
-    layout = layout_of(node)
-    source = channels_last(x, layout)
-    window = _window(node, source, node.attr_ints("ksize"), node.attr_ints("strides"), layout)
-    return channels_as_in(average(source, window), layout)
-
-
-@shape_fn("AvgPool", "MaxPool", "AvgPool3D", "MaxPool3D")
-def pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The image with a result for each window."""
-    return [pooled_shape(args)]
-
-
-@flop_rule("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
-def pool_flops(sizes: Sizes) -> float:
-    """One operation for each element of each window."""
-    area = 1
-    for extent in sizes.node.attr_ints("ksize"):
-        area *= extent
-    return sizes.made() * area
 
 
 def _window(
@@ -87,7 +85,7 @@ def _window(
 
 @shape_fn("MaxPoolGrad")
 def max_pool_grad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape of the image that was pooled."""
+    """The shape of the image that was pooled, the first input."""
     return [with_rank(args.shapes[0], 4)]
 
 

@@ -100,8 +100,14 @@ def lstm_block_cell_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 
 @flop_rule("LSTMBlockCell")
 def lstm_cell_flops(sizes: Sizes) -> float:
-    """One step of ``lstm``."""
+    """As one step of ``BlockLSTM``."""
     return _lstm_step(sizes.input(0)[0], sizes.input(3))
+
+
+def _lstm_step(batch: int, weights: tuple[int, ...]) -> float:
+    wide = weights[1]
+    # Three sigmoids, two hyperbolic tangents, biases, and the sums and products of the state.
+    return batch * (2 * weights[0] * wide + wide + 19 * wide / 4)
 
 
 @kernel("BlockLSTM", "BlockLSTMV2")
@@ -168,9 +174,3 @@ def gru_cell_flops(sizes: Sizes) -> float:
     """A product with the weights of two gates and of the candidate, and what a cell does."""
     batch, cells = sizes.input(0)[0], sizes.input(3)[1]
     return batch * (2 * sizes.input(3)[0] * 3 * cells + 3 * cells + 14 * cells)
-
-
-def _lstm_step(batch: int, weights: tuple[int, ...]) -> float:
-    wide = weights[1]
-    # Three sigmoids, two hyperbolic tangents, biases, and the sums and products of the state.
-    return batch * (2 * weights[0] * wide + wide + 19 * wide / 4)

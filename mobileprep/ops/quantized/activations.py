@@ -11,8 +11,13 @@ from mobileprep.numerics.quantization import steps_of, to_integer
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.quantized.quantize import with_range_shape
-from mobileprep.ops.quantized.ranges import Quantized, check_type, limits_of, same_range
+from mobileprep.ops.quantized.ranges import (
+    Quantized,
+    check_type,
+    limits_of,
+    same_range,
+    unchanged_with_range,
+)
 from mobileprep.ops.shape_function import shape_fn
 
 
@@ -33,10 +38,6 @@ def quantized_relu(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     return np.asarray(out), *same_range(low, high)
 
 
-shape_fn("QuantizedRelu", "QuantizedRelu6", "QuantizedReluX")(with_range_shape)
-
-
+shape_fn("QuantizedRelu", "QuantizedRelu6", "QuantizedReluX")(unchanged_with_range)
 flop_rule("QuantizedRelu")(per_output(1))
-
-
 flop_rule("QuantizedRelu6")(per_output(2))

@@ -79,6 +79,9 @@ def quantized_bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [*bias_add_shape(args), (), ()]
 
 
+flop_rule("QuantizedBiasAdd")(per_output(1))
+
+
 def _bias_limits(of_x: Limits, of_bias: Limits) -> Limits:
     """A range around zero that the larger of two ranges takes up a small part of."""
     largest = -of_bias.low if of_bias.high < -of_bias.low else of_bias.high
@@ -129,7 +132,7 @@ def quantized_binary_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [broadcast(args.shapes[0], args.shapes[1]), (), ()]
 
 
-flop_rule("QuantizedAdd", "QuantizedBiasAdd", "QuantizedMul")(per_output(1))
+flop_rule("QuantizedAdd", "QuantizedMul")(per_output(1))
 
 
 def _check_operands(node: Node, x: Array, y: Array) -> None:

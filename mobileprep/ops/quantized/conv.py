@@ -39,6 +39,13 @@ _UINT8, _INT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32
 _EXACT_TAPS = (1 << 24) // (255 * 128)
 
 
+# Convolutions that oneDNN does with what follows them; they are not run here.
+_REQUANTIZED = (
+    *("QuantizedConv2DAndRequantize", "QuantizedConv2DAndReluAndRequantize"),
+    *("QuantizedConv2DWithBiasAndRequantize", "QuantizedConv2DWithBiasAndReluAndRequantize"),
+)
+
+
 @kernel("QuantizedConv2D")
 def quantized_conv(
     node: Node, x: Array, filters: Array, low_x: Array, high_x: Array, low_f: Array, high_f: Array
@@ -71,6 +78,12 @@ def quantized_conv(
     return convolve_integers(inner, filters, window, zeros), *limits.outputs()
 
 
+@shape_fn("QuantizedConv2D", *_REQUANTIZED)
+def quantized_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``Conv2D``, and the range of the result."""
+    return [*conv_shape(args), (), ()]
+
+
 flop_rule("QuantizedConv2D")(convolution_flops)
 
 
@@ -99,11 +112,10 @@ def quantized_depthwise_conv(
     return out.astype(np.int32), *limits.outputs()
 
 
-@shape_fn("QuantizedConv2D", "QuantizedDepthwiseConv2D")
-def quantized_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As Conv2D or DepthwiseConv2dNative, and the range of the result."""
-    image = depthwise_conv_shape(args) if "Depthwise" in args.node.op else conv_shape(args)
-    return [*image, (), ()]
+@shape_fn("QuantizedDepthwiseConv2D")
+def quantized_depthwise_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """As ``DepthwiseConv2dNative``; of the range TensorFlow does not say that it is two scalars."""
+    return [*depthwise_conv_shape(args), None, None]
 
 
 flop_rule("QuantizedDepthwiseConv2D")(depthwise_flops)
@@ -156,15 +168,5 @@ def _stride(node: Node) -> int:
     "QuantizedConv2DWithBiasAndRelu",
 )
 def quantized_conv_by_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As Conv2D, and ranges as the filters have them: one, or one for each channel."""
+    """As ``Conv2D``, and ranges as the filters have them: one, or one for each channel."""
     return [*conv_shape(args), args.shapes[-1], args.shapes[-1]]
-
-
-@shape_fn(
-    *("QuantizedConv2DAndReluAndRequantize", "QuantizedConv2DAndRequantize"),
-    "QuantizedConv2DWithBiasAndReluAndRequantize",
-    "QuantizedConv2DWithBiasAndRequantize",
-)
-def quantized_conv_requantized_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As Conv2D, and the range of the result."""
-    return [*conv_shape(args), (), ()]

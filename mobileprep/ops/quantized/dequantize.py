@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.linear_quantization import Dequantizer
 from mobileprep.numerics.quantization import Kind, flushed, steps_of, through_int32
 from mobileprep.ops.array.slice_ranges import along_axis, sliced_axis
 from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import check_output, check_type, limits_of
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import shape_fn
 
 _TYPES = (DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32)
 
@@ -53,12 +51,7 @@ def dequantize(node: Node, values: Array, low: Array, high: Array) -> Array:
     return floats
 
 
-@shape_fn("Dequantize")
-def without_range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
-
-
+shape_fn("Dequantize")(unchanged)
 flop_rule("Dequantize")(per_output(2))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
@@ -13,9 +12,12 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
+from mobileprep.ops.dims import at_least_rank, dim, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Of each element: two bounds, a difference, a product, a rounding, a product, a sum.
+_OPERATIONS = 7
 
 
 @kernel("FakeQuantWithMinMaxArgs")
@@ -26,9 +28,8 @@ def fake_quant_args(node: Node, x: Array) -> Array:
     return _fake_quantized(node, x, np.asarray(low), np.asarray(high))
 
 
-shape_fn(
-    *("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient"),
-)(unchanged)
+shape_fn("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient")(unchanged)
+flop_rule("FakeQuantWithMinMaxArgs")(per_output(_OPERATIONS))
 
 
 @kernel("FakeQuantWithMinMaxVars")
@@ -37,10 +38,8 @@ def fake_quant_vars(node: Node, x: Array, low: Array, high: Array) -> Array:
     return _fake_quantized(node, x, low.reshape(()), high.reshape(()))
 
 
-@shape_fn("FakeQuantWithMinMaxVars")
-def fake_quant_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
+shape_fn("FakeQuantWithMinMaxVars")(unchanged)
+flop_rule("FakeQuantWithMinMaxVars")(per_output(_OPERATIONS))
 
 
 @kernel("FakeQuantWithMinMaxVarsPerChannel")
@@ -54,18 +53,14 @@ def fake_quant_channels(node: Node, x: Array, low: Array, high: Array) -> Array:
 
 @shape_fn("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, its last size merged with the length of the ranges."""
+    """The input's shape, whose last size the ranges must have."""
     shape = at_least_rank(args.shapes[0], 1)
-    if shape is None:
-        return [None]
-    last = reduce(merge_dim, (with_rank(s, 1)[0] for s in args.shapes[1:3]), shape[-1])
-    return [(*shape[:-1], last)]
+    for ends in args.shapes[1:]:
+        merge_dim(with_rank(ends, 1)[0], dim(shape, -1))
+    return [shape]
 
 
-flop_rule(
-    *("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars"),
-    "FakeQuantWithMinMaxVarsPerChannel",
-)(per_output(7))
+flop_rule("FakeQuantWithMinMaxVarsPerChannel")(per_output(_OPERATIONS))
 
 
 def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Ops that join and reshape quantized tensors."""
+"""Joining and reshaping of quantized tensors."""
 
 from __future__ import annotations
 
@@ -48,6 +48,9 @@ def quantized_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenated_shape(args.shapes[1 : count + 1], args.scalar(0)), (), ()]
 
 
+flop_rule("QuantizedConcat")(free)
+
+
 @kernel("QuantizedConcatV2")
 def quantized_concat_v2(node: Node, *inputs: Array) -> Quantized:
     """As ``quantized_concat``, the axis after the tensors and counted from either side.
@@ -69,6 +72,9 @@ def quantized_concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The inputs one after another along an axis, and the range of the result."""
     count = args.node.attr_int("N")
     return [concatenated_shape(args.shapes[:count], args.scalar(count)), (), ()]
+
+
+flop_rule("QuantizedConcatV2")(free)
 
 
 def _joined(
@@ -128,4 +134,4 @@ def quantized_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [*reshape_shape(args), (), ()]
 
 
-flop_rule("QuantizedConcat", "QuantizedConcatV2", "QuantizedReshape")(free)
+flop_rule("QuantizedReshape")(free)

@@ -1,11 +1,14 @@
-"""Quantized normalization."""
+"""Quantized normalization, by statistics of images or by given ones."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.linear_quantization import Quantizer
@@ -20,7 +23,7 @@ from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.nn.normalization import batch_norm_shape
+from mobileprep.ops.nn.normalization import normalized_shape
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     bad_limits,
@@ -28,9 +31,9 @@ from mobileprep.ops.quantized.ranges import (
     check_type,
     limits_of,
     proper_limits,
+    unchanged_with_range,
 )
-from mobileprep.ops.quantized.requantize import with_scalar_range_shape
-from mobileprep.ops.shape_function import shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _UINT8, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
 # What batch normalization puts out: 11 bits of fraction.
@@ -71,9 +74,7 @@ def quantized_instance_norm(node: Node, x: Array, low: Array, high: Array) -> Qu
     return Quantizer.of(of, _UINT8)(out), *of.outputs()
 
 
-shape_fn("QuantizedInstanceNorm")(with_scalar_range_shape)
-
-
+shape_fn("QuantizedInstanceNorm")(unchanged_with_range)
 flop_rule("QuantizedInstanceNorm")(per_output(6))
 
 
@@ -134,7 +135,11 @@ def quantized_batch_norm(node: Node, x: Array, low: Array, high: Array, *rest: A
     return out, *_BATCH_LIMITS.outputs()
 
 
-shape_fn("QuantizedBatchNormWithGlobalNormalization")(batch_norm_shape)
+@shape_fn("QuantizedBatchNormWithGlobalNormalization")
+def quantized_batch_norm_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape, its channels merged with those of the statistics, and the range."""
+    # Each of the five tensors is followed by both ends of its range.
+    return [normalized_shape(args.shapes[0], args.shapes[3::3]), (), ()]
 
 
 flop_rule("QuantizedBatchNormWithGlobalNormalization")(per_output(2))

@@ -1,4 +1,4 @@
-"""Quantized pooling, which keep the range of their input."""
+"""Quantized pooling, which keeps the range of their input."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.pooling import average, maximum
 from mobileprep.numerics.windows import NHWC, Window, make_window, spatial
-from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.pooling import pool_flops
+from mobileprep.ops.nn.window_shapes import pooled_shape
 from mobileprep.ops.quantized.ranges import Quantized, check_type, same_range
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-from mobileprep.ops.window_shapes import pooled_shape
 
 # Up to here, means of eight-bit numbers in single precision are cut to the right integer: they are
 # whole numbers, or at least one in so many away from one.
@@ -40,16 +40,13 @@ def quantized_avg_pool(node: Node, x: Array, low: Array, high: Array) -> Quantiz
     return average(x.astype(kind), window).astype(x.dtype), *same_range(low, high)
 
 
-@shape_fn("QuantizedAvgPool", "QuantizedMaxPool")
+@shape_fn("QuantizedMaxPool", "QuantizedAvgPool")
 def quantized_pool_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The image with a result for each window, and its range."""
     return [pooled_shape(args), (), ()]
 
 
-@flop_rule("QuantizedMaxPool", "QuantizedAvgPool")
-def quantized_pool_flops(sizes: Sizes) -> float:
-    """As of pooling of reals."""
-    return pool_flops(sizes)
+flop_rule("QuantizedMaxPool", "QuantizedAvgPool")(pool_flops)
 
 
 def _window(node: Node, x: Array) -> Window:

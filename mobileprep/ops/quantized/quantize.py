@@ -24,6 +24,7 @@ from mobileprep.numerics.quantization import (
 from mobileprep.ops.array.slice_ranges import along_axis, sliced_axis
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import dim, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.quantized.ranges import Quantized, bad_limits, check_output, check_type
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -73,14 +74,14 @@ def quantize(node: Node, x: Array, low: Array, high: Array) -> Quantized:
 
 
 @shape_fn("QuantizeV2")
-def with_range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def quantize_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, and two scalars; ranges of their own for slices where there is an axis."""
     axis = args.node.attr_int("axis", -1)
     shape = args.shapes[0]
     if axis < 0:
         return [shape, (), ()]
-    slices = None if shape is None else (shape[axis],)
-    return [shape, slices, slices]
+    slices = merge_dim(with_rank(args.shapes[2], 1)[0], dim(shape, axis))
+    return [shape, (slices,), (slices,)]
 
 
 flop_rule("QuantizeV2")(per_output(5))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.quantization import flushed
 from mobileprep.ops.arrays import scalar
 from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import at_least_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.quantized.dequantize import without_range_shape
 from mobileprep.ops.quantized.ranges import bad_limits, check_type
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.shape_function import shape_fn
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,6 @@ def round_trip_v3(node: Node, x: Array, low: Array, high: Array, bits: Array) ->
     return _rounded(node, x, (low, high), _steps(node, scalar(bits)))
 
 
-@shape_fn("QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
-def quantized_and_back_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [at_least_rank(args.shapes[0], 0)]
-
-
 @kernel("QuantizeAndDequantize")
 def round_trip_v1(node: Node, x: Array) -> Array:
     """``round_trip`` with one range, given by the attributes input_min and input_max."""
@@ -74,13 +65,12 @@ def round_trip_v1(node: Node, x: Array) -> Array:
     return _rounded(node, x, (low, high), _steps(node, node.attr_int("num_bits", 8)))
 
 
-shape_fn("QuantizeAndDequantize", "QuantizeAndDequantizeV2")(without_range_shape)
-
-
-flop_rule(
-    *("QuantizeAndDequantize", "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3"),
-    "QuantizeAndDequantizeV4",
-)(per_output(7))
+_OPS = (
+    *("QuantizeAndDequantize", "QuantizeAndDequantizeV2"),
+    *("QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"),
+)
+shape_fn(*_OPS)(unchanged)
+flop_rule(*_OPS)(per_output(7))
 
 
 def _steps(node: Node, bits: int, *, half_up: bool = False) -> _Steps:

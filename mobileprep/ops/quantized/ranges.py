@@ -1,17 +1,19 @@
-"""What kernels of quantized ops share: checks of types, ranges given by tensors and put out."""
+"""What quantized ops share: checks of types, ranges given by tensors and put out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.quantization import Kind, Limits, steps_of
+from mobileprep.ops.shape_function import ShapeArgs
 
 _SMALLEST_NORMAL = np.finfo(np.float32).tiny
 
@@ -120,3 +122,13 @@ def same_range(low: Array, high: Array) -> tuple[Array, Array]:
         ValueError: an end is no single number.
     """
     return np.asarray(number(low)), np.asarray(number(high))
+
+
+def unchanged_with_range(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The first input's shape, and two scalars."""
+    return [args.shapes[0], (), ()]
+
+
+def two_scalars(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The two ends of a range."""
+    return [(), ()]

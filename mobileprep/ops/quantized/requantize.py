@@ -1,14 +1,11 @@
-"""Ops that bring 32-bit sums back to eight bits."""
+"""Requantization: 32-bit sums brought back to eight bits."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.fixed_point import to_quint8
@@ -18,9 +15,16 @@ from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.reduce import two_passes_flops
-from mobileprep.ops.quantized.quantize import with_range_shape
-from mobileprep.ops.quantized.ranges import Quantized, check_output, check_type, limits_of, number
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.quantized.ranges import (
+    Quantized,
+    check_output,
+    check_type,
+    limits_of,
+    number,
+    two_scalars,
+    unchanged_with_range,
+)
+from mobileprep.ops.shape_function import shape_fn
 
 _INT8, _INT32 = np.dtype(np.int8), np.dtype(np.int32)
 
@@ -46,9 +50,7 @@ def requantize(
     return Quantizer.of(wanted, _INT8)(Dequantizer.of(limits, _INT32)(x)), *ends
 
 
-shape_fn("Requantize")(with_range_shape)
-
-
+shape_fn("Requantize")(unchanged_with_range)
 flop_rule("Requantize")(per_output(3))
 
 
@@ -59,12 +61,7 @@ def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple
     return _taken_up(x, limits_of(low, high)).outputs()
 
 
-@shape_fn("RequantizationRange")
-def requantization_range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Two scalars."""
-    return [(), ()]
-
-
+shape_fn("RequantizationRange")(two_scalars)
 flop_rule("RequantizationRange")(two_passes_flops)
 
 
@@ -78,10 +75,7 @@ def quantize_down(node: Node, x: Array, low: Array, high: Array) -> Quantized:
     return to_quint8(x, limits, taken), *taken.outputs()
 
 
-@shape_fn("QuantizeDownAndShrinkRange")
-def with_scalar_range_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, and two scalars."""
-    return [args.shapes[0], (), ()]
+shape_fn("QuantizeDownAndShrinkRange")(unchanged_with_range)
 
 
 @flop_rule("QuantizeDownAndShrinkRange")

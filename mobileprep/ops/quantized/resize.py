@@ -1,4 +1,4 @@
-"""The op that resizes quantized images, which keep their range."""
+"""Resizing of quantized images, which keep their range."""
 
 from __future__ import annotations
 

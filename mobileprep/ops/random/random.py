@@ -85,17 +85,13 @@ def truncated_normal(context: Context, node: Node, dims: Array) -> Array:
     return drawn.reshape(shape).astype(_kind(node))
 
 
-@shape_fn(
-    *("ParameterizedTruncatedNormal", "RandomStandardNormal", "RandomUniform"),
-    *("RandomUniformInt", "StatelessRandomNormal", "StatelessRandomNormalV2"),
-    *("StatelessRandomUniform", "StatelessRandomUniformFullInt"),
-    *("StatelessRandomUniformFullIntV2", "StatelessRandomUniformInt"),
-    *("StatelessRandomUniformIntV2", "StatelessRandomUniformV2"),
-    *("StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "TruncatedNormal"),
-)
+@shape_fn("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal")
 def drawn_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the first input holds."""
     return [args.as_shape(0)]
+
+
+flop_rule("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal")(free)
 
 
 @context_kernel("RandomShuffle")
@@ -105,6 +101,7 @@ def random_shuffle(context: Context, node: Node, x: Array) -> Array:
 
 
 shape_fn("RandomShuffle")(unchanged)
+flop_rule("RandomShuffle")(free)
 
 
 @context_kernel("Multinomial")
@@ -129,10 +126,18 @@ def multinomial_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(with_rank(args.shapes[0], 2)[0], UNKNOWN if draws is None else draws)]
 
 
-flop_rule(
-    *("Multinomial", "RandomShuffle", "RandomStandardNormal", "RandomUniform"),
-    *("RandomUniformInt", "TruncatedNormal"),
-)(free)
+flop_rule("Multinomial")(free)
+
+
+# Of these, which are not run, the shapes are known.
+shape_fn(
+    "ParameterizedTruncatedNormal",
+    *("StatelessRandomNormal", "StatelessRandomNormalV2"),
+    *("StatelessRandomUniform", "StatelessRandomUniformV2"),
+    *("StatelessRandomUniformInt", "StatelessRandomUniformIntV2"),
+    *("StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2"),
+    *("StatelessTruncatedNormal", "StatelessTruncatedNormalV2"),
+)(drawn_shape)
 
 
 @shape_fn("RandomGamma", "RandomPoisson", "RandomPoissonV2")

@@ -12,9 +12,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers
-from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import at_least_rank, unknown_dims
+from mobileprep.ops.dims import ShapeConflictError, at_least_rank, unknown_dims
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -28,6 +27,14 @@ def rfft(node: Node, x: Array, length: Array) -> Array:
     _check_lengths(x, sizes)
     out: Array = np.fft.rfftn(x, sizes, axes=range(-len(sizes), 0))
     return out.astype(_COMPLEX[x.dtype.itemsize], copy=False)
+
+
+@shape_fn("RFFT", "RFFT2D", "RFFT3D")
+def rfft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The given lengths in the last dimensions, half and one more in the last one."""
+    *others, last = _given_lengths(args)
+    # A length of zero takes none.
+    return [_with_lengths(args, (*others, last // 2 + 1 if last > 0 else last))]
 
 
 @flop_rule("RFFT", "RFFT2D", "RFFT3D")
@@ -46,18 +53,10 @@ def irfft(node: Node, x: Array, length: Array) -> Array:
     return out.astype(np.float32 if x.dtype.itemsize == 8 else np.float64, copy=False)
 
 
-@shape_fn("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D")
-def real_transformed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given lengths in the last dimensions; forwards, half of the last one, and one more."""
-    op = args.node.op
-    rank = int(op[-2]) if op[-1] == "D" else 1
-    shape, lengths = at_least_rank(args.shapes[0], rank), args.integers(1)
-    if shape is None:
-        return [None]
-    sizes = unknown_dims(rank) if lengths is None else lengths
-    if op.startswith("RFFT") and sizes[-1] > 0:
-        sizes = (*sizes[:-1], sizes[-1] // 2 + 1)
-    return [(*shape[:-rank], *sizes)]
+@shape_fn("IRFFT", "IRFFT2D", "IRFFT3D")
+def irfft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The given lengths in the last dimensions."""
+    return [_with_lengths(args, _given_lengths(args))]
 
 
 @flop_rule("IRFFT", "IRFFT2D", "IRFFT3D")
@@ -73,13 +72,10 @@ def fft(node: Node, x: Array) -> Array:
     return transform(x, axes=range(-_rank(node), 0)).astype(x.dtype, copy=False)
 
 
-shape_fn("FFT", "IFFT")(unchanged)
-
-
-@shape_fn("FFT2D", "FFT3D", "IFFT2D", "IFFT3D")
-def transformed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+@shape_fn("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
+def fft_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape."""
-    return [args.shapes[0]]
+    return [at_least_rank(args.shapes[0], _rank(args.node))]
 
 
 @flop_rule("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
@@ -95,6 +91,7 @@ def _check_lengths(x: Array, needed: tuple[int, ...]) -> None:
 
 
 def _rank(node: Node) -> int:
+    """How many axes a transform is over."""
     return {"2D": 2, "3D": 3}.get(node.op[-2:], 1)
 
 
@@ -107,7 +104,21 @@ def _sizes(length: Array, x: Array, rank: int) -> tuple[int, ...]:
     return sizes
 
 
+def _given_lengths(args: ShapeArgs) -> tuple[int, ...]:
+    rank = _rank(args.node)
+    lengths = args.integers(1)
+    if lengths is not None and len(lengths) != rank:
+        message = f"{rank} lengths are needed, not {list(lengths)}"
+        raise ShapeConflictError(message)
+    return unknown_dims(rank) if lengths is None else lengths
+
+
+def _with_lengths(args: ShapeArgs, lengths: tuple[int, ...]) -> TensorShape:
+    shape = at_least_rank(args.shapes[0], len(lengths))
+    return None if shape is None else (*shape[: -len(lengths)], *lengths)
+
+
 def _transform(sizes: Sizes, shape: tuple[int, ...]) -> float:
-    rank = {"2D": 2, "3D": 3}.get(sizes.node.op[-2:], 1)
-    length = math.prod(shape[-rank:])
+    """n log2 n for each transform of a tensor of that shape."""
+    length = math.prod(shape[-_rank(sizes.node) :])
     return math.prod(shape) * math.log2(length) if length > 1 else 0

@@ -6,9 +6,38 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, i32, run, run_all
 from tests.ops.pictures import text
 from tests.ops.sounds import wav
+
+SPECTROGRAM = "AudioSpectrogram"
+
+SHAPES = [
+    # 1 + (100 - 10) / 6 windows, of a transform of 16 half and one
+    shapes(SPECTROGRAM, [(100, 2)], [(2, 16, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(10, 2)], [(2, 1, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(9, 2)], [(2, 0, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(100, 2)], [(2, 11, 9)], window_size=16, stride=8),
+    shapes(SPECTROGRAM, [(100, 2)], [(2, 11, 17)], window_size=17, stride=8),
+    shapes(SPECTROGRAM, [(0, 2)], [(2, 0, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(12, 2)], [(2, 3, 9)], window_size=10, stride=1),
+    shapes(SPECTROGRAM, [(-1, 2)], [(2, -1, 9)], window_size=10, stride=6),
+    shapes(SPECTROGRAM, [(100,)], None, window_size=10, stride=6),
+]
+
+COSTS = [
+    # a window of 10, half of 5 x 16 x log2 16, and for each of 9 two squares, a sum and a root
+    cost(SPECTROGRAM, [(100, 2)], [(2, 16, 9)], 32 * (10 + 160 + 36), window_size=10),
+    cost(
+        SPECTROGRAM,
+        [(100, 2)],
+        [(2, 16, 9)],
+        32 * (10 + 160 + 27),
+        window_size=10,
+        magnitude_squared=True,
+    ),
+]
 
 SOUND = text(wav(np.array([[16384, -16384], [8192, 0], [0, 8192]]), rate=8000))
 
@@ -89,3 +118,13 @@ def test_a_flat_spectrum_fills_each_band_by_its_width() -> None:
 def test_impossible_bands_are_refused(rate: int, attrs: dict) -> None:
     with pytest.raises(InvalidGraphError, match="node 'y'"):
         run("Mfcc", np.ones((1, 1, 257), np.float32), i32(rate), **attrs)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

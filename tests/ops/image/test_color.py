@@ -8,7 +8,33 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, run
+
+ADJUSTED = ["AdjustContrastv2", "AdjustHue", "AdjustSaturation"]
+CONVERTED = ["RGBToHSV", "HSVToRGB"]
+
+SHAPES = [
+    *(shapes(op, [(-1, 5, 3)], [(-1, 5, 3)]) for op in CONVERTED),
+    *(shapes(op, [(2, -1)], [(2, 3)]) for op in CONVERTED),
+    *(shapes(op, [None], [None]) for op in CONVERTED),
+    *(shapes(op, [(3,)], [(3,)]) for op in CONVERTED),
+    *(shapes(op, [(2, 4)], None) for op in CONVERTED),
+    *(shapes(op, [()], None) for op in CONVERTED),
+    *(shapes(op, [(4, -1, 3), ()], [(4, -1, 3)]) for op in ADJUSTED),
+    *(shapes(op, [None, ()], [None]) for op in ADJUSTED),
+    *(shapes(op, [(5, 3), ()], None) for op in ADJUSTED),
+    shapes("AdjustContrast", [(4, 5, 3), (), (), ()], [(4, 5, 3)]),
+    shapes("AdjustContrast", [(5, 3), (), (), ()], None),
+]
+
+COSTS = [
+    cost("RGBToHSV", [(2, 5, 3)], [(2, 5, 3)], 4 * 30),
+    cost("HSVToRGB", [(2, 5, 3)], [(2, 5, 3)], 5 * 30),
+    cost("AdjustContrastv2", [(2, 5, 3), ()], [(2, 5, 3)], 4 * 30),
+    cost("AdjustHue", [(2, 5, 3), ()], [(2, 5, 3)], 10 * 30),
+    cost("AdjustSaturation", [(2, 5, 3), ()], [(2, 5, 3)], 10 * 30),
+]
 
 PIXELS = np.random.default_rng(0).random((4, 5, 3), dtype=np.float32)
 GREYS = f32([[[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]]])
@@ -47,3 +73,13 @@ def test_contrast_is_about_each_channels_mean() -> None:
 def test_three_channels_are_needed() -> None:
     with pytest.raises(InvalidGraphError, match="three channels"):
         run("RGBToHSV", PIXELS[..., :2])
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

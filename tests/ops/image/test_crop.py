@@ -6,7 +6,42 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, i32, run
+
+IMAGES, BOXES = (2, 9, 8, 3), (5, 4)
+GLIMPSES = ["ExtractGlimpse", "ExtractGlimpseV2"]
+DISTORTED = ["SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2"]
+
+SHAPES = [
+    shapes("CropAndResize", [IMAGES, BOXES, (5,), [6, 7]], [(5, 6, 7, 3)]),
+    shapes("CropAndResize", [IMAGES, (-1, 4), (5,), [6, 7]], [(5, 6, 7, 3)]),
+    shapes("CropAndResize", [None, BOXES, None, (2,)], [(5, -1, -1, -1)]),
+    shapes("CropAndResize", [IMAGES, BOXES, (6,), [6, 7]], None),
+    shapes("CropAndResize", [IMAGES, (5, 3), (5,), [6, 7]], None),
+    shapes("CropAndResize", [IMAGES, (20,), (5,), [6, 7]], None),
+    shapes("CropAndResize", [IMAGES, BOXES, (5, 1), [6, 7]], None),
+    shapes("CropAndResize", [(9, 8, 3), BOXES, (5,), [6, 7]], None),
+    shapes("CropAndResize", [IMAGES, BOXES, (5,), [6, 7, 8]], None),
+    shapes("CropAndResize", [IMAGES, BOXES, (5,), (2, 1)], None),
+    *(shapes(op, [IMAGES, [6, 7], (2, 2)], [(2, 6, 7, 3)]) for op in GLIMPSES),
+    *(shapes(op, [(-1, 9, 8, 3), (2,), (2, 2)], [(2, -1, -1, 3)]) for op in GLIMPSES),
+    *(shapes(op, [IMAGES, [6, 7], (4, 2)], None) for op in GLIMPSES),
+    *(shapes(op, [(9, 8, 3), [6, 7], (2, 2)], None) for op in GLIMPSES),
+    *(shapes(op, [IMAGES, [6, 7], (2,)], None) for op in GLIMPSES),
+    shapes("DrawBoundingBoxes", [IMAGES, (2, 5, 4)], [IMAGES]),
+    shapes("DrawBoundingBoxesV2", [IMAGES, (2, 5, 4), (3, 3)], [IMAGES]),
+    shapes("DrawBoundingBoxes", [None, (2, 5, 4)], [None]),
+    shapes("DrawBoundingBoxes", [(8, 3), (2, 5, 4)], None),
+    shapes(DISTORTED[0], [(3,), (1, 5, 4)], [(3,), (3,), (1, 1, 4)]),
+    shapes(DISTORTED[1], [(3,), (1, 5, 4), ()], [(3,), (3,), (1, 1, 4)]),
+]
+
+COSTS = [
+    cost("CropAndResize", [IMAGES, BOXES, (5,), (2,)], [(5, 6, 7, 3)], 9 * 630),
+    cost("CropAndResize", [IMAGES, BOXES, (5,), (2,)], [(5, 6, 7, 3)], 0, method="nearest"),
+    cost("CropAndResize", [IMAGES, BOXES, (5,), (2,)], [(5, 6, 7, 3)], 5670, method="bilinear"),
+]
 
 IMAGES = np.arange(18, dtype=np.float32).reshape(2, 3, 3, 1)
 WHOLE = f32([[0, 0, 1, 1]])
@@ -69,3 +104,13 @@ def test_inputs_that_do_not_fit_are_refused(boxes, owners, size) -> None:
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="no method 'area'"):
         crop(WHOLE, i32([0]), i32(2, 2), method="area")
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -11,8 +11,33 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import run
 from tests.ops.pictures import PIXELS, Image, encoded, text
+
+STILL = ["DecodeJpeg", "DecodePng", "DecodeBmp"]
+CROP, ANY = "DecodeAndCropJpeg", "DecodeImage"
+DECODERS = [*STILL, "DecodeGif", ANY, CROP]
+
+SHAPES = [
+    *(shapes(op, [()], [(-1, -1, -1)]) for op in STILL),
+    *(shapes(op, [()], [(-1, -1, 3)], channels=3) for op in STILL),
+    shapes("DecodeGif", [()], [(-1, -1, -1, 3)]),
+    shapes(ANY, [()], [None]),
+    shapes(ANY, [()], [(-1, -1, -1)], expand_animations=False),
+    shapes(ANY, [()], [(-1, -1, 1)], channels=1, expand_animations=False),
+    shapes(CROP, [(), [1, 2, 5, 6]], [(5, 6, -1)]),
+    shapes(CROP, [(), [1, 2, 5, 6]], [(5, 6, 1)], channels=1),
+    shapes(CROP, [(), (4,)], [(-1, -1, 3)], channels=3),
+    shapes("ExtractJpegShape", [()], [(3,)]),
+    shapes("EncodeJpeg", [(9, 8, 3)], [()]),
+    shapes("EncodePng", [(9, 8, 3)], [()]),
+    shapes("EncodePng", [(2, -1, 9, 8, 3)], [(2, -1)]),
+    shapes("EncodePng", [None], [None]),
+    shapes("EncodePng", [(8, 3)], None),
+]
+
+COSTS = [cost(op, [()], [(9, 8, 3)], 0) for op in (*DECODERS, "ExtractJpegShape")]
 
 PNG = text(encoded(PIXELS, "PNG"))
 JPEG = text(encoded(PIXELS, "JPEG", quality=95))
@@ -149,3 +174,13 @@ def test_a_window_is_cut_out_of_a_jpeg() -> None:
         run("DecodeAndCropJpeg", data, window + 1)
     with pytest.raises(CorruptFileError, match="no image that it decodes"):
         run("ExtractJpegShape", text(encoded(PIXELS, "PNG")))
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -6,7 +6,89 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, i32, run, run_all
+
+BOXES, SCORES = (5, 4), (5,)
+# After the boxes and their scores: how many, how much they overlap, the least score, the spread.
+REST = {
+    "NonMaxSuppression": 1,
+    "NonMaxSuppressionV2": 2,
+    "NonMaxSuppressionV3": 3,
+    "NonMaxSuppressionV4": 3,
+    "NonMaxSuppressionV5": 4,
+}
+FOUND = {
+    "NonMaxSuppressionV4": [(-1,), ()],
+    "NonMaxSuppressionV5": [(-1,), (-1,), ()],
+}
+OVERLAPS, COMBINED = "NonMaxSuppressionWithOverlaps", "CombinedNonMaxSuppression"
+PADDED = {"pad_to_max_output_size": True}
+LIMITS = [(), ()]
+BATCH = [(2, 9, 1, 4), (2, 9, 3)]
+
+SHAPES = [
+    *(shapes(op, [BOXES, SCORES, *[()] * n], FOUND.get(op, [(-1,)])) for op, n in REST.items()),
+    *(shapes(op, [None, None, *[()] * n], FOUND.get(op, [(-1,)])) for op, n in REST.items()),
+    *(shapes(op, [BOXES, (6,), *[()] * n], None) for op, n in REST.items()),
+    *(shapes(op, [(5, 3), SCORES, *[()] * n], None) for op, n in REST.items()),
+    *(shapes(op, [(20,), SCORES, *[()] * n], None) for op, n in REST.items()),
+    *(shapes(op, [BOXES, (5, 1), *[()] * n], None) for op, n in REST.items()),
+    shapes("NonMaxSuppressionV4", [BOXES, SCORES, 7, *LIMITS], [(7,), ()], **PADDED),
+    shapes("NonMaxSuppressionV4", [BOXES, SCORES, 7, *LIMITS], [(-1,), ()]),
+    shapes("NonMaxSuppressionV4", [BOXES, SCORES, (), *LIMITS], [(-1,), ()], **PADDED),
+    shapes("NonMaxSuppressionV5", [BOXES, SCORES, 7, *LIMITS, ()], [(7,), (7,), ()], **PADDED),
+    shapes(OVERLAPS, [(5, 5), SCORES, (), (), ()], [(-1,)]),
+    shapes(OVERLAPS, [(5, 6), (-1,), (), (), ()], None),
+    shapes(OVERLAPS, [(5, -1), (6,), (), (), ()], None),
+    shapes(OVERLAPS, [(-1, 5), (6,), (), (), ()], [(-1,)]),
+    shapes(OVERLAPS, [(5, 5, 1), SCORES, (), (), ()], None),
+    shapes(OVERLAPS, [(5, 5), (5, 1), (), (), ()], None),
+    shapes(COMBINED, [*BATCH, 2, 7, *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)]),
+    shapes(
+        COMBINED,
+        [(2, 9, 1, 4), (-1, 9, 3), 4, (), *LIMITS],
+        [(2, -1, 4), (2, -1), (2, -1), (2,)],
+    ),
+    shapes(
+        COMBINED,
+        [(2, 9, 1, 4), (2, 9, 0), 2, 7, *LIMITS],
+        [(2, 0, 4), (2, 0), (2, 0), (2,)],
+        pad_per_class=True,
+    ),
+    # 2 for each of 3 classes
+    shapes(
+        COMBINED, [*BATCH, 2, 7, *LIMITS], [(2, 6, 4), (2, 6), (2, 6), (2,)], pad_per_class=True
+    ),
+    shapes(
+        COMBINED, [*BATCH, 4, 7, *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)], pad_per_class=True
+    ),
+    shapes(
+        COMBINED,
+        [(2, 9, 1, 4), (2, 9, -1), 2, 7, *LIMITS],
+        [(2, -1, 4), (2, -1), (2, -1), (2,)],
+        pad_per_class=True,
+    ),
+    shapes(
+        COMBINED,
+        [*BATCH, (), 7, *LIMITS],
+        [(2, -1, 4), (2, -1), (2, -1), (2,)],
+        pad_per_class=True,
+    ),
+    shapes(
+        COMBINED,
+        [*BATCH, 2, (), *LIMITS],
+        [(2, -1, 4), (2, -1), (2, -1), (2,)],
+        pad_per_class=True,
+    ),
+    shapes(COMBINED, [(2, 9, 1, 4), (3, 9, 3), 4, 7, *LIMITS], None),
+]
+
+COSTS = [
+    *(cost(op, [BOXES, SCORES, *[()] * n], [(5,), (5,), ()], None) for op, n in REST.items()),
+    cost(OVERLAPS, [(5, 5), SCORES, (), (), ()], [(5,)], None),
+    cost(COMBINED, [*BATCH, (), (), *LIMITS], [(2, 7, 4), (2, 7), (2, 7), (2,)], None),
+]
 
 # Two boxes that overlap by 0.6 / 1.0 of their union, a far one, and one without area.
 BOXES = f32([[0, 0, 1, 1], [0, 0, 1, 0.6], [5, 5, 6, 6], [2, 2, 2, 3]])
@@ -122,3 +204,13 @@ def test_boxes_of_classes_that_do_not_fit_are_refused(shape: tuple[int, ...]) ->
     boxes, numbers = np.zeros(shape, np.float32), (i32(9), i32(9), HALF, HALF)
     with pytest.raises(InvalidGraphError, match="boxes"):
         run_all("CombinedNonMaxSuppression", boxes, SCORES[None, :, None], *numbers)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -6,7 +6,35 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, i32, run
+
+SIZED = [
+    *("ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"),
+    "ResizeNearestNeighborGrad",
+]
+GRADIENTS = ["ResizeBilinearGrad", "ResizeBicubicGrad"]
+
+SHAPES = [
+    *(shapes(op, [(2, 4, 5, 3), [7, 8]], [(2, 7, 8, 3)]) for op in SIZED),
+    *(shapes(op, [None, [7, 8]], [(-1, 7, 8, -1)]) for op in SIZED),
+    *(shapes(op, [(2, 4, 5, 3), (2,)], [(2, -1, -1, 3)]) for op in SIZED),
+    *(shapes(op, [(2, 4, 5, 3), [7, 8, 9]], None) for op in SIZED),
+    *(shapes(op, [(2, 4, 5, 3), (2, 1)], None) for op in SIZED),
+    *(shapes(op, [(4, 5, 3), [7, 8]], None) for op in SIZED),
+    shapes("ScaleAndTranslate", [(2, 4, 5, 3), [7, 8], (2,), (2,)], [(2, 7, 8, 3)]),
+    *(shapes(op, [(2, 7, 8, 3), (2, 4, -1, 3)], [(2, 4, -1, 3)]) for op in GRADIENTS),
+    shapes("ScaleAndTranslateGrad", [(2, 7, 8, 3), (2, 4, 5, 3), (2,), (2,)], [(2, 4, 5, 3)]),
+]
+
+COSTS = [
+    cost("ResizeNearestNeighbor", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 0),
+    cost("ResizeBilinear", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 9 * 168),
+    # five weighted sums of four: four products and three sums each
+    cost("ResizeBicubic", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 35 * 168),
+    cost("ResizeArea", [(1, 4, 5, 3), (2,)], [(1, 7, 8, 3)], 2 * 168),
+    cost("ResizeArea", [(1, 7, 8, 3), (2,)], [(1, 4, 5, 3)], 2 * 168),
+]
 
 LINE = f32([0, 10, 20, 30]).reshape(1, 1, 4, 1)
 
@@ -95,3 +123,13 @@ def test_images_need_four_axes_and_pixels() -> None:
     for shape in ((4, 4, 1), (1, 0, 4, 1)):
         with pytest.raises(InvalidGraphError, match="cannot run on float32"):
             run("ResizeBilinear", np.zeros(shape, np.float32), i32(2, 2))
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

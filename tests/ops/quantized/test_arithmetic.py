@@ -7,8 +7,27 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
+
+RANGES = [(), (), (), ()]
+BIAS, BINARY = "QuantizedBiasAdd", ["QuantizedAdd", "QuantizedMul"]
+
+SHAPES = [
+    shapes(BIAS, [(4, 5, -1), (3,), *RANGES], [(4, 5, 3), (), ()]),
+    shapes(BIAS, [None, (3,), *RANGES], [None, (), ()]),
+    shapes(BIAS, [(4, 5, 2), (3,), *RANGES], None),
+    shapes(BIAS, [(3,), (3,), *RANGES], None),
+    *(shapes(op, [(2, 1, -1), (3, 4), *RANGES], [(2, 3, 4), (), ()]) for op in BINARY),
+    *(shapes(op, [(2,), None, *RANGES], [None, (), ()]) for op in BINARY),
+    *(shapes(op, [(2,), (3,), *RANGES], None) for op in BINARY),
+]
+
+COSTS = [
+    cost(BIAS, [(2, 3), (3,), *RANGES], [(2, 3), (), ()], 6),
+    *(cost(op, [(2, 3), (3,), *RANGES], [(2, 3), (), ()], 6) for op in BINARY),
+]
 
 QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
 BYTES = (f32(0), f32(255))
@@ -106,3 +125,13 @@ def test_nothing_gives_nothing() -> None:
 def test_ranges_that_do_not_end_above_their_beginning_are_refused(op: str, ends: tuple) -> None:
     with pytest.raises(InvalidGraphError, match="range from"):
         run_quantized(op, THREE, THREE, *BYTES, *ends, **BOTH)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -8,8 +8,17 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
+
+SHAPES = [
+    shapes("Dequantize", [(2, -1), (), ()], [(2, -1)]),
+    shapes("Dequantize", [None, (), ()], [None]),
+    shapes("Dequantize", [(2, 3), (3,), (3,)], [(2, 3)], axis=1),
+]
+
+COSTS = [cost("Dequantize", [(2, 3), (), ()], [(2, 3)], 12)]
 
 U8 = np.array([0, 1, 128, 254, 255], np.uint8)
 I8 = np.array([-128, -127, 0, 1, 127], np.int8)
@@ -90,3 +99,13 @@ def test_ends_that_are_nan_make_everything_nan() -> None:
 def test_what_cannot_be_is_refused(ends: tuple, attrs: dict, error: type[Exception]) -> None:
     with pytest.raises(error, match="'y'"):
         run(U8, *ends, **attrs)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -7,8 +7,21 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
+
+SHAPES = [
+    shapes("QuantizeV2", [(2, -1), (), ()], [(2, -1), (), ()]),
+    shapes("QuantizeV2", [None, (), ()], [None, (), ()]),
+    shapes("QuantizeV2", [(2, 3), (2,), (2,)], [(2, 3), (2,), (2,)], axis=0),
+    shapes("QuantizeV2", [(2, 3), (3,), (3,)], [(2, 3), (3,), (3,)], axis=1),
+    shapes("QuantizeV2", [(2, 3), (2,), (2,)], None, axis=1),
+    shapes("QuantizeV2", [(2, 3), (2,), (2,)], None, axis=2),
+    shapes("QuantizeV2", [(2, 3), (), ()], None, axis=0),
+]
+
+COSTS = [cost("QuantizeV2", [(2, 3), (), ()], [(2, 3), (), ()], 30)]
 
 QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
 X = f32(-2, -1, -0.4, 0, 0.3, 0.5, 1, 3)
@@ -130,3 +143,13 @@ def test_an_empty_tensor_and_a_scalar_keep_their_shapes() -> None:
 def test_what_cannot_be_is_refused(ends: tuple, attrs: dict, error: type[Exception]) -> None:
     with pytest.raises(error, match="'y'"):
         run_quantized("QuantizeV2", X, *ends, **{"T": QUINT8, **attrs})
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

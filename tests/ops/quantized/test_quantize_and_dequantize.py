@@ -7,8 +7,24 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, i32
 from tests.ops.quantized_graphs import run_quantized
+
+# How many ends of ranges, and numbers of bits, follow the input.
+ENDS = {
+    "QuantizeAndDequantize": 0,
+    "QuantizeAndDequantizeV2": 2,
+    "QuantizeAndDequantizeV3": 3,
+    "QuantizeAndDequantizeV4": 2,
+}
+
+SHAPES = [
+    *(shapes(op, [(2, -1), *[()] * count], [(2, -1)]) for op, count in ENDS.items()),
+    *(shapes(op, [None, *[()] * count], [None]) for op, count in ENDS.items()),
+]
+
+COSTS = [cost(op, [(2, 3), *[()] * count], [(2, 3)], 42) for op, count in ENDS.items()]
 
 X = f32(-1.2, -0.5, 0, 0.3, 0.7, 2)
 THIRD = np.float32(1) / np.float32(3)
@@ -93,3 +109,13 @@ def test_empty_tensors_stay_empty() -> None:
 def test_what_cannot_be_is_refused(ends: tuple, attrs: dict) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         run(X, *ends, **attrs)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -7,8 +7,23 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32
 from tests.ops.quantized_graphs import run_quantized
+
+SHRINK = "QuantizeDownAndShrinkRange"
+
+SHAPES = [
+    shapes("Requantize", [(2, -1), (), (), (), ()], [(2, -1), (), ()]),
+    shapes("RequantizationRange", [(2, -1), (), ()], [(), ()]),
+    shapes(SHRINK, [(2, -1), (), ()], [(2, -1), (), ()]),
+]
+
+COSTS = [
+    cost("Requantize", [(2, 3), (), (), (), ()], [(2, 3), (), ()], 18),
+    cost("RequantizationRange", [(2, 3), (), ()], [(), ()], 12),
+    cost(SHRINK, [(2, 3), (), ()], [(2, 3), (), ()], 30),
+]
 
 QUINT8, QINT8, QINT32 = DType.QUINT8, DType.QINT8, DType.QINT32
 SUMS = np.array([-(2**31), -(10**6), -1, 0, 1, 10**6, 2 * 10**6, 2**31 - 1], np.int32)
@@ -113,3 +128,13 @@ def test_channels_are_brought_to_one_range() -> None:
 def test_channels_or_ranges_that_do_not_fit_are_refused(x, ends, dtype) -> None:
     with pytest.raises(InvalidGraphError, match="'y'"):
         run_quantized("RequantizePerChannel", x, LOWS, HIGHS, *ends, T=QINT32, out_type=dtype)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -9,7 +9,48 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
 from tests.ops.graphs import f32, fetches, i32, op_graph
+
+DRAWN = {
+    "RandomUniform": 0,
+    "RandomUniformInt": 2,
+    "RandomStandardNormal": 0,
+    "TruncatedNormal": 0,
+    "ParameterizedTruncatedNormal": 4,
+}
+# After the shape and the seed, which V2 has with a counter and an algorithm: the bounds.
+STATELESS = {
+    "StatelessRandomNormal": 0,
+    "StatelessRandomUniform": 0,
+    "StatelessTruncatedNormal": 0,
+    "StatelessRandomUniformInt": 2,
+    "StatelessRandomUniformFullInt": 0,
+}
+KEY = [(1,), (2,), ()]
+EACH = ["RandomGamma", "RandomPoisson", "RandomPoissonV2"]
+
+SHAPES = [
+    *(shapes(op, [[2, 3], *[()] * more], [(2, 3)]) for op, more in DRAWN.items()),
+    *(shapes(op, [(2,), *[()] * more], [(-1, -1)]) for op, more in DRAWN.items()),
+    *(shapes(op, [(-1,), *[()] * more], [None]) for op, more in DRAWN.items()),
+    *(shapes(op, [[2, 3], (2,), *[()] * more], [(2, 3)]) for op, more in STATELESS.items()),
+    *(shapes(f"{op}V2", [[2, 3], *KEY, *[()] * n], [(2, 3)]) for op, n in STATELESS.items()),
+    *(shapes(op, [[2, 3], (4, -1)], [(2, 3, 4, -1)]) for op in EACH),
+    *(shapes(op, [[2, 3], None], [None]) for op in EACH),
+    *(shapes(op, [(-1,), (4,)], [None]) for op in EACH),
+    shapes("RandomShuffle", [(2, -1)], [(2, -1)]),
+    shapes("Multinomial", [(4, 9), 6], [(4, 6)]),
+    shapes("Multinomial", [(-1, 9), ()], [(-1, -1)]),
+    shapes("Multinomial", [(9,), 6], None),
+    shapes("StatelessMultinomial", [(4, 9), 6, (2,)], [(4, 6)]),
+]
+
+COSTS = [
+    *(cost(op, [(2,), (), ()], [(2, 3)], 0) for op in [*DRAWN][:4]),
+    cost("RandomShuffle", [(2, 3)], [(2, 3)], 0),
+    cost("Multinomial", [(4, 9), ()], [(4, 6)], 0),
+]
 
 # Of 20,000 numbers; a mean strays by less than 1 % of the spread.
 COUNT = 20_000
@@ -71,3 +112,13 @@ def test_another_seed_gives_other_numbers() -> None:
 def test_a_shape_that_no_memory_holds_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="passes"):
         draw("RandomUniform", i32(2**30, 2**30), dtype=np.float32)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -25,14 +25,16 @@ class ImageLayout:
 
 def image_layout(node: Node, rank: int = 4) -> ImageLayout:
     """The layout that a node's ``data_format`` names, of an image of so many axes."""
-    text = node.attr_str("data_format", "NHWC" if rank == 4 else "NDHWC")
-    if text.startswith("NC"):
+    if node.attr_str("data_format", "").startswith("NC"):
         return ImageLayout(tuple(range(2, rank)), 1)
     return ImageLayout(tuple(range(1, rank - 1)), rank - 1)
 
 
-def window_count(size: int, window: int, stride: int, padding: str, edges: tuple[int, int]) -> int:
-    """How many windows fit into a size.
+def window_count(size: int, window: int, stride: int, padding: str, edges: int = 0) -> int:
+    """How many windows fit into a size and the edges that explicit padding adds to it.
+
+    Raises:
+        ShapeConflictError: the window is larger than what it slides over.
 
     Source: ``GetWindowedOutputSizeFromDims``.
     """
@@ -43,19 +45,49 @@ def window_count(size: int, window: int, stride: int, padding: str, edges: tuple
         return UNKNOWN
     if padding == "SAME":
         return -(-size // stride)
-    extra = sum(edges) if padding == "EXPLICIT" else 0
-    count = (size + extra - window + stride) // stride
-    if count < 0:
-        message = f"a window of {window} does not fit into {size + extra}"
+    room = size + edges
+    if window > room:
+        message = f"a window of {window} does not fit into {room}"
         raise ShapeConflictError(message)
-    return count
+    return (room - window) // stride + 1
 
 
-def _edges(node: Node, axis: int) -> tuple[int, int]:
+def window_places(node: Node, image: tuple[int, ...], windows: Sequence[int]) -> tuple[int, int]:
+    """The rows and columns of places for windows that ``rates`` spread over an NHWC image.
+
+    Neither is known unless all sizes are. There is no place for a window that is too large by less
+    than two strides, since C cuts quotients towards zero.
+
+    Source: ``GetWindowedOutputSize``.
+    """
+    strides, rates = node.attr_ints("strides"), node.attr_ints("rates")
+    if len(strides) != 4 or len(rates) != 4:
+        message = "4 strides and rates are needed"
+        raise ShapeConflictError(message)
+    if UNKNOWN in (*image[1:3], *windows):
+        return UNKNOWN, UNKNOWN
+    padding = node.attr_str("padding")
+    rows, columns = (
+        _places(image[i], (windows[i - 1] - 1) * rates[i] + 1, strides[i], padding) for i in (1, 2)
+    )
+    return rows, columns
+
+
+def _places(size: int, window: int, stride: int, padding: str) -> int:
+    if padding != "SAME" and size < window < size + 2 * stride:
+        return 0
+    return window_count(size, window, stride, padding)
+
+
+def _edges(node: Node, rank: int) -> list[int]:
+    """How much explicit padding adds to each axis."""
+    if node.attr_str("padding") != "EXPLICIT":
+        return [0] * rank
     listed = node.attr_ints("explicit_paddings", ())
-    if len(listed) <= 2 * axis + 1:
-        return 0, 0
-    return listed[2 * axis], listed[2 * axis + 1]
+    if len(listed) != 2 * rank:
+        message = f"{2 * rank} explicit paddings are needed"
+        raise ShapeConflictError(message)
+    return [before + behind for before, behind in zip(listed[::2], listed[1::2], strict=True)]
 
 
 def slid(
@@ -67,12 +99,12 @@ def slid(
     if len(strides) != layout.rank or len(dilations) != layout.rank:
         message = f"{layout.rank} strides and dilations are needed"
         raise ShapeConflictError(message)
-    padding = node.attr_str("padding")
+    padding, edges = node.attr_str("padding"), _edges(node, layout.rank)
     out = list(shape)
     out[layout.channel] = channels
     for axis, window in zip(layout.space, windows, strict=True):
         wide = window if window < 0 else (window - 1) * dilations[axis] + 1
-        out[axis] = window_count(shape[axis], wide, strides[axis], padding, _edges(node, axis))
+        out[axis] = window_count(shape[axis], wide, strides[axis], padding, edges[axis])
     return tuple(out)
 
 
@@ -92,10 +124,9 @@ def pooled_sizes(
 ) -> tuple[int, ...]:
     """The shape of an image pooled with windows of some sizes, one for each axis."""
     layout = image_layout(node, len(shape))
-    padding = node.attr_str("padding")
+    padding, edges = node.attr_str("padding"), _edges(node, layout.rank)
     out = list(shape)
     # A window may also span channels, which are never padded.
     for axis in (*layout.space, layout.channel):
-        edges = _edges(node, axis)
-        out[axis] = window_count(shape[axis], sizes[axis], strides[axis], padding, edges)
+        out[axis] = window_count(shape[axis], sizes[axis], strides[axis], padding, edges[axis])
     return tuple(out)

@@ -1,4 +1,4 @@
-"""Ops that bring 32-bit sums with a range for each channel back to eight bits.
+"""Requantization of 32-bit sums with a range for each channel.
 
 Source: ``mkl_requantize_per_channel_op.cc`` and ``mkl_requantization_range_per_channel_op.cc`` of
 TensorFlow 2.
@@ -6,13 +6,10 @@ TensorFlow 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.quantization import flushed, through_int32
@@ -20,9 +17,15 @@ from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.math.reduce import two_passes_flops
-from mobileprep.ops.quantized.ranges import Quantized, check_output, check_type, number
-from mobileprep.ops.quantized.requantize import requantization_range_shape
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.ops.quantized.ranges import (
+    Quantized,
+    check_output,
+    check_type,
+    number,
+    two_scalars,
+    unchanged_with_range,
+)
+from mobileprep.ops.shape_function import shape_fn
 
 # What the highest of 32-bit numbers and one more stands for.
 _TOP = np.float32(1 << 31)
@@ -30,7 +33,9 @@ _HIGHEST = {DType.QINT8: np.float32(127), DType.QUINT8: np.float32(255)}
 
 
 @kernel("RequantizationRangePerChannel")
-def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+def requantization_range_per_channel(
+    node: Node, x: Array, low: Array, high: Array
+) -> tuple[Array, Array]:
     """The range around zero that numbers take up; it begins at zero where none is negative.
 
     Args:
@@ -53,14 +58,12 @@ def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple
     return np.asarray(bottom), np.asarray(top)
 
 
-shape_fn("RequantizationRangePerChannel")(requantization_range_shape)
-
-
+shape_fn("RequantizationRangePerChannel")(two_scalars)
 flop_rule("RequantizationRangePerChannel")(two_passes_flops)
 
 
 @kernel("RequantizePerChannel")
-def requantize(
+def requantize_per_channel(
     node: Node, x: Array, low: Array, high: Array, wanted_low: Array, wanted_high: Array
 ) -> Quantized:
     """Eight-bit numbers of one range, with zero at 0, for 32-bit numbers.
@@ -88,12 +91,7 @@ def requantize(
     return values, np.asarray(number(wanted_low)), np.asarray(number(wanted_high))
 
 
-@shape_fn("RequantizePerChannel")
-def requantize_per_channel_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape, and two scalars."""
-    return [args.shapes[0], (), ()]
-
-
+shape_fn("RequantizePerChannel")(unchanged_with_range)
 flop_rule("RequantizePerChannel")(per_output(3))
 
 

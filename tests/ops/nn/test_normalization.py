@@ -1,0 +1,57 @@
+"""Shapes and costs of normalizations."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+
+FUSED = ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"]
+V3, OLD = FUSED[2], "BatchNormWithGlobalNormalization"
+VECTORS = [(8,)] * 4
+LAST = {"is_training": False}
+GLOBAL = {"variance_epsilon": 0.001, "scale_after_normalization": True}
+
+SHAPES = [
+    *(shapes(op, [(4, 9, 8, -1), *VECTORS], [(4, 9, 8, 8), *VECTORS]) for op in FUSED[:2]),
+    shapes(V3, [(4, 9, 8, -1), *VECTORS], [(4, 9, 8, 8), *VECTORS, None]),
+    shapes(V3, [None, (8,), (-1,), (0,), (0,)], [(-1, -1, -1, 8), *VECTORS, None]),
+    shapes(V3, [(4, -1, 9, 8), *VECTORS], [(4, 8, 9, 8), *VECTORS, None], data_format="NCHW"),
+    shapes(V3, [(4, 9, 8, 7, 8), *VECTORS], [(4, 9, 8, 7, 8), *VECTORS, None], data_format="NDHWC"),
+    shapes(V3, [(4, 8, 9, 8, 7), *VECTORS], [(4, 8, 9, 8, 7), *VECTORS, None], data_format="NCDHW"),
+    shapes(V3, [(4, 9, 8, 8, 8), *VECTORS], None),
+    shapes(V3, [(4, 9, 8, 7), *VECTORS], None),
+    shapes(V3, [(4, 9, 8, 8), (8,), (7,), (0,), (0,)], None),
+    # In training the statistics come out; otherwise they go in, and must fit.
+    shapes(V3, [(4, 9, 8, 8), (8,), (8,), (0,), (0,)], [(4, 9, 8, 8), *VECTORS, None]),
+    shapes(V3, [(4, 9, 8, 8), (8,), (8,), (7,), (8,)], None, **LAST),
+    shapes(V3, [(4, 9, 8, 8), (8,), (8,), (8,), (7,)], None, **LAST),
+    shapes(V3, [(4, 9, 8, -1), (-1,), (-1,), (-1,), (8,)], [(4, 9, 8, 8), *VECTORS, None], **LAST),
+    shapes(OLD, [(4, 9, 8, -1), *VECTORS], [(4, 9, 8, 8)], **GLOBAL),
+    shapes(OLD, [(4, 9, 8, -1), (-1,), (-1,), (-1,), (8,)], [(4, 9, 8, 8)], **GLOBAL),
+    shapes(OLD, [(4, 9, 8, 8), (7,), (8,), (8,), (8,)], None, **GLOBAL),
+    shapes(OLD, [(9, 8, 8), *VECTORS], None, **GLOBAL),
+    shapes(OLD, [(4, 9, 8, 8), (8, 1), (8,), (8,), (8,)], None, **GLOBAL),
+    shapes("LRN", [(4, 9, 8, 3)], [(4, 9, 8, 3)]),
+    shapes("LRN", [None], [(-1, -1, -1, -1)]),
+    shapes("LRN", [(9, 8, 3)], None),
+]
+
+COSTS = [
+    *(cost(op, [(1, 2, 5, 8)], [(1, 2, 5, 8)], 160, **LAST) for op in FUSED),
+    *(cost(op, [(1, 2, 5, 8)], [(1, 2, 5, 8)], 480) for op in FUSED),
+    cost(OLD, [(1, 2, 5, 8)], [(1, 2, 5, 8)], 160),
+    # five squares' sum for each radius, and five more
+    cost("LRN", [(1, 2, 5, 8)], [(1, 2, 5, 8)], 80 * (2 * 5 + 5)),
+    cost("LRN", [(1, 2, 5, 8)], [(1, 2, 5, 8)], 80 * (2 * 2 + 5), depth_radius=2),
+]
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

@@ -1,0 +1,77 @@
+"""Shapes and costs of pooling."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+
+TWO = {"ksize": (1, 3, 2, 1), "strides": (1, 2, 3, 1), "padding": "VALID"}
+SAME = {**TWO, "padding": "SAME"}
+FIRST = {
+    "ksize": (1, 1, 3, 2),
+    "strides": (1, 1, 2, 3),
+    "padding": "VALID",
+    "data_format": "NCHW",
+}
+DEEP = {"ksize": (1, 1, 1, 3), "strides": (1, 1, 1, 3), "padding": "VALID"}
+CUBE = {"ksize": (1, 3, 2, 1, 1), "strides": (1, 2, 3, 1, 1), "padding": "VALID"}
+CUBE_FIRST = {
+    "ksize": (1, 1, 3, 2, 1),
+    "strides": (1, 1, 2, 3, 1),
+    "padding": "SAME",
+    "data_format": "NCDHW",
+}
+PADDED = {**TWO, "padding": "EXPLICIT", "explicit_paddings": (0, 0, 1, 1, 1, 0, 0, 0)}
+MAX, AVG = "MaxPool", "AvgPool"
+CUBES = ["MaxPool3D", "AvgPool3D"]
+V2 = "MaxPoolV2"
+
+SHAPES = [
+    # (9 - 3) / 2 + 1 rows, (8 - 2) / 3 + 1 columns
+    *(shapes(op, [(4, 9, 8, 3)], [(4, 4, 3, 3)], **TWO) for op in (MAX, AVG)),
+    *(shapes(op, [(4, 9, 8, 3)], [(4, 5, 3, 3)], **SAME) for op in (MAX, AVG)),
+    *(shapes(op, [(4, 3, 9, 8)], [(4, 3, 4, 3)], **FIRST) for op in (MAX, AVG)),
+    *(
+        shapes(op, [(4, 9, 8, 7, 3)], [(4, 4, 3, 7, 3)], **CUBE)
+        for op in ("MaxPool3D", "AvgPool3D")
+    ),
+    shapes("MaxPool3D", [(4, 3, 9, 8, 7)], [(4, 3, 5, 3, 7)], **CUBE_FIRST),
+    shapes("AvgPool3D", [(4, 9, 8, 3)], None, **CUBE),
+    shapes(MAX, [(4, 9, 8, 9)], [(4, 9, 8, 3)], **DEEP),
+    # 9 + 2 rows, 8 + 1 columns
+    shapes(MAX, [(4, 9, 8, 3)], [(4, 5, 3, 3)], **PADDED),
+    shapes(MAX, [(-1, -1, 8, -1)], [(-1, -1, 3, -1)], **TWO),
+    shapes(MAX, [None], [(-1, -1, -1, -1)], **TWO),
+    shapes(MAX, [(9, 8, 3)], None, **TWO),
+    shapes(MAX, [(4, 9, 8, 3)], None, **{**TWO, "ksize": (1, 3, 2)}),
+    shapes(MAX, [(4, 9, 8, 3)], None, **{**TWO, "strides": (1, 3, 2)}),
+    shapes(
+        "MaxPoolV2", [(4, 9, 8, 3), [1, 3, 2, 1], [1, 2, 3, 1]], [(4, 4, 3, 3)], padding="VALID"
+    ),
+    shapes(V2, [(4, 9, 8, 3), (4,), [1, 2, 3, 1]], [None], padding="VALID"),
+    shapes(V2, [(4, 9, 8, 3), [1, 3, 2, 1], (4,)], [None], padding="VALID"),
+    shapes(V2, [(9, 8, 3), [1, 3, 2, 1], [1, 2, 3, 1]], None, padding="VALID"),
+    shapes("MaxPoolGrad", [(4, 9, 8, 3), (4, 4, 3, 3), (4, 4, 3, 3)], [(4, 9, 8, 3)], **TWO),
+    shapes("MaxPoolGrad", [(9, 8, 3), (4, 4, 3, 3), (4, 4, 3, 3)], None, **TWO),
+    shapes("AvgPoolGrad", [[4, 9, 8, 3], (4, 4, 3, 3)], [(4, 9, 8, 3)], **TWO),
+    shapes("AvgPoolGrad", [[4, 9, 8], (4, 4, 3, 3)], None, **TWO),
+]
+
+COSTS = [
+    *(cost(op, [(4, 9, 8, 3)], [(4, 4, 3, 3)], 6 * 144, **TWO) for op in (MAX, AVG)),
+    cost("MaxPool3D", [(4, 9, 8, 7, 3)], [(4, 4, 3, 7, 3)], 6 * 1008, **CUBE),
+    cost("AvgPool3D", [(4, 9, 8, 7, 3)], [(4, 4, 3, 7, 3)], 6 * 1008, **CUBE),
+    # The window is an input.
+    cost(V2, [(4, 9, 8, 3), (4,), (4,)], [(4, 4, 3, 3)], None, padding="VALID"),
+]
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()

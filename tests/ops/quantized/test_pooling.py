@@ -1,0 +1,27 @@
+"""Shapes and costs of quantized pooling."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+
+TWO = {"ksize": (1, 3, 2, 1), "strides": (1, 2, 3, 1), "padding": "VALID"}
+POOLS = ["QuantizedMaxPool", "QuantizedAvgPool"]
+
+SHAPES = [
+    *(shapes(op, [(4, 9, 8, 3), (), ()], [(4, 4, 3, 3), (), ()], **TWO) for op in POOLS),
+    *(shapes(op, [(9, 8, 3), (), ()], None, **TWO) for op in POOLS),
+]
+
+COSTS = [cost(op, [(4, 9, 8, 3), (), ()], [(4, 4, 3, 3), (), ()], 6 * 144, **TWO) for op in POOLS]
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", COSTS, ids=str)
+def test_costs_follow_from_the_shapes(case: CostCase) -> None:
+    case.check()
