@@ -64,6 +64,24 @@ def gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenate(args.shapes[1], None if params is None else params[1:])]
 
 
+flop_rule("Gather")(free)
+
+
+def as_gathered(x: Array, indices: Array, axis: int) -> Array:
+    """``take`` that gives an array for a single index too."""
+    taken = np.empty(_taken_shape(x, indices, axis), dtype=x.dtype)
+    if taken.size:
+        # Indices are checked before: "clip" spares numpy a copy of the output.
+        np.take(x, indices, axis=axis, out=taken, mode="clip")
+    return taken
+
+
+def _taken_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    check_allocation(shape, x.dtype)
+    return shape
+
+
 @kernel("GatherV2")
 def gather_v2(node: Node, x: Array, indices: Array, axis: Array) -> Array:
     """Slices of x along an axis; the leading ``batch_dims`` axes of both go together."""
@@ -101,19 +119,7 @@ def gather_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*params[:axis], *indices[batch:], *params[axis + 1 :])]
 
 
-def as_gathered(x: Array, indices: Array, axis: int) -> Array:
-    """``take`` that gives an array for a single index too."""
-    taken = np.empty(_taken_shape(x, indices, axis), dtype=x.dtype)
-    if taken.size:
-        # Indices are checked before: "clip" spares numpy a copy of the output.
-        np.take(x, indices, axis=axis, out=taken, mode="clip")
-    return taken
-
-
-def _taken_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
-    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    check_allocation(shape, x.dtype)
-    return shape
+flop_rule("GatherV2")(free)
 
 
 @kernel("GatherNd")
@@ -141,6 +147,9 @@ def gather_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*indices[:-1], *params[indices[-1] :])]
 
 
+flop_rule("GatherNd")(free)
+
+
 @kernel("Select")
 def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
     """x where the condition holds, else y; a vector condition chooses whole slices."""
@@ -158,7 +167,7 @@ def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
     return np.where(condition, x, y)
 
 
-@shape_fn("Select", "RefSelect")
+@shape_fn("Select")
 def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape of the branches, which the condition has too unless it is a scalar or a vector."""
     if args.node.op == "RefSelect":
@@ -167,6 +176,12 @@ def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if condition is not None and data is not None and len(condition) > 1:
         return [merge(condition, data)]
     return [data]
+
+
+flop_rule("Select")(free)
+
+
+shape_fn("RefSelect")(select_shape)
 
 
 @kernel("SelectV2")
@@ -183,6 +198,9 @@ def select_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [broadcast(broadcast(args.shapes[0], args.shapes[1]), args.shapes[2])]
 
 
+flop_rule("SelectV2")(free)
+
+
 @kernel("Where")
 def where(node: Node, condition: Array) -> Array:
     """The coordinates of elements that are not zero, a row each."""
@@ -197,6 +215,9 @@ def where_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A row for each element that is true, as long as the input has dimensions."""
     shape = args.shapes[0]
     return [(UNKNOWN, UNKNOWN if shape is None else len(shape))]
+
+
+flop_rule("Where")(free)
 
 
 @kernel("Cast")
@@ -217,6 +238,9 @@ def cast(node: Node, x: Array) -> Array:
 
 
 shape_fn("Cast")(unchanged)
+
+
+flop_rule("Cast")(free)
 
 
 def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
@@ -251,6 +275,4 @@ def one_hot_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:axis], UNKNOWN if depth is None else depth, *source[axis:])]
 
 
-flop_rule(
-    *("Cast", "Gather", "GatherNd", "GatherV2", "OneHot", "Select", "SelectV2", "Where"),
-)(free)
+flop_rule("OneHot")(free)

@@ -40,7 +40,7 @@ def identity(node: Node, x: Array, *rest: Array) -> Array:
     return x
 
 
-shape_fn("ImmutableConst", "PlaceholderWithDefault")(declared_shape)
+shape_fn("PlaceholderWithDefault")(declared_shape)
 
 
 @shape_fn("EnsureShape")
@@ -55,6 +55,46 @@ def loop_cond_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [()]
 
 
+shape_fn(
+    "DeepCopy",
+    "GuaranteeConst",
+    "Identity",
+    "PreventGradient",
+    "RefIdentity",
+    "Snapshot",
+    "StopGradient",
+)(unchanged)
+
+
+flop_rule(
+    "DeepCopy",
+    "EnsureShape",
+    "GuaranteeConst",
+    "Identity",
+    "LoopCond",
+    "PlaceholderWithDefault",
+    "PreventGradient",
+    "RefIdentity",
+    "Snapshot",
+    "StopGradient",
+)(free)
+
+
+def _check_shape(node: Node, x: Array) -> None:
+    shape = node.attr_shape("shape")
+    if shape is None:
+        return
+    fits = len(shape) == x.ndim and all(
+        wanted in (-1, given) for wanted, given in zip(shape, x.shape, strict=True)
+    )
+    if not fits:
+        message = f"the shape {list(x.shape)} does not fit {list(shape)}"
+        raise ValueError(message)
+
+
+shape_fn("ImmutableConst")(declared_shape)
+
+
 @kernel("IdentityN")
 def identity_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """All inputs as they are."""
@@ -67,6 +107,9 @@ def unchanged_all_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return args.shapes
 
 
+flop_rule("IdentityN")(free)
+
+
 @kernel("NoOp", "ControlTrigger")
 def no_op(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """No outputs."""
@@ -74,6 +117,9 @@ def no_op(node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 
 shape_fn("ControlTrigger", "NoOp")(no_outputs)
+
+
+flop_rule("ControlTrigger", "NoOp")(free)
 
 
 @kernel("CheckNumerics", "CheckNumericsV2")
@@ -90,31 +136,13 @@ def check_numerics(node: Node, x: Array) -> Array:
     raise InvalidGraphError(message, "check the values that are fed")
 
 
-shape_fn(
-    *("CheckNumerics", "CheckNumericsV2", "Copy", "CopyHost", "DebugIdentity"),
-    *("DebugIdentityV2", "DebugIdentityV3", "DeepCopy", "GuaranteeConst", "Identity"),
-    *("PreventGradient", "RefIdentity", "Snapshot", "StopGradient"),
-)(unchanged)
+shape_fn("CheckNumerics", "CheckNumericsV2")(unchanged)
 
 
-flop_rule(
-    *("CheckNumerics", "CheckNumericsV2", "Const", "ControlTrigger", "DeepCopy"),
-    *("EnsureShape", "GuaranteeConst", "Identity", "IdentityN", "LoopCond", "NoOp"),
-    *("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "PreventGradient"),
-    *("RefIdentity", "Snapshot", "StopGradient"),
-)(free)
+flop_rule("CheckNumerics", "CheckNumericsV2")(free)
 
 
-def _check_shape(node: Node, x: Array) -> None:
-    shape = node.attr_shape("shape")
-    if shape is None:
-        return
-    fits = len(shape) == x.ndim and all(
-        wanted in (-1, given) for wanted, given in zip(shape, x.shape, strict=True)
-    )
-    if not fits:
-        message = f"the shape {list(x.shape)} does not fit {list(shape)}"
-        raise ValueError(message)
+shape_fn("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3")(unchanged)
 
 
 @shape_fn("Const", "HostConst")
@@ -123,9 +151,15 @@ def const_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.node.attr_tensor("value").shape]
 
 
+flop_rule("Const")(free)
+
+
 @shape_fn("Placeholder", "PlaceholderV2")
 def declared_once_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the node declares; a scalar, in old graphs, stands for any shape."""
     shape = args.node.attr_shape("shape")
     ambiguous = args.node.op == "Variable" or args.producer <= _LAST_AMBIGUOUS_PRODUCER
     return [None if shape == () and ambiguous else shape]
+
+
+flop_rule("Placeholder", "PlaceholderV2")(free)

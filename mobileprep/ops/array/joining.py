@@ -48,6 +48,30 @@ def concat_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenated_shape(args.shapes[:-1], args.scalar(len(args.shapes) - 1))]
 
 
+flop_rule("ConcatV2")(free)
+
+
+def _joined(node: Node, parts: tuple[Array, ...], axis: Array) -> Array:
+    same_type(node, *parts)
+    return np.concatenate(parts, axis=axis_of(scalar(axis), parts[0].ndim))
+
+
+def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
+    """The shape of tensors joined along an axis, which is None where it is not known."""
+    known = next((s for s in shapes if s is not None), None)
+    if known is None:
+        return None
+    if axis is None:
+        return unknown_dims(len(known))
+    axis = axis_index(axis, len(known))
+    size = reduce(
+        add_dims, (UNKNOWN if s is None else with_rank(s, len(known))[axis] for s in shapes)
+    )
+    others = (s and (*s[:axis], UNKNOWN, *s[axis + 1 :]) for s in shapes)
+    joined = reduce(merge, others, None) or known
+    return (*joined[:axis], size, *joined[axis + 1 :])
+
+
 @kernel("Concat")
 def concat(node: Node, axis: Array, *parts: Array) -> Array:
     """Tensors joined along the axis that the first input tells."""
@@ -60,9 +84,7 @@ def concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenated_shape(args.shapes[1:], args.scalar(0))]
 
 
-def _joined(node: Node, parts: tuple[Array, ...], axis: Array) -> Array:
-    same_type(node, *parts)
-    return np.concatenate(parts, axis=axis_of(scalar(axis), parts[0].ndim))
+flop_rule("Concat")(free)
 
 
 @kernel("ConcatOffset")
@@ -84,6 +106,9 @@ def concat_offset_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return args.shapes[1:]
 
 
+flop_rule("ConcatOffset")(free)
+
+
 @kernel("Pack")
 def pack(node: Node, *inputs: Array) -> Array:
     """Tensors of one shape, stacked along a new axis."""
@@ -91,7 +116,7 @@ def pack(node: Node, *inputs: Array) -> Array:
     return np.stack(inputs, axis=axis_of(node.attr_int("axis", 0), inputs[0].ndim + 1))
 
 
-@shape_fn("Pack", "ParallelConcat")
+@shape_fn("Pack")
 def pack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The inputs' common shape with one more dimension, as long as there are inputs."""
     if args.node.op == "ParallelConcat":
@@ -101,6 +126,12 @@ def pack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [None]
     axis = axis_index(args.node.attr_int("axis", 0), len(shape) + 1)
     return [(*shape[:axis], len(args.shapes), *shape[axis:])]
+
+
+flop_rule("Pack")(free)
+
+
+shape_fn("ParallelConcat")(pack_shape)
 
 
 @kernel("Tile")
@@ -124,10 +155,24 @@ def tile_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(map(multiply_dims, shape, multiples))]
 
 
+flop_rule("Tile")(free)
+
+
 @kernel("Pad", "PadV2")
 def pad(node: Node, x: Array, paddings: Array, value: Array | None = None) -> Array:
     """x with a border of zeros, or of the given value."""
     return padded(x, _widths(x, paddings), x.dtype.type(0) if value is None else value)
+
+
+@shape_fn("Pad", "PadV2")
+def pad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Each size and what is put before and behind it."""
+    pairs = with_rank(args.shapes[1], 2)
+    shape = args.shapes[0] if pairs[0] < 0 else with_rank(args.shapes[0], pairs[0])
+    return [None if shape is None else padded_shape(shape, args.value(1))]
+
+
+flop_rule("Pad", "PadV2")(free)
 
 
 def padded(x: Array, widths: list[tuple[int, int]], filler: Any) -> Array:  # noqa: ANN401
@@ -137,6 +182,25 @@ def padded(x: Array, widths: list[tuple[int, int]], filler: Any) -> Array:  # no
     out = np.full(shape, filler, dtype=x.dtype)
     out[tuple(slice(a, a + d) for d, (a, _) in zip(x.shape, widths, strict=True))] = x
     return out
+
+
+def _widths(x: Array, paddings: Array) -> list[tuple[int, int]]:
+    if paddings.shape != (x.ndim, 2):
+        message = f"paddings of shape {list(paddings.shape)} for {x.ndim} axes"
+        raise ValueError(message)
+    widths = [(int(a), int(b)) for a, b in paddings.tolist()]
+    if any(min(w) < 0 for w in widths):
+        message = f"paddings {widths} are negative"
+        raise ValueError(message)
+    return widths
+
+
+def padded_shape(shape: tuple[int, ...], paddings: Array | None) -> tuple[int, ...]:
+    """A shape with what is put before and behind each dimension, as far as that is known."""
+    if paddings is None or paddings.shape != (len(shape), 2):
+        return unknown_dims(len(shape))
+    added = [int(before) + int(behind) for before, behind in paddings]
+    return tuple(map(add_dims, shape, added))
 
 
 @kernel("MirrorPad")
@@ -153,23 +217,10 @@ def mirror_pad(node: Node, x: Array, paddings: Array) -> Array:
     return np.pad(x, widths, mode="reflect" if room else "symmetric")
 
 
-@shape_fn("Pad", "PadV2", "MirrorPad")
-def pad_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Each size and what is put before and behind it."""
-    pairs = with_rank(args.shapes[1], 2)
-    shape = args.shapes[0] if pairs[0] < 0 else with_rank(args.shapes[0], pairs[0])
-    return [None if shape is None else padded_shape(shape, args.value(1))]
+shape_fn("MirrorPad")(pad_shape)
 
 
-def _widths(x: Array, paddings: Array) -> list[tuple[int, int]]:
-    if paddings.shape != (x.ndim, 2):
-        message = f"paddings of shape {list(paddings.shape)} for {x.ndim} axes"
-        raise ValueError(message)
-    widths = [(int(a), int(b)) for a, b in paddings.tolist()]
-    if any(min(w) < 0 for w in widths):
-        message = f"paddings {widths} are negative"
-        raise ValueError(message)
-    return widths
+flop_rule("MirrorPad")(free)
 
 
 @kernel("ReverseV2")
@@ -179,6 +230,9 @@ def reverse_v2(node: Node, x: Array, axes: Array) -> Array:
 
 
 shape_fn("ReverseV2")(unchanged)
+
+
+flop_rule("ReverseV2")(free)
 
 
 @kernel("Reverse")
@@ -195,6 +249,9 @@ def reverse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape, of as many dimensions as there are flags."""
     flags = with_rank(args.shapes[1], 1)[0]
     return [args.shapes[0] if flags < 0 else with_rank(args.shapes[0], flags)]
+
+
+flop_rule("Reverse")(free)
 
 
 @kernel("ReverseSequence")
@@ -228,31 +285,4 @@ def reverse_sequence_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], merge_dim(shape[axis], lengths[0]), *shape[axis + 1 :])]
 
 
-flop_rule(
-    *("Concat", "ConcatOffset", "ConcatV2", "MirrorPad", "Pack", "Pad", "PadV2", "Reverse"),
-    *("ReverseSequence", "ReverseV2", "Tile"),
-)(free)
-
-
-def concatenated_shape(shapes: Sequence[TensorShape], axis: int | None) -> TensorShape:
-    """The shape of tensors joined along an axis, which is None where it is not known."""
-    known = next((s for s in shapes if s is not None), None)
-    if known is None:
-        return None
-    if axis is None:
-        return unknown_dims(len(known))
-    axis = axis_index(axis, len(known))
-    size = reduce(
-        add_dims, (UNKNOWN if s is None else with_rank(s, len(known))[axis] for s in shapes)
-    )
-    others = (s and (*s[:axis], UNKNOWN, *s[axis + 1 :]) for s in shapes)
-    joined = reduce(merge, others, None) or known
-    return (*joined[:axis], size, *joined[axis + 1 :])
-
-
-def padded_shape(shape: tuple[int, ...], paddings: Array | None) -> tuple[int, ...]:
-    """A shape with what is put before and behind each dimension, as far as that is known."""
-    if paddings is None or paddings.shape != (len(shape), 2):
-        return unknown_dims(len(shape))
-    added = [int(before) + int(behind) for before, behind in paddings]
-    return tuple(map(add_dims, shape, added))
+flop_rule("ReverseSequence")(free)

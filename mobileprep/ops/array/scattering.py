@@ -57,6 +57,23 @@ def scatter_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.as_shape(2)]
 
 
+flop_rule("ScatterNd")(free)
+
+
+def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:
+    depth = indices.shape[-1] if indices.ndim else 0
+    if indices.ndim < 1 or depth > out.ndim:
+        message = f"indices of shape {list(indices.shape)} into {out.ndim} axes"
+        raise ValueError(message)
+    if updates.shape != (*indices.shape[:-1], *out.shape[depth:]):
+        message = f"updates of shape {list(updates.shape)} do not fit the indices"
+        raise ValueError(message)
+    for axis in range(depth):
+        check_indices(indices[..., axis], out.shape[axis])
+    if updates.size:
+        write(out, tuple(indices[..., axis] for axis in range(depth)), updates)
+
+
 @kernel(*_WRITES)
 def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Array:
     """A copy of x with updates written at index vectors, in the manner that the op names."""
@@ -83,18 +100,7 @@ def scattered_flops(sizes: Sizes) -> float:
     return sizes.taken(2)
 
 
-def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:
-    depth = indices.shape[-1] if indices.ndim else 0
-    if indices.ndim < 1 or depth > out.ndim:
-        message = f"indices of shape {list(indices.shape)} into {out.ndim} axes"
-        raise ValueError(message)
-    if updates.shape != (*indices.shape[:-1], *out.shape[depth:]):
-        message = f"updates of shape {list(updates.shape)} do not fit the indices"
-        raise ValueError(message)
-    for axis in range(depth):
-        check_indices(indices[..., axis], out.shape[axis])
-    if updates.size:
-        write(out, tuple(indices[..., axis] for axis in range(depth)), updates)
+flop_rule("TensorScatterUpdate")(free)
 
 
 @kernel("DynamicPartition")
@@ -117,6 +123,9 @@ def dynamic_partition_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if data is None or partitions is None:
         return [None] * count
     return [(UNKNOWN, *data[len(partitions) :])] * count
+
+
+flop_rule("DynamicPartition")(free)
 
 
 @kernel("DynamicStitch", "ParallelDynamicStitch")
@@ -154,6 +163,9 @@ def dynamic_stitch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(max((i for listed in indices for i in listed or ()), default=-1) + 1, *rest)]
 
 
+flop_rule("DynamicStitch", "ParallelDynamicStitch")(free)
+
+
 @kernel("SparseToDense")
 def sparse_to_dense(
     node: Node, indices: Array, dims: Array, values: Array, default: Array
@@ -172,10 +184,7 @@ def sparse_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.as_shape(1)]
 
 
-flop_rule(
-    *("DynamicPartition", "DynamicStitch", "ParallelDynamicStitch", "ScatterNd"),
-    *("SparseToDense", "TensorScatterUpdate"),
-)(free)
+flop_rule("SparseToDense")(free)
 
 
 _SEGMENTS: dict[str, tuple[Write, Callable[[np.dtype[Any]], Any]]] = {
@@ -223,6 +232,12 @@ def unsorted_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN if count is None else count, *data[len(ids) :])]
 
 
+@flop_rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")
+def one_pass_flops(sizes: Sizes) -> float:
+    """One operation for each element."""
+    return sizes.taken()
+
+
 @kernel("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum")
 def segment(node: Node, x: Array, ids: Array) -> Array:
     """Slices combined by segment, segments in ascending order; empty ones are 0 (1 for Prod)."""
@@ -254,13 +269,7 @@ def segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None if data is None else (UNKNOWN, *data[1:])]
 
 
-@flop_rule(
-    *("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum", "UnsortedSegmentMax"),
-    *("UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum"),
-)
-def one_pass_flops(sizes: Sizes) -> float:
-    """One operation for each element."""
-    return sizes.taken()
+flop_rule("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum")(one_pass_flops)
 
 
 @flop_rule("SegmentMean")

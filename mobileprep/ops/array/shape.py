@@ -36,6 +36,7 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _MAX_RANK = 255
 
+
 _INT32 = np.dtype(np.int32)
 
 
@@ -57,6 +58,13 @@ def shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [_rank_vector(args.shapes[0])]
 
 
+flop_rule("Shape")(free)
+
+
+def _rank_vector(of: TensorShape) -> TensorShape:
+    return (UNKNOWN if of is None else len(of),)
+
+
 @kernel("ShapeN")
 def shape_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """The dimensions of each input."""
@@ -69,10 +77,22 @@ def shape_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [_rank_vector(s) for s in args.shapes]
 
 
+flop_rule("ShapeN")(free)
+
+
 @kernel("Size")
 def size(node: Node, x: Array) -> Array:
     """The number of elements."""
     return np.array(x.size, dtype=_out_type(node))
+
+
+@shape_fn("Size")
+def rank_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar."""
+    return [()]
+
+
+flop_rule("Size")(free)
 
 
 @kernel("Rank")
@@ -81,10 +101,10 @@ def rank(node: Node, x: Array) -> Array:
     return np.array(x.ndim, dtype=_INT32)
 
 
-@shape_fn("Rank", "Size")
-def rank_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar."""
-    return [()]
+shape_fn("Rank")(rank_shape)
+
+
+flop_rule("Rank")(free)
 
 
 @kernel("Reshape")
@@ -119,6 +139,9 @@ def reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(inferred if d == UNKNOWN else d for d in target)]
 
 
+flop_rule("Reshape")(free)
+
+
 @kernel("Squeeze")
 def squeeze(node: Node, x: Array) -> Array:
     """x without axes of length 1: the named ones, or all."""
@@ -143,6 +166,9 @@ def squeeze_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(d for i, d in enumerate(source) if i not in axes)]
 
 
+flop_rule("Squeeze")(free)
+
+
 def _squeezed(node: Node) -> tuple[int, ...]:
     name = "axis" if "axis" in node.attrs else "squeeze_dims"
     return node.attr_ints(name, ())
@@ -164,6 +190,9 @@ def expand_dims_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [unknown_dims(len(source) + 1)]
     axis = axis_index(axis, len(source) + 1)
     return [(*source[:axis], 1, *source[axis:])]
+
+
+flop_rule("ExpandDims")(free)
 
 
 @kernel("Transpose", "ConjugateTranspose")
@@ -192,6 +221,9 @@ def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [source if len(set(source)) <= 1 else unknown_dims(len(source))]
 
 
+flop_rule("ConjugateTranspose", "Transpose")(free)
+
+
 @kernel("InvertPermutation")
 def invert_permutation(node: Node, order: Array) -> Array:
     """The permutation that undoes another."""
@@ -210,10 +242,22 @@ def invert_permutation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [with_rank(args.shapes[0], 1)]
 
 
+flop_rule("InvertPermutation")(free)
+
+
 @kernel("BroadcastTo")
 def broadcast_to(node: Node, x: Array, dims: Array) -> Array:
     """x repeated along axes of length 1."""
     return np.broadcast_to(x, dimensions(dims, x.dtype))
+
+
+@shape_fn("BroadcastTo")
+def fill_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that an input holds."""
+    return [args.as_shape(1 if args.node.op == "BroadcastTo" else 0)]
+
+
+flop_rule("BroadcastTo")(free)
 
 
 @kernel("BroadcastArgs")
@@ -229,10 +273,19 @@ def broadcast_args_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN if min(x, y) < 0 else max(x, y),)]
 
 
+flop_rule("BroadcastArgs")(free)
+
+
 @kernel("Fill")
 def fill(node: Node, dims: Array, value: Array) -> Array:
     """One value under a shape."""
     return np.full(dimensions(dims, value.dtype), value, dtype=value.dtype)
+
+
+shape_fn("Fill")(fill_shape)
+
+
+flop_rule("Fill")(free)
 
 
 @kernel("Empty")
@@ -242,10 +295,10 @@ def empty(node: Node, dims: Array) -> Array:
     return np.zeros(dimensions(dims, kind), dtype=kind)
 
 
-@shape_fn("Fill", "Empty", "BroadcastTo")
-def fill_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that an input holds."""
-    return [args.as_shape(1 if args.node.op == "BroadcastTo" else 0)]
+shape_fn("Empty")(fill_shape)
+
+
+flop_rule("Empty")(free)
 
 
 @kernel("FakeParam")
@@ -260,11 +313,7 @@ def fake_param(node: Node) -> Array:
 shape_fn("FakeParam")(declared_shape)
 
 
-flop_rule(
-    *("BroadcastArgs", "BroadcastTo", "ConjugateTranspose", "Empty", "ExpandDims"),
-    *("FakeParam", "Fill", "InvertPermutation", "Rank", "Reshape", "Shape", "ShapeN"),
-    *("Size", "Squeeze", "Transpose"),
-)(free)
+flop_rule("FakeParam")(free)
 
 
 @kernel("Range")
@@ -298,6 +347,9 @@ def range__shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(math.ceil(abs((limit - start) / step)),)]
 
 
+flop_rule("Range")(per_output(1))
+
+
 @kernel("LinSpace")
 def lin_space(node: Node, start: Array, stop: Array, count: Array) -> Array:
     """Numbers at equal distances, both ends included."""
@@ -321,11 +373,7 @@ def lin_space_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN if count is None else count,)]
 
 
-flop_rule("LinSpace", "Range")(per_output(1))
-
-
-def _rank_vector(of: TensorShape) -> TensorShape:
-    return (UNKNOWN if of is None else len(of),)
+flop_rule("LinSpace")(per_output(1))
 
 
 @shape_fn("BroadcastGradientArgs")

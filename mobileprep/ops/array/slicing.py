@@ -28,6 +28,7 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 Bounds = tuple[int | None, int | None]
 
+
 Index = int | slice | None
 
 
@@ -65,6 +66,18 @@ def slice__shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(map(_slice_size, shape, starts, wanted))]
 
 
+flop_rule("Slice")(free)
+
+
+def _slice_size(extent: int, start: int, size: int) -> int:
+    if size >= 0:
+        if extent >= 0 and (size > extent or start + size > extent):
+            message = f"{size} elements from {start} do not lie within {extent}"
+            raise ShapeConflictError(message)
+        return size
+    return extent - start if extent >= 0 and start >= 0 else UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class _Masks:
     """The bits of a StridedSlice node, a bit for each entry of its index."""
@@ -98,14 +111,7 @@ def strided_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(_sizes(args.node, shape, begins, ends, strides))]
 
 
-@kernel("TensorStridedSliceUpdate")
-def strided_slice_update(
-    node: Node, x: Array, begin: Array, end: Array, strides: Array, value: Array
-) -> Array:
-    """A copy of x with the part that ``StridedSlice`` would give set to another value."""
-    out: Array = x.copy()
-    out[strided_index(node, x.ndim, begin, end, strides, x.shape)] = value
-    return out
+flop_rule("StridedSlice")(free)
 
 
 def strided_index(
@@ -174,106 +180,6 @@ def _entry(masks: _Masks, i: int, entry: tuple[int, int, int], extent: int) -> i
     )
 
 
-@kernel("Split")
-def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
-    """Parts of equal length along an axis."""
-    along, count = axis_of(scalar(axis), x.ndim), node.attr_int("num_split")
-    check_outputs(count)
-    if x.shape[along] % count:
-        message = f"{x.shape[along]} elements cannot be split into {count} equal parts"
-        raise ValueError(message)
-    return tuple(np.split(x, count, axis=along))
-
-
-@shape_fn("Split")
-def split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Equal parts along an axis."""
-    axis, shape, count = args.scalar(0), args.shapes[1], args.node.attr_int("num_split")
-    if shape is None or axis is None:
-        return [None if shape is None else unknown_dims(len(shape))] * count
-    axis = axis_index(axis, len(shape))
-    return [(*shape[:axis], divide_dim(shape[axis], count), *shape[axis + 1 :])] * count
-
-
-@kernel("SplitV")
-def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...]:
-    """Parts of the given lengths along an axis, of which one may be -1."""
-    along, lengths = axis_of(scalar(axis), x.ndim), list(integers(sizes))
-    extent = x.shape[along]
-    if lengths.count(-1) == 1:
-        lengths[lengths.index(-1)] = extent - sum(d for d in lengths if d != -1)
-    if sum(lengths) != extent or any(d < 0 for d in lengths):
-        message = f"lengths {lengths} do not add up to {extent}"
-        raise ValueError(message)
-    return tuple(np.split(x, np.cumsum(lengths[:-1]), axis=along))
-
-
-@shape_fn("SplitV")
-def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Parts of given sizes along an axis, one of which may be -1 for the rest."""
-    shape, sizes, axis = args.shapes[0], args.integers(1), args.scalar(2)
-    count = args.node.attr_int("num_split")
-    if shape is None or axis is None:
-        return [None if shape is None else unknown_dims(len(shape))] * count
-    axis = axis_index(axis, len(shape))
-    before, after = shape[:axis], shape[axis + 1 :]
-    if sizes is None or len(sizes) != count:
-        # One part is the whole.
-        size = shape[axis] if count == 1 else UNKNOWN
-        return [(*before, size, *after)] * count
-    given = sum(s for s in sizes if s >= 0)
-    rest = shape[axis] - given if shape[axis] >= 0 else UNKNOWN
-    return [(*before, rest if s < 0 else s, *after) for s in sizes]
-
-
-@kernel("Unpack")
-def unpack(node: Node, x: Array) -> tuple[Array, ...]:
-    """The slices of x along an axis, which goes away."""
-    along, count = axis_of(node.attr_int("axis", 0), x.ndim), node.attr_int("num")
-    check_outputs(max(count, 1))
-    if x.shape[along] != count:
-        message = f"{x.shape[along]} slices cannot become {count} tensors"
-        raise ValueError(message)
-    moved = np.moveaxis(x, along, 0)
-    return tuple(moved[i, ...] for i in range(count))
-
-
-@shape_fn("Unpack")
-def unpack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """For each element of an axis the input without that axis."""
-    count, shape = args.node.attr_int("num"), args.shapes[0]
-    if shape is None:
-        return [None] * count
-    axis = axis_index(args.node.attr_int("axis", 0), len(shape))
-    merge_dim(shape[axis], count)
-    return [(*shape[:axis], *shape[axis + 1 :])] * count
-
-
-@kernel("Roll")
-def roll(node: Node, x: Array, shift: Array, axis: Array) -> Array:
-    """x with its elements moved along axes, those that leave coming in at the other end."""
-    axes = tuple(axis_of(a, x.ndim) for a in integers(axis))
-    return np.roll(x, integers(shift), axes)
-
-
-shape_fn("Roll")(unchanged)
-
-
-flop_rule(
-    *("Roll", "Slice", "Split", "SplitV", "StridedSlice", "TensorStridedSliceUpdate"),
-    "Unpack",
-)(free)
-
-
-def _slice_size(extent: int, start: int, size: int) -> int:
-    if size >= 0:
-        if extent >= 0 and (size > extent or start + size > extent):
-            message = f"{size} elements from {start} do not lie within {extent}"
-            raise ShapeConflictError(message)
-        return size
-    return extent - start if extent >= 0 and start >= 0 else UNKNOWN
-
-
 def _sizes(
     node: Node,
     shape: tuple[int, ...],
@@ -326,3 +232,113 @@ def _size(extent: int, bounds: Bounds, opened: tuple[int, int], stride: int) -> 
     if extent < 0 or unknown:
         return UNKNOWN
     return len(range(*slice(begin, end, stride).indices(extent)))
+
+
+@kernel("TensorStridedSliceUpdate")
+def strided_slice_update(
+    node: Node, x: Array, begin: Array, end: Array, strides: Array, value: Array
+) -> Array:
+    """A copy of x with the part that ``StridedSlice`` would give set to another value."""
+    out: Array = x.copy()
+    out[strided_index(node, x.ndim, begin, end, strides, x.shape)] = value
+    return out
+
+
+flop_rule("TensorStridedSliceUpdate")(free)
+
+
+@kernel("Split")
+def split(node: Node, axis: Array, x: Array) -> tuple[Array, ...]:
+    """Parts of equal length along an axis."""
+    along, count = axis_of(scalar(axis), x.ndim), node.attr_int("num_split")
+    check_outputs(count)
+    if x.shape[along] % count:
+        message = f"{x.shape[along]} elements cannot be split into {count} equal parts"
+        raise ValueError(message)
+    return tuple(np.split(x, count, axis=along))
+
+
+@shape_fn("Split")
+def split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Equal parts along an axis."""
+    axis, shape, count = args.scalar(0), args.shapes[1], args.node.attr_int("num_split")
+    if shape is None or axis is None:
+        return [None if shape is None else unknown_dims(len(shape))] * count
+    axis = axis_index(axis, len(shape))
+    return [(*shape[:axis], divide_dim(shape[axis], count), *shape[axis + 1 :])] * count
+
+
+flop_rule("Split")(free)
+
+
+@kernel("SplitV")
+def split_v(node: Node, x: Array, sizes: Array, axis: Array) -> tuple[Array, ...]:
+    """Parts of the given lengths along an axis, of which one may be -1."""
+    along, lengths = axis_of(scalar(axis), x.ndim), list(integers(sizes))
+    extent = x.shape[along]
+    if lengths.count(-1) == 1:
+        lengths[lengths.index(-1)] = extent - sum(d for d in lengths if d != -1)
+    if sum(lengths) != extent or any(d < 0 for d in lengths):
+        message = f"lengths {lengths} do not add up to {extent}"
+        raise ValueError(message)
+    return tuple(np.split(x, np.cumsum(lengths[:-1]), axis=along))
+
+
+@shape_fn("SplitV")
+def split_v_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Parts of given sizes along an axis, one of which may be -1 for the rest."""
+    shape, sizes, axis = args.shapes[0], args.integers(1), args.scalar(2)
+    count = args.node.attr_int("num_split")
+    if shape is None or axis is None:
+        return [None if shape is None else unknown_dims(len(shape))] * count
+    axis = axis_index(axis, len(shape))
+    before, after = shape[:axis], shape[axis + 1 :]
+    if sizes is None or len(sizes) != count:
+        # One part is the whole.
+        size = shape[axis] if count == 1 else UNKNOWN
+        return [(*before, size, *after)] * count
+    given = sum(s for s in sizes if s >= 0)
+    rest = shape[axis] - given if shape[axis] >= 0 else UNKNOWN
+    return [(*before, rest if s < 0 else s, *after) for s in sizes]
+
+
+flop_rule("SplitV")(free)
+
+
+@kernel("Unpack")
+def unpack(node: Node, x: Array) -> tuple[Array, ...]:
+    """The slices of x along an axis, which goes away."""
+    along, count = axis_of(node.attr_int("axis", 0), x.ndim), node.attr_int("num")
+    check_outputs(max(count, 1))
+    if x.shape[along] != count:
+        message = f"{x.shape[along]} slices cannot become {count} tensors"
+        raise ValueError(message)
+    moved = np.moveaxis(x, along, 0)
+    return tuple(moved[i, ...] for i in range(count))
+
+
+@shape_fn("Unpack")
+def unpack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """For each element of an axis the input without that axis."""
+    count, shape = args.node.attr_int("num"), args.shapes[0]
+    if shape is None:
+        return [None] * count
+    axis = axis_index(args.node.attr_int("axis", 0), len(shape))
+    merge_dim(shape[axis], count)
+    return [(*shape[:axis], *shape[axis + 1 :])] * count
+
+
+flop_rule("Unpack")(free)
+
+
+@kernel("Roll")
+def roll(node: Node, x: Array, shift: Array, axis: Array) -> Array:
+    """x with its elements moved along axes, those that leave coming in at the other end."""
+    axes = tuple(axis_of(a, x.ndim) for a in integers(axis))
+    return np.roll(x, integers(shift), axes)
+
+
+shape_fn("Roll")(unchanged)
+
+
+flop_rule("Roll")(free)

@@ -21,10 +21,16 @@ def switch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0]] * 2
 
 
+flop_rule("Switch")(free)
+
+
 @shape_fn("Merge", "RefMerge")
 def merge_branches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """What all inputs have in common, and which of them came."""
     return [common(args.shapes), ()]
+
+
+flop_rule("Merge")(free)
 
 
 @shape_fn("Enter")
@@ -33,12 +39,18 @@ def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0] if args.node.attr_bool("is_constant", False) else None]
 
 
+flop_rule("Enter")(free)
+
+
 @shape_fn(
     *("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"),
 )
 def in_loop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape."""
     return [args.shapes[0]]
+
+
+flop_rule("Exit", "NextIteration")(free)
 
 
 @shape_fn("If", "StatelessIf", "Case", "StatelessCase")
@@ -51,6 +63,3 @@ def conditional_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def while_loop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The declared output shapes; a turn may change what is not declared."""
     return _declared(args) or [None] * args.count()
-
-
-flop_rule("Enter", "Exit", "Merge", "NextIteration", "Switch")(free)

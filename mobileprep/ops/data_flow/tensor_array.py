@@ -124,6 +124,9 @@ def tensor_array_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(2,), ()]
 
 
+flop_rule("TensorArrayV2", "TensorArrayV3")(free)
+
+
 @context_kernel("TensorArrayWriteV2", "TensorArrayWriteV3")
 def write(
     context: Context, node: Node, handle: Array, index: Array, value: Array, flow: Array
@@ -131,6 +134,15 @@ def write(
     """The flow, after an element was set."""
     _array(handle).write(scalar(index), value)
     return flow
+
+
+@shape_fn("TensorArrayWriteV3")
+def tensor_array_flow_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar: the flow, or a size."""
+    return [()]
+
+
+flop_rule("TensorArrayWriteV2", "TensorArrayWriteV3")(free)
 
 
 @context_kernel("TensorArrayReadV2", "TensorArrayReadV3")
@@ -143,6 +155,9 @@ def read(context: Context, node: Node, handle: Array, index: Array, flow: Array)
 def tensor_array_read_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """An element's shape, where all elements have one."""
     return [args.handle(0)]
+
+
+flop_rule("TensorArrayReadV2", "TensorArrayReadV3")(free)
 
 
 @context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
@@ -161,6 +176,9 @@ def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenate(count, element)]
 
 
+flop_rule("TensorArrayGatherV2", "TensorArrayGatherV3")(free)
+
+
 @context_kernel("TensorArrayScatterV2", "TensorArrayScatterV3")
 def scatter(
     context: Context, node: Node, handle: Array, indices: Array, value: Array, flow: Array
@@ -174,6 +192,12 @@ def scatter(
     for place, item in zip(places, value, strict=True):
         array.write(place, np.asarray(item, dtype=value.dtype))
     return flow
+
+
+shape_fn("TensorArrayScatterV3")(tensor_array_flow_shape)
+
+
+flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
 
 
 @context_kernel("TensorArrayConcatV2", "TensorArrayConcatV3")
@@ -196,6 +220,9 @@ def tensor_array_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None, (UNKNOWN,)]
 
 
+flop_rule("TensorArrayConcatV2", "TensorArrayConcatV3")(free)
+
+
 @context_kernel("TensorArraySplitV2", "TensorArraySplitV3")
 def split(
     context: Context, node: Node, handle: Array, value: Array, lengths: Array, flow: Array
@@ -212,19 +239,22 @@ def split(
     return flow
 
 
+shape_fn("TensorArraySplitV3")(tensor_array_flow_shape)
+
+
+flop_rule("TensorArraySplitV2", "TensorArraySplitV3")(free)
+
+
 @context_kernel("TensorArraySizeV2", "TensorArraySizeV3")
 def size(context: Context, node: Node, handle: Array, flow: Array) -> Array:
     """The number of elements."""
     return np.array(len(_array(handle).items), dtype=np.int32)
 
 
-@shape_fn(
-    *("TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"),
-    "TensorArraySizeV3",
-)
-def tensor_array_flow_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar: the flow, or a size."""
-    return [()]
+shape_fn("TensorArraySizeV3")(tensor_array_flow_shape)
+
+
+flop_rule("TensorArraySizeV2", "TensorArraySizeV3")(free)
 
 
 @context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3")
@@ -233,14 +263,7 @@ def close(context: Context, node: Node, handle: Array) -> tuple[Array, ...]:
     return ()
 
 
-flop_rule(
-    *("TensorArrayCloseV2", "TensorArrayCloseV3", "TensorArrayConcatV2"),
-    *("TensorArrayConcatV3", "TensorArrayGatherV2", "TensorArrayGatherV3"),
-    *("TensorArrayReadV2", "TensorArrayReadV3", "TensorArrayScatterV2"),
-    *("TensorArrayScatterV3", "TensorArraySizeV2", "TensorArraySizeV3"),
-    *("TensorArraySplitV2", "TensorArraySplitV3", "TensorArrayV2", "TensorArrayV3"),
-    *("TensorArrayWriteV2", "TensorArrayWriteV3"),
-)(free)
+flop_rule("TensorArrayCloseV2", "TensorArrayCloseV3")(free)
 
 
 @shape_fn("TensorArrayGradV3")

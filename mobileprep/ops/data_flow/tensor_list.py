@@ -21,6 +21,8 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 # More elements than any sequence has; a size comes from a tensor and must not allocate.
 MOST_ELEMENTS: Final = 1 << 24
+
+
 """How many elements a list may have."""
 
 
@@ -112,17 +114,26 @@ def empty_list(node: Node, shape: Array, limit: Array) -> Array:
     return _new(node, (), shape, scalar(limit))
 
 
+@shape_fn("EmptyTensorList")
+def tensor_list_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar handle of a list."""
+    args.set_handle(args.as_shape(0))
+    return [()]
+
+
+flop_rule("EmptyTensorList")(free)
+
+
 @kernel("TensorListReserve")
 def reserve(node: Node, shape: Array, count: Array) -> Array:
     """A list of elements that are not set."""
     return _new(node, (None,) * _checked_count(scalar(count)), shape)
 
 
-@shape_fn("TensorListReserve", "EmptyTensorList")
-def tensor_list_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle of a list."""
-    args.set_handle(args.as_shape(0))
-    return [()]
+shape_fn("TensorListReserve")(tensor_list_shape)
+
+
+flop_rule("TensorListReserve")(free)
 
 
 def _checked_count(count: int) -> int:
@@ -140,10 +151,26 @@ def resize(node: Node, handle: Array, size: Array) -> Array:
     return found.with_items((*kept, *[None] * (count - len(kept))))
 
 
+@shape_fn("TensorListResize")
+def tensor_list_changed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A scalar: the list's handle, or its length."""
+    args.set_handle(args.handle(0))
+    return [()]
+
+
+flop_rule("TensorListResize")(free)
+
+
 @kernel("TensorListLength")
 def length(node: Node, handle: Array) -> Array:
     """The number of elements."""
     return np.array(len(_list(handle).items), dtype=np.int32)
+
+
+shape_fn("TensorListLength")(tensor_list_changed_shape)
+
+
+flop_rule("TensorListLength")(free)
 
 
 @kernel("TensorListElementShape")
@@ -151,6 +178,9 @@ def element_shape(node: Node, handle: Array) -> Array:
     """What is known of the elements' shape."""
     shape = _list(handle).shape
     return np.array(-1 if shape is None else shape, dtype=node.attr_dtype("shape_type").numpy)
+
+
+flop_rule("TensorListElementShape")(free)
 
 
 @kernel("TensorListSetItem")
@@ -170,6 +200,12 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
     return found.with_items(tuple(items))
 
 
+shape_fn("TensorListSetItem")(tensor_list_changed_shape)
+
+
+flop_rule("TensorListSetItem")(free)
+
+
 @kernel("TensorListGetItem")
 def get_item(node: Node, handle: Array, index: Array, shape: Array) -> Array:
     """An element."""
@@ -182,6 +218,9 @@ def tensor_list_item_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [merge(args.handle(0), args.as_shape(2))]
 
 
+flop_rule("TensorListGetItem")(free)
+
+
 @kernel("TensorListPushBack")
 def push_back(node: Node, handle: Array, value: Array) -> Array:
     """A list with one element more."""
@@ -189,13 +228,10 @@ def push_back(node: Node, handle: Array, value: Array) -> Array:
     return found.with_items((*found.items, found.checked(value)))
 
 
-@shape_fn(
-    *("TensorListSetItem", "TensorListPushBack", "TensorListResize", "TensorListLength"),
-)
-def tensor_list_changed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar: the list's handle, or its length."""
-    args.set_handle(args.handle(0))
-    return [()]
+shape_fn("TensorListPushBack")(tensor_list_changed_shape)
+
+
+flop_rule("TensorListPushBack")(free)
 
 
 @kernel("TensorListPopBack")
@@ -204,6 +240,9 @@ def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
     found = _list(handle)
     last = found.item(len(found.items) - 1, _shape(shape))
     return found.with_items(found.items[:-1]), last
+
+
+flop_rule("TensorListPopBack")(free)
 
 
 @kernel("TensorListStack")
@@ -223,16 +262,22 @@ def tensor_list_stack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [concatenate((count,), merge(args.handle(0), args.as_shape(1)))]
 
 
-@kernel("TensorListGather")
-def gather(node: Node, handle: Array, indices: Array, shape: Array) -> Array:
-    """Some elements along a new first axis."""
-    return _stacked(_list(handle), integers(indices), _shape(shape))
+flop_rule("TensorListStack")(free)
 
 
 def _stacked(found: TensorList, indices: tuple[int, ...], shape: TensorShape) -> Array:
     if not indices:
         return np.zeros((0, *found.full_shape(shape)), dtype=found.dtype)
     return np.stack([found.item(i, shape) for i in indices])
+
+
+@kernel("TensorListGather")
+def gather(node: Node, handle: Array, indices: Array, shape: Array) -> Array:
+    """Some elements along a new first axis."""
+    return _stacked(_list(handle), integers(indices), _shape(shape))
+
+
+flop_rule("TensorListGather")(free)
 
 
 @kernel("TensorListFromTensor")
@@ -252,6 +297,9 @@ def tensor_list_from_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [()]
 
 
+flop_rule("TensorListFromTensor")(free)
+
+
 @kernel("TensorListScatter", "TensorListScatterV2")
 def scatter(
     node: Node, x: Array, indices: Array, shape: Array, count: Array | None = None
@@ -265,10 +313,7 @@ def scatter(
     return _scattered(blank, x, places)
 
 
-@kernel("TensorListScatterIntoExistingList")
-def scatter_into(node: Node, handle: Array, x: Array, indices: Array) -> Array:
-    """A list with slices of a tensor in the place of some elements."""
-    return _scattered(_list(handle), x, integers(indices))
+flop_rule("TensorListScatter", "TensorListScatterV2")(free)
 
 
 def _scattered(found: TensorList, x: Array, places: tuple[int, ...]) -> Array:
@@ -282,6 +327,15 @@ def _scattered(found: TensorList, x: Array, places: tuple[int, ...]) -> Array:
             raise IndexError(message)
         items[place] = found.checked(np.asarray(part, dtype=x.dtype))
     return found.with_items(tuple(items))
+
+
+@kernel("TensorListScatterIntoExistingList")
+def scatter_into(node: Node, handle: Array, x: Array, indices: Array) -> Array:
+    """A list with slices of a tensor in the place of some elements."""
+    return _scattered(_list(handle), x, integers(indices))
+
+
+flop_rule("TensorListScatterIntoExistingList")(free)
 
 
 @kernel("TensorListConcat", "TensorListConcatV2")
@@ -303,6 +357,9 @@ def concat(
     return np.zeros((0, *rest), dtype=found.dtype), lengths
 
 
+flop_rule("TensorListConcat", "TensorListConcatV2")(free)
+
+
 def _with_rows(shape: TensorShape, rows: int) -> TensorShape:
     """A shape with its first dimension known, as far as it is."""
     return shape if not shape or rows < 0 else (rows, *shape[1:])
@@ -318,6 +375,9 @@ def split(node: Node, x: Array, shape: Array, lengths: Array) -> Array:
     return _new(node, tuple(np.split(x, np.cumsum(sizes[:-1]))) if sizes else (), shape)
 
 
+flop_rule("TensorListSplit")(free)
+
+
 @kernel("TensorListConcatLists")
 def concat_lists(node: Node, a: Array, b: Array) -> Array:
     """The elements of one list and then of another."""
@@ -325,11 +385,4 @@ def concat_lists(node: Node, a: Array, b: Array) -> Array:
     return first.with_items((*first.items, *second.items))
 
 
-flop_rule(
-    *("EmptyTensorList", "TensorListConcat", "TensorListConcatLists", "TensorListConcatV2"),
-    *("TensorListElementShape", "TensorListFromTensor", "TensorListGather"),
-    *("TensorListGetItem", "TensorListLength", "TensorListPopBack", "TensorListPushBack"),
-    *("TensorListReserve", "TensorListResize", "TensorListScatter"),
-    *("TensorListScatterIntoExistingList", "TensorListScatterV2", "TensorListSetItem"),
-    *("TensorListSplit", "TensorListStack"),
-)(free)
+flop_rule("TensorListConcatLists")(free)

@@ -36,6 +36,15 @@ def matrix_band_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0]]
 
 
+flop_rule("MatrixBandPart")(free)
+
+
+def _check_matrix(x: Array) -> None:
+    if x.ndim < 2:
+        message = f"expected matrices, found the shape {list(x.shape)}"
+        raise ValueError(message)
+
+
 @dataclass(frozen=True, slots=True)
 class _Diagonals:
     """Some adjacent diagonals of a matrix, as they lie in a tensor [.., diagonals, length].
@@ -101,6 +110,9 @@ def matrix_diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:-2], least)]
 
 
+flop_rule("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")(free)
+
+
 @kernel("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")
 def matrix_diag(
     node: Node,
@@ -135,17 +147,7 @@ def matrix_diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None if source is None else (*source, source[-1])]
 
 
-@kernel("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
-def matrix_set_diag(node: Node, x: Array, diagonal: Array, k: Array | None = None) -> Array:
-    """Matrices with their diagonals replaced."""
-    _check_matrix(x)
-    return _set(x.copy(), diagonal, _Diagonals.of(node, k))
-
-
-@shape_fn("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
-def matrix_set_diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
+flop_rule("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")(free)
 
 
 def _set(out: Array, diagonal: Array, diagonals: _Diagonals) -> Array:
@@ -159,10 +161,20 @@ def _set(out: Array, diagonal: Array, diagonals: _Diagonals) -> Array:
     return out
 
 
-def _check_matrix(x: Array) -> None:
-    if x.ndim < 2:
-        message = f"expected matrices, found the shape {list(x.shape)}"
-        raise ValueError(message)
+@kernel("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
+def matrix_set_diag(node: Node, x: Array, diagonal: Array, k: Array | None = None) -> Array:
+    """Matrices with their diagonals replaced."""
+    _check_matrix(x)
+    return _set(x.copy(), diagonal, _Diagonals.of(node, k))
+
+
+@shape_fn("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
+def matrix_set_diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input's shape."""
+    return [args.shapes[0]]
+
+
+flop_rule("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")(free)
 
 
 @kernel("Diag")
@@ -177,6 +189,9 @@ def diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's dimensions twice."""
     source = args.shapes[0]
     return [None if source is None else source + source]
+
+
+flop_rule("Diag")(free)
 
 
 @kernel("DiagPart")
@@ -200,11 +215,7 @@ def diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [merge(source[:half], source[half:])]
 
 
-flop_rule(
-    *("Diag", "DiagPart", "MatrixBandPart", "MatrixDiag", "MatrixDiagPart"),
-    *("MatrixDiagPartV2", "MatrixDiagPartV3", "MatrixDiagV2", "MatrixDiagV3"),
-    *("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3"),
-)(free)
+flop_rule("DiagPart")(free)
 
 
 @kernel("MatrixInverse", "Cholesky", "MatrixDeterminant", "MatrixSolve")
@@ -226,10 +237,7 @@ def linear_algebra(node: Node, x: Array, *rest: Array) -> Array:
         raise ValueError(message) from error
 
 
-@shape_fn(
-    *("Cholesky", "MatrixInverse", "MatrixExponential", "MatrixLogarithm"),
-    "MatrixSquareRoot",
-)
+@shape_fn("Cholesky", "MatrixInverse")
 def square_matrices_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Square matrices of the input's shape."""
     shape = at_least_rank(args.shapes[0], 2)
@@ -246,7 +254,7 @@ def determinant_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None if shape is None else shape[:-2]]
 
 
-@shape_fn("MatrixSolve", "MatrixTriangularSolve")
+@shape_fn("MatrixSolve")
 def matrix_solve_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """For each matrix as many rows as it has, and the right-hand side's columns."""
     matrix, right = at_least_rank(args.shapes[0], 2), at_least_rank(args.shapes[1], 2)
@@ -271,6 +279,12 @@ def factorization_flops(sizes: Sizes) -> float:
     if sizes.node.op == "MatrixInverse":
         return batch * order**3 * 2
     return batch * (order**3 * 2 / 3 + 2 * order**2 * sizes.input(1)[-1])
+
+
+shape_fn("MatrixExponential", "MatrixLogarithm", "MatrixSquareRoot")(square_matrices_shape)
+
+
+shape_fn("MatrixTriangularSolve")(matrix_solve_shape)
 
 
 @shape_fn("Cross")

@@ -131,10 +131,39 @@ for _op, _function in _BINARY.items():
     kernel(_op)(_as_kernel(_function))
 
 
+shape_fn(*_BINARY)(broadcast_binary)
+
+
 flop_rule(
-    *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "LogicalAnd", "LogicalOr"),
-    "RightShift",
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "LogicalAnd", "LogicalOr", "RightShift"
 )(free)
+
+
+flop_rule("FloorMod", "Mod", "TruncateMod")(per_output(3))
+
+
+flop_rule(
+    "Add",
+    "AddV2",
+    "Atan2",
+    "Div",
+    "DivNoNan",
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "Maximum",
+    "Minimum",
+    "Mul",
+    "MulNoNan",
+    "Pow",
+    "RealDiv",
+    "Sub",
+    "Xdivy",
+)(per_output(1))
+
+
+flop_rule("FloorDiv", "TruncateDiv", "Xlog1py", "Xlogy")(per_output(2))
 
 
 @kernel("Equal", "NotEqual")
@@ -151,6 +180,12 @@ def equal(node: Node, x: Array, y: Array) -> Array:
     return np.asarray(node.op == "NotEqual")
 
 
+shape_fn("Equal", "NotEqual")(broadcast_binary)
+
+
+flop_rule("Equal", "NotEqual")(per_output(1))
+
+
 @kernel("SquaredDifference")
 def squared_difference(node: Node, x: Array, y: Array) -> Array:
     """(x - y)^2; for complex numbers the square of the modulus."""
@@ -160,7 +195,10 @@ def squared_difference(node: Node, x: Array, y: Array) -> Array:
     return as_array(np.multiply(np.conj(difference), difference), x)
 
 
-shape_fn(*_BINARY, "Equal", "NotEqual", "SquaredDifference")(broadcast_binary)
+shape_fn("SquaredDifference")(broadcast_binary)
+
+
+flop_rule("SquaredDifference")(per_output(2))
 
 
 @kernel("ApproximateEqual")
@@ -174,7 +212,7 @@ def approximate_equal(node: Node, x: Array, y: Array) -> Array:
 shape_fn("ApproximateEqual")(same_as_both)
 
 
-flop_rule("ApproximateEqual", "FloorMod", "Mod", "TruncateMod")(per_output(3))
+flop_rule("ApproximateEqual")(per_output(3))
 
 
 @kernel("AddN", "AccumulateNV2")
@@ -238,11 +276,7 @@ def bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], merged, *shape[axis + 1 :])]
 
 
-flop_rule(
-    *("Add", "AddV2", "Atan2", "BiasAdd", "BiasAddV1", "Div", "DivNoNan", "Equal"),
-    *("Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum", "Mul"),
-    *("MulNoNan", "NotEqual", "Pow", "RealDiv", "Sub", "Xdivy"),
-)(per_output(1))
+flop_rule("BiasAdd", "BiasAddV1")(per_output(1))
 
 
 @kernel("ClipByValue")
@@ -256,9 +290,7 @@ def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
 shape_fn("ClipByValue")(unchanged)
 
 
-flop_rule(
-    *("ClipByValue", "FloorDiv", "SquaredDifference", "TruncateDiv", "Xlog1py", "Xlogy"),
-)(per_output(2))
+flop_rule("ClipByValue")(per_output(2))
 
 
 @shape_fn("BiasAddGrad")

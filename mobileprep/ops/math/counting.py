@@ -40,28 +40,7 @@ def bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:-1], bins) if shape else None]
 
 
-@kernel("RaggedBincount")
-def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: Array) -> Array:
-    """As ``DenseBincount``, of the rows of a ragged matrix."""
-    lengths = np.diff(checked_splits(splits, len(x)))
-    return _counted(
-        node, np.repeat(np.arange(len(lengths)), lengths), len(lengths), x, size, weights
-    )
-
-
-@kernel("SparseBincount")
-def sparse_bincount(
-    node: Node, indices: Array, x: Array, dims: Array, size: Array, weights: Array
-) -> Array:
-    """As ``DenseBincount``, of a sparse vector or of the rows of a sparse matrix."""
-    shape = sparse_shape(indices, dims, x)
-    if len(shape) not in (1, 2):
-        message = f"a sparse vector or matrix is needed, not one of {len(shape)} axes"
-        raise ValueError(message)
-    if len(shape) == 2:
-        return _counted(node, indices[:, 0], shape[0], x, size, weights)
-    out: Array = _counted(node, np.zeros(len(x), np.int64), 1, x, size, weights)[0]
-    return out
+flop_rule("Bincount", "DenseBincount")(free)
 
 
 def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weights: Array) -> Array:
@@ -82,12 +61,45 @@ def _counted(node: Node, rows: Array, height: int, x: Array, size: Array, weight
     return out
 
 
+@kernel("RaggedBincount")
+def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: Array) -> Array:
+    """As ``DenseBincount``, of the rows of a ragged matrix."""
+    lengths = np.diff(checked_splits(splits, len(x)))
+    return _counted(
+        node, np.repeat(np.arange(len(lengths)), lengths), len(lengths), x, size, weights
+    )
+
+
+flop_rule("RaggedBincount")(free)
+
+
+@kernel("SparseBincount")
+def sparse_bincount(
+    node: Node, indices: Array, x: Array, dims: Array, size: Array, weights: Array
+) -> Array:
+    """As ``DenseBincount``, of a sparse vector or of the rows of a sparse matrix."""
+    shape = sparse_shape(indices, dims, x)
+    if len(shape) not in (1, 2):
+        message = f"a sparse vector or matrix is needed, not one of {len(shape)} axes"
+        raise ValueError(message)
+    if len(shape) == 2:
+        return _counted(node, indices[:, 0], shape[0], x, size, weights)
+    out: Array = _counted(node, np.zeros(len(x), np.int64), 1, x, size, weights)[0]
+    return out
+
+
+flop_rule("SparseBincount")(free)
+
+
 @kernel("UnravelIndex")
 def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
     """The coordinates of places in a flattened tensor of a shape, a row for each axis."""
     shape = integers(dims)
     check_indices(indices, int(np.prod(shape, dtype=np.int64)))
     return np.array(np.unravel_index(indices, shape), dtype=indices.dtype)
+
+
+flop_rule("UnravelIndex")(free)
 
 
 @kernel("Bitcast")
@@ -121,6 +133,9 @@ def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [source if given == wanted else (*source, given // wanted)]
 
 
+flop_rule("Bitcast")(free)
+
+
 @kernel("DataFormatVecPermute", "DataFormatDimMap")
 def data_format(node: Node, x: Array) -> Array:
     """Dimensions, or numbers of axes, of one data format in the order of another."""
@@ -141,10 +156,7 @@ def data_format(node: Node, x: Array) -> Array:
 shape_fn("DataFormatDimMap")(unchanged)
 
 
-flop_rule(
-    *("Bincount", "Bitcast", "DataFormatDimMap", "DataFormatVecPermute", "DenseBincount"),
-    *("RaggedBincount", "SparseBincount", "UnravelIndex"),
-)(free)
+flop_rule("DataFormatDimMap", "DataFormatVecPermute")(free)
 
 
 @shape_fn("HistogramFixedWidth")

@@ -98,7 +98,50 @@ for _op, _function in _UNARY.items():
     kernel(_op)(_as_kernel(_function))
 
 
+shape_fn(*_UNARY)(unchanged)
+
+
 flop_rule("Rsqrt")(per_output(2))
+
+
+flop_rule(
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "Ceil",
+    "Cos",
+    "Cosh",
+    "Exp",
+    "Expm1",
+    "Floor",
+    "Inv",
+    "IsFinite",
+    "IsInf",
+    "IsNan",
+    "Log",
+    "Log1p",
+    "Neg",
+    "Reciprocal",
+    "Rint",
+    "Round",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Sqrt",
+    "Square",
+    "Tan",
+    "Tanh",
+)(per_output(1))
+
+
+flop_rule("Sigmoid")(per_output(4))
+
+
+flop_rule("Conj", "Invert", "LogicalNot", "OnesLike", "ZerosLike")(free)
 
 
 _PARTS: dict[str, Unary] = {
@@ -115,22 +158,19 @@ def complex_part(node: Node, x: Array) -> Array:
     return np.asarray(_PARTS[node.op](x))
 
 
-shape_fn(
-    *_UNARY,
-    *("Angle", "ComplexAbs", "Imag", "InvGrad", "PopulationCount", "Real"),
-    *("ReciprocalGrad", "RsqrtGrad", "SqrtGrad"),
-)(unchanged)
+shape_fn("Angle", "ComplexAbs", "Imag", "Real")(unchanged)
 
 
-flop_rule(
-    *("Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos"),
-    *("Cosh", "Exp", "Expm1", "Floor", "Inv", "IsFinite", "IsInf", "IsNan", "Log", "Log1p"),
-    *("Neg", "Reciprocal", "Rint", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Square", "Tan"),
-    "Tanh",
-)(per_output(1))
+flop_rule("Angle")(per_output(1))
 
 
-flop_rule("ComplexAbs", "Sigmoid")(per_output(4))
+flop_rule("ComplexAbs")(per_output(4))
+
+
+flop_rule("Imag", "Real")(free)
+
+
+shape_fn("InvGrad", "PopulationCount", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")(unchanged)
 
 
 @kernel("Complex")
@@ -147,6 +187,4 @@ def complex_of_parts(node: Node, real: Array, imaginary: Array) -> Array:
 shape_fn("Complex")(broadcast_binary)
 
 
-flop_rule(
-    *("Complex", "Conj", "Imag", "Invert", "LogicalNot", "OnesLike", "Real", "ZerosLike"),
-)(free)
+flop_rule("Complex")(free)

@@ -122,6 +122,21 @@ def two_passes_flops(sizes: Sizes) -> float:
     return 2 * sizes.taken()
 
 
+@flop_rule("Sum", "Max", "Min", "Prod")
+def reduction_flops(sizes: Sizes) -> float:
+    """One less operation than there are elements, for each output."""
+    return sizes.taken() - sizes.made()
+
+
+def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
+    """As many axes less as there are, since none may be named twice."""
+    if axes == ():
+        return unknown_dims(rank - 1) if rank else None
+    if axes is not None and len(axes) == 1 and 0 <= axes[0] <= rank:
+        return unknown_dims(rank - axes[0])
+    return None
+
+
 @kernel("ArgMax", "ArgMin")
 def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
     """The index of the first largest (smallest) element along an axis."""
@@ -149,10 +164,7 @@ def arg_extreme_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], *shape[axis + 1 :])]
 
 
-@flop_rule("Sum", "Max", "Min", "Prod", "ArgMax", "ArgMin")
-def reduction_flops(sizes: Sizes) -> float:
-    """One less operation than there are elements, for each output."""
-    return sizes.taken() - sizes.made()
+flop_rule("ArgMax", "ArgMin")(reduction_flops)
 
 
 @kernel("Cumsum", "Cumprod")
@@ -192,12 +204,3 @@ def scalar_result_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def l2_loss_flops(sizes: Sizes) -> float:
     """Squares, halves and their sum, as TensorFlow computes it."""
     return 3 * sizes.taken() - 1
-
-
-def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
-    """As many axes less as there are, since none may be named twice."""
-    if axes == ():
-        return unknown_dims(rank - 1) if rank else None
-    if axes is not None and len(axes) == 1 and 0 <= axes[0] <= rank:
-        return unknown_dims(rank - axes[0])
-    return None

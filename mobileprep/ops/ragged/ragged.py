@@ -98,6 +98,9 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
     return *(splits.astype(nested[0].dtype) for splits in out), values[rows]
 
 
+flop_rule("RaggedGather")(free)
+
+
 @kernel("RaggedTensorToSparse")
 def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     """A ragged tensor's elements with their indices.
@@ -135,4 +138,4 @@ def ragged_to_sparse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, rank), (UNKNOWN,), (rank,)]
 
 
-flop_rule("RaggedGather", "RaggedTensorToSparse")(free)
+flop_rule("RaggedTensorToSparse")(free)

@@ -19,6 +19,8 @@ from mobileprep.ops.ragged.row_splits import places_within
 from mobileprep.ops.sparse.parts import sparse_shape
 
 _INT64 = np.dtype(np.int64)
+
+
 _LARGEST = np.iinfo(np.int64).max
 
 

@@ -50,6 +50,12 @@ def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: 
     return out.reshape(rest)
 
 
+@flop_rule("SparseReduceMax", "SparseReduceSum")
+def by_values_flops(sizes: Sizes) -> float:
+    """One operation for each element that is there."""
+    return sizes.taken(1)
+
+
 @kernel("SparseTensorDenseMatMul")
 def sparse_dense_matmul(
     node: Node, indices: Array, values: Array, dims: Array, other: Array
@@ -107,13 +113,7 @@ def sparse_dense_elementwise(
     return np.asarray(_ELEMENTWISE[node.op](values, there), dtype=values.dtype)
 
 
-@flop_rule(
-    *("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul"),
-    *("SparseReduceMax", "SparseReduceSum"),
-)
-def by_values_flops(sizes: Sizes) -> float:
-    """One operation for each element that is there."""
-    return sizes.taken(1)
+flop_rule("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")(by_values_flops)
 
 
 @kernel("SparseSoftmax")

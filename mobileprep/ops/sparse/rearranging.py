@@ -33,6 +33,9 @@ def sparse_reorder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0], args.shapes[1]]
 
 
+flop_rule("SparseReorder")(free)
+
+
 @kernel("SparseReshape")
 def sparse_reshape(node: Node, indices: Array, dims: Array, wanted: Array) -> tuple[Array, Array]:
     """The indices of the same elements in another shape, of which one dimension may be -1."""
@@ -55,6 +58,9 @@ def sparse_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     count = with_rank(args.shapes[0], 2)[0]
     rank = with_rank(args.shapes[2], 1)[0]
     return [(count, rank), (rank,)]
+
+
+flop_rule("SparseReshape")(free)
 
 
 def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
@@ -102,6 +108,9 @@ def sparse_fill_empty_rows_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, rank), (UNKNOWN,), (rows[0] if rows else UNKNOWN,), (count,)]
 
 
+flop_rule("SparseFillEmptyRows")(free)
+
+
 @kernel("SparseSlice")
 def sparse_slice(
     node: Node, indices: Array, values: Array, dims: Array, start: Array, size: Array
@@ -115,6 +124,9 @@ def sparse_slice(
     cut = np.clip(np.array(shape, np.int64) - begin, 0, extent)
     inside = ((indices >= begin) & (indices - begin < cut)).all(axis=1)
     return indices[inside] - begin, values[inside], cut
+
+
+flop_rule("SparseSlice")(free)
 
 
 @kernel("SparseConcat")
@@ -138,7 +150,4 @@ def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     return together[order], np.concatenate(values)[order], shape
 
 
-flop_rule(
-    *("SparseConcat", "SparseFillEmptyRows", "SparseReorder", "SparseReshape"),
-    "SparseSlice",
-)(free)
+flop_rule("SparseConcat")(free)
