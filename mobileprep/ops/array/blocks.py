@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.joining import padded
+from mobileprep.ops.array.padding import padded
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule

@@ -10,10 +10,9 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.scattering import one_pass_flops
 from mobileprep.ops.arrays import axis_of, integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.common_costs import free, per_input
+from mobileprep.ops.common_shapes import two_vectors, unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, at_least_rank, unknown_dims, with_rank
 from mobileprep.ops.kernel import kernel
@@ -161,10 +160,7 @@ def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
     return x[np.array(kept, dtype=np.int64)], np.array(kept, dtype=_type_attr(node, "out_idx"))
 
 
-@shape_fn("ListDiff")
-def list_diff_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """What is left, and where it was."""
-    return [(UNKNOWN,), (UNKNOWN,)]
+shape_fn("ListDiff")(two_vectors)
 
 
 flop_rule("ListDiff")(free)
@@ -184,7 +180,7 @@ def in_top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(max(rows, targets),)]
 
 
-flop_rule("InTopKV2")(one_pass_flops)
+flop_rule("InTopKV2")(per_input(1))
 
 
 def _in_top(predictions: Array, targets: Array, k: int) -> Array:
@@ -208,7 +204,7 @@ def in_top_k(node: Node, predictions: Array, targets: Array) -> Array:
 shape_fn("InTopK")(in_top_k_shape)
 
 
-flop_rule("InTopK")(one_pass_flops)
+flop_rule("InTopK")(per_input(1))
 
 
 @kernel("LowerBound", "UpperBound")

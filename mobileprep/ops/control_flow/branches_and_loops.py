@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import common
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-
-
-def _declared(args: ShapeArgs) -> Sequence[TensorShape]:
-    return args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
 
 
 @shape_fn("Switch", "RefSwitch")
@@ -42,24 +39,14 @@ def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("Enter")(free)
 
 
-@shape_fn(
-    *("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"),
-)
-def in_loop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
+shape_fn("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration")(unchanged)
 
 
 flop_rule("Exit", "NextIteration")(free)
 
 
-@shape_fn("If", "StatelessIf", "Case", "StatelessCase")
-def conditional_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared output shapes, where there are any."""
-    return _declared(args) or [None] * args.count()
-
-
-@shape_fn("While", "StatelessWhile")
-def while_loop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared output shapes; a turn may change what is not declared."""
-    return _declared(args) or [None] * args.count()
+@shape_fn("Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While")
+def declared_outputs_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared output shapes, where there are any; a turn may change what is not declared."""
+    declared = args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
+    return declared or [None] * args.count()

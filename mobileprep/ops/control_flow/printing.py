@@ -11,10 +11,9 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.tensor_summaries import edges, summary
 from mobileprep.numerics.texts import one_text
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, unchanged
+from mobileprep.ops.common_shapes import no_outputs, scalars_only, unchanged
 from mobileprep.ops.context import STREAMS, Context, Printed, context_kernel
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.io.files import file_name_shape
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import shape_fn
 
@@ -101,7 +100,7 @@ def string_format(node: Node, *data: Array) -> Array:
     return np.array(told.encode(), dtype=object)
 
 
-shape_fn("StringFormat")(file_name_shape)
+shape_fn("StringFormat")(scalars_only)
 
 
 flop_rule("StringFormat")(free)

@@ -1,4 +1,4 @@
-"""Ops that count, and that turn indices or bits into others."""
+"""Ops that count."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.gathering import check_indices
-from mobileprep.ops.arrays import check_allocation, integers, scalar
+from mobileprep.ops.arrays import check_allocation, scalar
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.common_shapes import length_in
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN
 from mobileprep.ops.kernel import kernel
@@ -91,76 +90,4 @@ def sparse_bincount(
 flop_rule("SparseBincount")(free)
 
 
-@kernel("UnravelIndex")
-def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
-    """The coordinates of places in a flattened tensor of a shape, a row for each axis."""
-    shape = integers(dims)
-    check_indices(indices, int(np.prod(shape, dtype=np.int64)))
-    return np.array(np.unravel_index(indices, shape), dtype=indices.dtype)
-
-
-flop_rule("UnravelIndex")(free)
-
-
-@kernel("Bitcast")
-def bitcast(node: Node, x: Array) -> Array:
-    """The same bytes read as another type; elements split into, or are joined from, a last axis."""
-    kind = node.attr_dtype("type").numpy
-    if kind is None or x.dtype == object:
-        message = "these elements have no bytes of their own"
-        raise TypeError(message)
-    flat = np.ascontiguousarray(x)
-    if kind.itemsize == x.dtype.itemsize:
-        return flat.reshape(x.shape).view(kind)
-    if kind.itemsize < x.dtype.itemsize:
-        return flat.reshape(*x.shape, 1).view(kind)
-    if x.ndim < 1 or x.shape[-1] * x.dtype.itemsize != kind.itemsize:
-        message = f"the last axis of {list(x.shape)} does not make one {kind}"
-        raise ValueError(message)
-    return flat.view(kind).reshape(x.shape[:-1])
-
-
-@shape_fn("Bitcast")
-def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape; where element sizes differ, one dimension comes or goes."""
-    source = args.shapes[0]
-    given = args.node.attr_dtype("T").itemsize
-    wanted = args.node.attr_dtype("type").itemsize
-    if source is None or not given or not wanted:
-        return [None]
-    if given < wanted:
-        return [source[:-1]]
-    return [source if given == wanted else (*source, given // wanted)]
-
-
-flop_rule("Bitcast")(free)
-
-
-@kernel("DataFormatVecPermute", "DataFormatDimMap")
-def data_format(node: Node, x: Array) -> Array:
-    """Dimensions, or numbers of axes, of one data format in the order of another."""
-    source = node.attr_str("src_format", "NHWC")
-    target = node.attr_str("dst_format", "NCHW")
-    if sorted(source) != sorted(target):
-        message = f"{source!r} and {target!r} are not the same axes"
-        raise ValueError(message)
-    if node.op == "DataFormatDimMap":
-        check_indices(x % len(source), len(source))
-        return np.take(np.array([target.index(c) for c in source], dtype=x.dtype), x % len(source))
-    if len(x) == len(source) - 2:
-        source = "".join(c for c in source if c in "HWD")
-        target = "".join(c for c in target if c in "HWD")
-    return x[[source.index(c) for c in target]]
-
-
-shape_fn("DataFormatDimMap")(unchanged)
-
-
-flop_rule("DataFormatDimMap", "DataFormatVecPermute")(free)
-
-
-@shape_fn("HistogramFixedWidth")
-def histogram_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the given number of bins."""
-    bins = args.scalar(2)
-    return [(UNKNOWN if bins is None else bins,)]
+shape_fn("HistogramFixedWidth")(length_in(2))

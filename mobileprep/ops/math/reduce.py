@@ -11,8 +11,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import as_array, axes_of, axis_of, scalar
-from mobileprep.ops.common_costs import free, per_output
-from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.common_costs import free, per_input, per_output
+from mobileprep.ops.common_shapes import scalars_only, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import axis_index, unknown_dims
 from mobileprep.ops.kernel import kernel
@@ -90,9 +90,7 @@ for _op, _function in _REDUCTIONS.items():
     kernel(_op)(_as_kernel(_function))
 
 
-@shape_fn(
-    *("All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"),
-)
+@shape_fn(*_REDUCTIONS)
 def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input without the reduced axes, or with those of size 1."""
     shape, axes = args.shapes[0], args.integers(1)
@@ -110,16 +108,12 @@ def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("All", "Any")(free)
 
 
-@flop_rule("Mean")
-def mean_flops(sizes: Sizes) -> float:
-    """A sum and a quotient for each output."""
-    return sizes.taken()
+# Sums, and a quotient for each output.
+flop_rule("Mean")(per_input(1))
 
 
-@flop_rule("EuclideanNorm")
-def two_passes_flops(sizes: Sizes) -> float:
-    """Two operations for each element: a square and its sum, or two extremes."""
-    return 2 * sizes.taken()
+# Squares and their sum.
+flop_rule("EuclideanNorm")(per_input(2))
 
 
 @flop_rule("Sum", "Max", "Min", "Prod")
@@ -194,10 +188,7 @@ def l2_loss(node: Node, x: Array) -> Array:
     return np.asarray(np.add.reduce(np.square(x), axis=None) / x.dtype.type(2), dtype=x.dtype)
 
 
-@shape_fn("L2Loss")
-def scalar_result_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar for each output."""
-    return [()] * args.count()
+shape_fn("L2Loss")(scalars_only)
 
 
 @flop_rule("L2Loss")

@@ -16,10 +16,9 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.quantization import flushed, through_int32
-from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_costs import per_input, per_output
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.reduce import two_passes_flops
 from mobileprep.ops.quantized.ranges import Quantized, check_output, check_type, number
 from mobileprep.ops.quantized.requantize import requantization_range_shape
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -56,7 +55,7 @@ def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple
 shape_fn("RequantizationRangePerChannel")(requantization_range_shape)
 
 
-flop_rule("RequantizationRangePerChannel")(two_passes_flops)
+flop_rule("RequantizationRangePerChannel")(per_input(2))
 
 
 @kernel("RequantizePerChannel")

@@ -14,7 +14,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import splits_and_values
+from mobileprep.ops.common_shapes import two_vectors
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN
 from mobileprep.ops.kernel import kernel
@@ -45,7 +45,7 @@ def ragged_range(node: Node, starts: Array, limits: Array, deltas: Array) -> tup
     return splits_of(lengths).astype(node.attr_dtype("Tsplits", DType.INT64).numpy), values
 
 
-shape_fn("RaggedRange")(splits_and_values)
+shape_fn("RaggedRange")(two_vectors)
 
 
 @flop_rule("RaggedRange")

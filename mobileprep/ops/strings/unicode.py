@@ -15,7 +15,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import each_text, texts
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import splits_and_values, unchanged
+from mobileprep.ops.common_shapes import two_vectors, unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import splits_of
@@ -114,7 +114,7 @@ def unicode_decode(node: Node, x: Array) -> tuple[Array, Array]:
     return splits.astype(node.attr_dtype("Tsplits", DType.INT64).numpy), numbers
 
 
-shape_fn("UnicodeDecode")(splits_and_values)
+shape_fn("UnicodeDecode")(two_vectors)
 
 
 flop_rule("UnicodeDecode")(free)
