@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
@@ -11,8 +14,9 @@ from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import element_count, with_rank
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import shape_fn
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
 @kernel("UnravelIndex")
@@ -21,6 +25,15 @@ def unravel_index(node: Node, indices: Array, dims: Array) -> Array:
     shape = integers(dims)
     check_indices(indices, int(np.prod(shape, dtype=np.int64)))
     return np.array(np.unravel_index(indices, shape), dtype=indices.dtype)
+
+
+@shape_fn("UnravelIndex")
+def unravel_index_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A row for each axis; of one index a vector."""
+    indices, axes = args.shapes[0], with_rank(args.shapes[1], 1)[0]
+    if indices is None:
+        return [None]
+    return [(axes, element_count(indices)) if indices else (axes,)]
 
 
 flop_rule("UnravelIndex")(free)
@@ -43,7 +56,7 @@ def data_format(node: Node, x: Array) -> Array:
     return x[[source.index(c) for c in target]]
 
 
-shape_fn("DataFormatDimMap")(unchanged)
+shape_fn("DataFormatDimMap", "DataFormatVecPermute")(unchanged)
 
 
 flop_rule("DataFormatDimMap", "DataFormatVecPermute")(free)

@@ -18,6 +18,7 @@ from mobileprep.ops.arrays import (
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import shape_in, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.dims import at_least_rank, merge
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -47,10 +48,24 @@ def scatter_nd(node: Node, indices: Array, updates: Array, dims: Array) -> Array
     return out
 
 
-shape_fn("ScatterNd")(shape_in(2))
+@shape_fn("ScatterNd")
+def scatter_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape that the third input holds."""
+    target = args.as_shape(2)
+    _check_updates(target, args.shapes[0], args.shapes[1])
+    return [target]
 
 
 flop_rule("ScatterNd")(free)
+
+
+def _check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
+    """Refuse updates that are not, for each index vector, what it names of the target."""
+    at_least_rank(indices, 1)
+    if target is None or indices is None or updates is None or indices[-1] < 0:
+        return
+    at_least_rank(target, indices[-1])
+    merge((*indices[:-1], *target[indices[-1] :]), updates)
 
 
 def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:

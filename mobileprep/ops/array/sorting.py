@@ -217,6 +217,13 @@ def bound(node: Node, ordered: Array, values: Array) -> Array:
     return np.array(rows, dtype=_type_attr(node, "out_type")).reshape(values.shape)
 
 
+@shape_fn("LowerBound", "UpperBound")
+def bound_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A place for each value."""
+    with_rank(args.shapes[0], 2)
+    return [with_rank(args.shapes[1], 2)]
+
+
 flop_rule("LowerBound", "UpperBound")(free)
 
 

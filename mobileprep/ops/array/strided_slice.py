@@ -10,6 +10,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import (
     UNKNOWN,
@@ -188,6 +189,9 @@ def strided_slice_update(
     out: Array = x.copy()
     out[strided_index(node, x.ndim, begin, end, strides, x.shape)] = value
     return out
+
+
+shape_fn("TensorStridedSliceUpdate")(unchanged)
 
 
 flop_rule("TensorStridedSliceUpdate")(free)

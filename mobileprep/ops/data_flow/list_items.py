@@ -11,6 +11,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import scalar
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import scalars_only
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.data_flow.tensor_list import (
     MOST_ELEMENTS,
@@ -62,7 +63,7 @@ def resize(node: Node, handle: Array, size: Array) -> Array:
 
 @shape_fn("TensorListResize")
 def tensor_list_changed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar: the list's handle, or its length."""
+    """The handle of a list of the same elements."""
     args.set_handle(args.handle(0))
     return [()]
 
@@ -76,7 +77,7 @@ def length(node: Node, handle: Array) -> Array:
     return np.array(len(list_in(handle).items), dtype=np.int32)
 
 
-shape_fn("TensorListLength")(tensor_list_changed_shape)
+shape_fn("TensorListLength")(scalars_only)
 
 
 flop_rule("TensorListLength")(free)
@@ -87,6 +88,13 @@ def element_shape(node: Node, handle: Array) -> Array:
     """What is known of the elements' shape."""
     shape = list_in(handle).shape
     return np.array(-1 if shape is None else shape, dtype=node.attr_dtype("shape_type").numpy)
+
+
+@shape_fn("TensorListElementShape")
+def tensor_list_element_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector with a size for each axis; a scalar, -1, stands for an unknown rank."""
+    element = args.handle(0)
+    return [None if element is None else (len(element),)]
 
 
 flop_rule("TensorListElementShape")(free)
@@ -149,6 +157,14 @@ def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
     found = list_in(handle)
     last = found.item(len(found.items) - 1, shape_of(shape))
     return found.with_items(found.items[:-1]), last
+
+
+@shape_fn("TensorListPopBack")
+def tensor_list_pop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The handle of a list of the same elements, and an element."""
+    element = merge(args.handle(0), args.as_shape(1))
+    args.set_handle(element)
+    return [(), element]
 
 
 flop_rule("TensorListPopBack")(free)

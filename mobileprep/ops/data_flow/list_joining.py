@@ -21,7 +21,7 @@ from mobileprep.ops.data_flow.tensor_list import (
     new_list,
     shape_of,
 )
-from mobileprep.ops.dims import UNKNOWN, concatenate, merge
+from mobileprep.ops.dims import UNKNOWN, at_least_rank, concatenate, merge
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -58,6 +58,12 @@ def gather(node: Node, handle: Array, indices: Array, shape: Array) -> Array:
     return _stacked(list_in(handle), integers(indices), shape_of(shape))
 
 
+@shape_fn("TensorListGather")
+def tensor_list_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """An element for each index."""
+    return [concatenate(args.shapes[1], merge(args.handle(0), args.as_shape(2)))]
+
+
 flop_rule("TensorListGather")(free)
 
 
@@ -73,7 +79,7 @@ def from_tensor(node: Node, x: Array, shape: Array) -> Array:
 @shape_fn("TensorListFromTensor")
 def tensor_list_from_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A scalar handle of a list of rows."""
-    source = args.shapes[0]
+    source = at_least_rank(args.shapes[0], 1)
     args.set_handle(merge(None if source is None else source[1:], args.as_shape(1)))
     return [()]
 
@@ -92,6 +98,13 @@ def scatter(
         number = 1 + max(places, default=-1)
     blank = TensorList((None,) * checked_count(number), element_type(node), shape_of(shape))
     return _scattered(blank, x, places)
+
+
+@shape_fn("TensorListScatter", "TensorListScatterV2")
+def tensor_list_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The handle of a list of elements of the given shape."""
+    args.set_handle(args.as_shape(2))
+    return [()]
 
 
 flop_rule("TensorListScatter", "TensorListScatterV2")(free)
@@ -116,6 +129,13 @@ def scatter_into(node: Node, handle: Array, x: Array, indices: Array) -> Array:
     return _scattered(list_in(handle), x, integers(indices))
 
 
+@shape_fn("TensorListScatterIntoExistingList")
+def tensor_list_scatter_into_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The handle of a list of the same elements."""
+    args.set_handle(args.handle(0))
+    return [()]
+
+
 flop_rule("TensorListScatterIntoExistingList")(free)
 
 
@@ -138,6 +158,15 @@ def concat(
     return np.zeros((0, *rest), dtype=found.dtype), lengths
 
 
+@shape_fn("TensorListConcat", "TensorListConcatV2")
+def tensor_list_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Elements one behind another, and the length of each."""
+    first = args.node.op == "TensorListConcat"
+    told = args.node.attr_shape("element_shape") if first else args.as_shape(1)
+    element = at_least_rank(merge(args.handle(0), told), 1)
+    return [None if element is None else (UNKNOWN, *element[1:]), (UNKNOWN,)]
+
+
 flop_rule("TensorListConcat", "TensorListConcatV2")(free)
 
 
@@ -156,6 +185,13 @@ def split(node: Node, x: Array, shape: Array, lengths: Array) -> Array:
     return new_list(node, tuple(np.split(x, np.cumsum(sizes[:-1]))) if sizes else (), shape)
 
 
+@shape_fn("TensorListSplit")
+def tensor_list_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The handle of a list of elements of the given shape."""
+    args.set_handle(args.as_shape(1))
+    return [()]
+
+
 flop_rule("TensorListSplit")(free)
 
 
@@ -164,6 +200,13 @@ def concat_lists(node: Node, a: Array, b: Array) -> Array:
     """The elements of one list and then of another."""
     first, second = list_in(a), list_in(b)
     return first.with_items((*first.items, *second.items))
+
+
+@shape_fn("TensorListConcatLists")
+def tensor_list_concat_lists_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The handle of a list of elements of which both lists are."""
+    args.set_handle(merge(args.handle(0), args.handle(1)))
+    return [()]
 
 
 flop_rule("TensorListConcatLists")(free)

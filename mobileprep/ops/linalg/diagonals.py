@@ -14,7 +14,7 @@ from mobileprep.ops.arrays import check_allocation, integers, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, merge
+from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, at_least_rank, merge, merge_dim
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.linalg.matrices import check_matrices
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -93,12 +93,26 @@ def matrix_diag_part(
 @shape_fn("MatrixDiagPart")
 def matrix_diag_part_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input with the smaller of its last two dimensions in their place."""
-    source = args.shapes[0]
-    if source is None:
+    source = at_least_rank(args.shapes[0], 2)
+    return [None if source is None else (*source[:-2], _smaller(*source[-2:]))]
+
+
+@shape_fn("MatrixDiagPartV2", "MatrixDiagPartV3")
+def matrix_diag_part_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The input with the diagonals, if several, and the longest one's length at its end."""
+    source, band = at_least_rank(args.shapes[0], 2), _band(args)
+    if source is None or band is None:
         return [None]
+    low, high = band
     rows, columns = source[-2:]
-    least = UNKNOWN if min(rows, columns) < 0 else min(rows, columns)
-    return [(*source[:-2], least)]
+    for k in band:
+        if k and ((rows >= 0 and k <= -rows) or (columns >= 0 and k >= columns)):
+            message = f"matrices of {list(source[-2:])} have no diagonal {k}"
+            raise ShapeConflictError(message)
+    length = UNKNOWN
+    if min(rows, columns) >= 0:
+        length = min(rows + min(high, 0), columns - max(low, 0))
+    return [(*source[:-2], *_several(band), length)]
 
 
 flop_rule("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")(free)
@@ -134,8 +148,66 @@ def matrix_diag(
 @shape_fn("MatrixDiag")
 def matrix_diag_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input with its last dimension twice."""
-    source = args.shapes[0]
+    source = at_least_rank(args.shapes[0], 1)
     return [None if source is None else (*source, source[-1])]
+
+
+@shape_fn("MatrixDiagV2", "MatrixDiagV3")
+def matrix_diag_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Matrices with the diagonals; where rows or columns are -1, as few as hold them."""
+    source, band = args.shapes[0], _band(args)
+    if source is None or band is None:
+        return [None]
+    low, high = band
+    count = _several(band)
+    at_least_rank(source, 1 + len(count))
+    if count:
+        merge_dim(source[-2], *count)
+    batch, rows, columns = source[: -1 - len(count)], args.scalar(2), args.scalar(3)
+    if source[-1] < 0:
+        return [(*batch, *(UNKNOWN if n is None else n for n in (rows, columns)))]
+    least = source[-1] - min(high, 0), source[-1] + max(low, 0)
+    if rows == columns == -1:
+        return [(*batch, max(least), max(least))]
+    sizes = [_size(*pair) for pair in zip((rows, columns), least, strict=True)]
+    if UNKNOWN not in sizes and all(s != n for s, n in zip(sizes, least, strict=True)):
+        message = f"diagonals of {source[-1]} are too short for matrices of {sizes}"
+        raise ShapeConflictError(message)
+    return [(*batch, *sizes)]
+
+
+def _band(args: ShapeArgs) -> tuple[int, int] | None:
+    """The lowest and the highest diagonal that the second input names, or None."""
+    named = args.integers(1)
+    if named is None:
+        return None
+    if len(named) not in (1, 2) or named[0] > named[-1]:
+        message = f"{list(named)} are no diagonals"
+        raise ShapeConflictError(message)
+    return named[0], named[-1]
+
+
+def _several(band: tuple[int, int]) -> tuple[int, ...]:
+    """The dimension of the diagonals, which one alone does not have."""
+    low, high = band
+    return () if low == high else (high - low + 1,)
+
+
+def _size(told: int | None, least: int) -> int:
+    """How many rows or columns a matrix has that needs some."""
+    if told is None:
+        return UNKNOWN
+    if told == -1:
+        return least
+    if told < least:
+        message = f"{told} rows or columns do not hold diagonals that need {least}"
+        raise ShapeConflictError(message)
+    return told
+
+
+def _smaller(a: int, b: int) -> int:
+    """The smaller of two sizes: nothing is smaller than 0, whatever the other is."""
+    return 0 if 0 in (a, b) else min(a, b)
 
 
 flop_rule("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3")(free)

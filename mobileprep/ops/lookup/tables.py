@@ -17,6 +17,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, one_text
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.context import Context, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -92,6 +93,9 @@ def initialize_table(
     return handle
 
 
+shape_fn("InitializeTable", "InitializeTableV2")(no_outputs)
+
+
 flop_rule("InitializeTable", "InitializeTableV2")(free)
 
 
@@ -120,6 +124,9 @@ def initialize_from_file(context: Context, node: Node, handle: Array, file: Arra
     )
     table.add(keys, values, fixed=True)
     return handle
+
+
+shape_fn("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(no_outputs)
 
 
 flop_rule("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(free)
@@ -179,6 +186,11 @@ def insert(context: Context, node: Node, handle: Array, keys: Array, values: Arr
     return handle
 
 
+shape_fn("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2")(
+    no_outputs
+)
+
+
 flop_rule("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2")(
     free
 )
@@ -195,10 +207,10 @@ def find(context: Context, node: Node, handle: Array, keys: Array, default: Arra
     return np.array(found, dtype=default.dtype).reshape(keys.shape)
 
 
-@shape_fn("LookupTableFindV2", "LookupTableFind")
-def lookup_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A value for each key, of a shape that the table knows; a size is a scalar."""
-    return [() if "Size" in args.node.op else None]
+@shape_fn("LookupTableFind", "LookupTableFindV2")
+def find_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Unknown: a value for each key, of a shape that the table knows."""
+    return [None]
 
 
 flop_rule("LookupTableFind", "LookupTableFindV2")(free)
@@ -218,7 +230,7 @@ def size(context: Context, node: Node, handle: Array) -> Array:
     return np.array(len(_filled(handle, node).entries), dtype=np.int64)
 
 
-shape_fn("LookupTableSizeV2", "LookupTableSize")(lookup_shape)
+shape_fn("LookupTableSize", "LookupTableSizeV2")(scalars_only)
 
 
 flop_rule("LookupTableSize", "LookupTableSizeV2")(free)

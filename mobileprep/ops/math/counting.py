@@ -13,7 +13,7 @@ from mobileprep.ops.arrays import check_allocation, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import length_in
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN
+from mobileprep.ops.dims import UNKNOWN, ShapeConflictError, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import checked_splits
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -69,6 +69,13 @@ def ragged_bincount(node: Node, splits: Array, x: Array, size: Array, weights: A
     )
 
 
+@shape_fn("RaggedBincount")
+def ragged_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A row for each row of the ragged matrix, as long as the given size."""
+    splits, size = with_rank(args.shapes[0], 1)[0], args.scalar(2)
+    return [(splits - 1 if splits > 0 else UNKNOWN, UNKNOWN if size is None else size)]
+
+
 flop_rule("RaggedBincount")(free)
 
 
@@ -85,6 +92,18 @@ def sparse_bincount(
         return _counted(node, indices[:, 0], shape[0], x, size, weights)
     out: Array = _counted(node, np.zeros(len(x), np.int64), 1, x, size, weights)[0]
     return out
+
+
+@shape_fn("SparseBincount")
+def sparse_bincount_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A vector of the given size; of a matrix a row for each of its rows."""
+    dims, size = args.as_shape(2), args.scalar(3)
+    if dims is None:
+        return [None]
+    if len(dims) not in (1, 2):
+        message = f"a sparse vector or matrix is needed, not one of {len(dims)} axes"
+        raise ShapeConflictError(message)
+    return [(*dims[:-1], UNKNOWN if size is None else size)]
 
 
 flop_rule("SparseBincount")(free)

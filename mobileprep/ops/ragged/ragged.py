@@ -16,7 +16,7 @@ from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import two_vectors
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN
+from mobileprep.ops.dims import UNKNOWN, at_least_rank, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import checked_splits, places_within, splits_of
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -96,6 +96,19 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
         rows = np.repeat(known[rows], lengths) + places_within(lengths)
         out.append(splits_of(lengths))
     return *(splits.astype(nested[0].dtype) for splits in out), values[rows]
+
+
+@shape_fn("RaggedGather")
+def ragged_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Row splits, and values in rows like those given."""
+    *nested, values, indices = args.shapes
+    count = args.count() - 1
+    for splits in nested:
+        with_rank(splits, 1)
+    with_rank(indices, count - len(nested) + 1)
+    at_least_rank(values, 1)
+    chosen = None if values is None else (UNKNOWN, *values[1:])
+    return [*[(UNKNOWN,)] * count, chosen]
 
 
 flop_rule("RaggedGather")(free)

@@ -13,7 +13,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, same_type
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.dims import UNKNOWN, add_dims, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.ops.sparse.parts import flat_places, in_order, sparse_shape
@@ -126,6 +126,13 @@ def sparse_slice(
     return indices[inside] - begin, values[inside], cut
 
 
+@shape_fn("SparseSlice")
+def sparse_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Some of the elements, in as many axes."""
+    axes = with_rank(args.shapes[2], 1)[0]
+    return [(UNKNOWN, axes), (UNKNOWN,), (axes,)]
+
+
 flop_rule("SparseSlice")(free)
 
 
@@ -148,6 +155,21 @@ def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     shape = np.array(shapes[0], np.int64)
     shape[axis] = extents.sum()
     return together[order], np.concatenate(values)[order], shape
+
+
+@shape_fn("SparseConcat")
+def sparse_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The elements of all parts."""
+    count = args.node.attr_int("N")
+    elements, axes, rank = 0, UNKNOWN, UNKNOWN
+    for indices, values, dims in zip(
+        *(args.shapes[i * count :][:count] for i in range(3)), strict=True
+    ):
+        rows, columns = with_rank(indices, 2)
+        elements = add_dims(elements, merge_dim(rows, with_rank(values, 1)[0]))
+        axes = merge_dim(axes, columns)
+        rank = merge_dim(rank, with_rank(dims, 1)[0])
+    return [(elements, axes), (elements,), (rank,)]
 
 
 flop_rule("SparseConcat")(free)
