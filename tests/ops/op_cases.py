@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -48,7 +48,7 @@ class OpCase:
         outputs: the shapes, or ``REFUSED`` where the inputs do not fit.
         flops: the operations, None where they are not known; not looked at for ops without a cost.
         attrs: attributes that have no default, or another value.
-        more: whether TensorFlow tells less of these shapes.
+        unlike: whether TensorFlow's shape inference knows more or less, or refuses it or not.
     """
 
     op: str
@@ -56,7 +56,7 @@ class OpCase:
     outputs: Any
     flops: int | None = 0
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    more: bool = False
+    unlike: bool = False
 
     def __str__(self) -> str:
         return f"{self.op} {self.inputs}"
@@ -79,9 +79,7 @@ class OpCase:
         yield Node(name, self.op, tuple(refs), attrs=bare.attrs)
 
 
-def case(
-    op: str, inputs: list[Any], outputs: Any, flops: int | None = 0, **attrs: Any
-) -> OpCase:
+def case(op: str, inputs: list[Any], outputs: Any, flops: int | None = 0, **attrs: Any) -> OpCase:
     """A case; attributes by name."""
     return OpCase(op, inputs, outputs, flops, attrs)
 
@@ -91,11 +89,9 @@ def refused(op: str, inputs: list[Any], **attrs: Any) -> OpCase:
     return OpCase(op, inputs, REFUSED, attrs=attrs)
 
 
-def knows_more(
-    op: str, inputs: list[Any], outputs: Any, flops: int | None = 0, **attrs: Any
-) -> OpCase:
-    """A case of which TensorFlow's shape inference tells less."""
-    return OpCase(op, inputs, outputs, flops, attrs, more=True)
+def unlike(tried: OpCase) -> OpCase:
+    """A case of which TensorFlow's shape inference knows more or less."""
+    return replace(tried, unlike=True)
 
 
 def made(op: str, *inputs: Any, **attrs: Any) -> OpCase:
@@ -153,9 +149,7 @@ def _feeding(name: str, given: Any, dtype: DType) -> Iterator[Node]:
 
 
 def _placeholder(name: str, shape: Any, dtype: DType) -> Node:
-    return Node(
-        name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)}
-    )
+    return Node(name, "Placeholder", attrs={"dtype": attr.dtype(dtype), "shape": attr.shape(shape)})
 
 
 def _attrs(definition: OpDef, inputs: int, given: Mapping[str, Any]) -> dict[str, AttrValue]:

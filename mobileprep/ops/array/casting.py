@@ -13,6 +13,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import dim, merge_dim
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -76,6 +77,7 @@ def bitcast_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if source is None or not given or not wanted:
         return [None]
     if given < wanted:
+        merge_dim(dim(source, -1), wanted // given)
         return [source[:-1]]
     return [source if given == wanted else (*source, given // wanted)]
 

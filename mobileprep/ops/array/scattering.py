@@ -91,12 +91,12 @@ def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Arra
     return out
 
 
-@shape_fn(
-    *("TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate"),
-)
+@shape_fn(*_WRITES)
 def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first input's shape."""
-    return [args.shapes[0]]
+    """The first input's shape; the updates have it behind what the indices name."""
+    target, indices, updates = args.shapes
+    _check_updates(target, indices, updates)
+    return [target]
 
 
 @flop_rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import (
     UNKNOWN,
     ShapeConflictError,
+    merge_dim,
     unknown_dims,
     with_rank,
 )
@@ -49,7 +51,7 @@ def slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     ranks += [c for c in counts if c >= 0]
     if not ranks:
         return [None]
-    shape = with_rank(shape, ranks[0])
+    shape = with_rank(shape, reduce(merge_dim, ranks))
     wanted = args.integers(2)
     if wanted is None or len(wanted) != len(shape):
         return [size if size is not None else unknown_dims(len(shape))]

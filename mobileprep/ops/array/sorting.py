@@ -221,7 +221,8 @@ def bound(node: Node, ordered: Array, values: Array) -> Array:
 def bound_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A place for each value."""
     with_rank(args.shapes[0], 2)
-    return [with_rank(args.shapes[1], 2)]
+    with_rank(args.shapes[1], 2)
+    return [args.shapes[1]]
 
 
 flop_rule("LowerBound", "UpperBound")(free)

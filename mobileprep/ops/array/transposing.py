@@ -16,6 +16,7 @@ from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import (
     ShapeConflictError,
+    axis_index,
     unknown_dims,
     with_rank,
 )
@@ -40,7 +41,7 @@ def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     source, order = args.shapes[0], args.integers(1)
     if order is not None:
         source = with_rank(source, len(order))
-        if sorted(a % len(order) for a in order) != list(range(len(order))):
+        if sorted(axis_index(a, len(order)) for a in order) != list(range(len(order))):
             message = f"{list(order)} is no order of {len(order)} axes"
             raise ShapeConflictError(message)
         return [tuple(source[a] for a in order)]

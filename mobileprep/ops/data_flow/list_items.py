@@ -162,9 +162,8 @@ def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
 @shape_fn("TensorListPopBack")
 def tensor_list_pop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The handle of a list of the same elements, and an element."""
-    element = merge(args.handle(0), args.as_shape(1))
-    args.set_handle(element)
-    return [(), element]
+    args.set_handle(args.handle(0))
+    return [(), args.handle(0)]
 
 
 flop_rule("TensorListPopBack")(free)

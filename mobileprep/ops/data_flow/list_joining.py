@@ -79,7 +79,7 @@ def from_tensor(node: Node, x: Array, shape: Array) -> Array:
 @shape_fn("TensorListFromTensor")
 def tensor_list_from_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A scalar handle of a list of rows."""
-    source = at_least_rank(args.shapes[0], 1)
+    source = args.shapes[0]
     args.set_handle(merge(None if source is None else source[1:], args.as_shape(1)))
     return [()]
 
