@@ -90,8 +90,11 @@ def test_one_example_has_no_axis_of_examples():
 EXAMPLE = {"sparse_types": (DType.INT64,)}
 SECOND = {
     **EXAMPLE,
-    "num_sparse": 1, "Tdense": (DType.FLOAT,), "dense_shapes": ((3,),),
-    "ragged_value_types": (DType.FLOAT,), "ragged_split_types": (DType.INT64,),
+    "num_sparse": 1,
+    "Tdense": (DType.FLOAT,),
+    "dense_shapes": ((3,),),
+    "ragged_value_types": (DType.FLOAT,),
+    "ragged_split_types": (DType.INT64,),
 }
 
 OP_CASES = [

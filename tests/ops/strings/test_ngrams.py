@@ -7,7 +7,11 @@ import pytest
 from tests.ops.op_cases import OpCase, case, check, refused
 
 RUNS = {
-    "separator": " ", "ngram_widths": (2,), "left_pad": "", "right_pad": "", "pad_width": 0,
+    "separator": " ",
+    "ngram_widths": (2,),
+    "left_pad": "",
+    "right_pad": "",
+    "pad_width": 0,
     "preserve_short_sequences": False,
 }
 
