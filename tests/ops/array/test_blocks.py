@@ -34,6 +34,8 @@ OP_CASES = [
     refused("SpaceToBatch", [(2, 3, 5, 7), [[0, 0], [1, 0]]], block_size=2),
     case("BatchToSpace", [(8, 2, 3, 7), [[1, 0], [0, 2]]], [(2, 3, 4, 7)], block_size=2),
     refused("BatchToSpace", [(6, 2, 3, 7), [[1, 0], [0, 2]]], block_size=2),
+    unlike(case("SpaceToBatchND", [(2, 4, 6), (0,), (0, 2)], [(-1, 4, 6)])),
+    case("BatchToSpaceND", [(4, 1, 5), [2], [[1, 1]]], [(2, 0, 5)]),
 ]
 
 

@@ -14,6 +14,7 @@ OP_CASES = [
     case("BroadcastArgs", [(4,), (-1,)], [(-1,)]),
     refused("BroadcastArgs", [(4,), (1, 3)]),
     case("BroadcastGradientArgs", [(4,), (3,)], [(-1,), (-1,)]),
+    case("BroadcastArgs", [(0,), (3,)], [(3,)]),
 ]
 
 

@@ -16,6 +16,9 @@ OP_CASES = [
     case("Bitcast", [None], [None], T=DType.FLOAT, type=DType.UINT8),
     refused("Bitcast", [()], T=DType.INT16, type=DType.FLOAT),
     refused("Bitcast", [(2, 3)], T=DType.INT16, type=DType.FLOAT),
+    case("Bitcast", [(5, 2)], [(5,)], T=DType.FLOAT, type=DType.DOUBLE),
+    case("Bitcast", [(5,)], [(5, 2)], T=DType.DOUBLE, type=DType.FLOAT),
+    case("Bitcast", [(5,)], [(5, 4)], T=DType.DOUBLE, type=DType.INT16),
 ]
 
 

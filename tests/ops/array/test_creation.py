@@ -25,6 +25,7 @@ OP_CASES = [
     refused("Range", [11, 2, 1], Tidx=DType.INT32),
     case("LinSpace", [0.0, 1.0, 5], [(5,)], 5),
     case("LinSpace", [0.0, 1.0, ()], [(-1,)], None),
+    case("Range", [2.0, 3.0, 0.5], [(2,)], 2, Tidx=DType.FLOAT),
 ]
 
 

@@ -115,6 +115,8 @@ OP_CASES = [
     case("OneHot", [(2, 3), (), 1.0, 0.0], [(-1, 2, 3)], axis=0),
     case("OneHot", [None, 4, 1.0, 0.0], [None]),
     unlike(refused("OneHot", [(2, 3), 4, 1.0, 0.0], axis=3)),
+    case("GatherNd", [(5, 6), (4, 0)], [(4, 5, 6)]),
+    unlike(refused("OneHot", [(2, 3), 4, 1.0, 0.0], axis=4)),
 ]
 
 

@@ -19,6 +19,8 @@ OP_CASES = [
     refused("ReverseSequence", [(3, 5), (4,)], seq_dim=1),
     refused("ReverseSequence", [(3, 5), (3,)], seq_dim=1, batch_dim=2),
     refused("ReverseSequence", [(3, 5), (3, 1)], seq_dim=1),
+    case("Reverse", [(), (0,)], [()]),
+    refused("Reverse", [(3,), (0,)]),
 ]
 
 

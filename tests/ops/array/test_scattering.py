@@ -90,6 +90,8 @@ OP_CASES = [
     case("InplaceAdd", [(5, 3), (2,), (2, 3)], [(5, 3)]),
     case("InplaceSub", [(5, 3), (2,), (2, 3)], [(5, 3)]),
     case("InplaceUpdate", [(5, 3), (2,), (2, 3)], [(5, 3)]),
+    refused("ScatterNd", [(4, 0), (4, 3), [5, 3]]),
+    case("ScatterNd", [(1,), (3,), [5, 3]], [(5, 3)]),
 ]
 
 

@@ -131,6 +131,10 @@ OP_CASES = [
     unlike(case("ExpandDims", [(4, 5), ()], [(-1, -1, -1)])),
     case("ExpandDims", [None, 0], [None]),
     refused("ExpandDims", [(4, 5), 3]),
+    case("Reshape", [(0, 6), [2, 0]], [(2, 0)]),
+    case("Reshape", [(0,), [-1]], [(0,)]),
+    refused("Reshape", [(0, 6), [1]]),
+    case("Reshape", [(0, 6), [5, -1]], [(5, 0)]),
 ]
 
 

@@ -27,6 +27,9 @@ OP_CASES = [
     case("Unpack", [None], [None] * 2, num=2),
     refused("Unpack", [(4, 6)], num=3),
     refused("Unpack", [(4, 6)], num=4, axis=2),
+    case("SplitV", [(4, 6), [0, 6], 1], [(4, 0), (4, 6)], num_split=2),
+    case("SplitV", [(4, 0), [0, -1], 1], [(4, 0), (4, 0)], num_split=2),
+    case("SplitV", [(4, 6), [1, 0, -1], 1], [(4, 1), (4, 0), (4, 5)], num_split=3),
 ]
 
 

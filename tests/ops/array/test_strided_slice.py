@@ -25,6 +25,16 @@ OP_CASES = [
     refused("StridedSlice", [(9, 8), [1], [7, 8], [2, 3]]),
     refused("StridedSlice", [(9, 8), [1, 2], [7, 8], [0, 3]]),
     case("TensorStridedSliceUpdate", [(9, 8), [1, 2], [7, 8], [2, 3], (3, 2)], [(9, 8)]),
+    case("StridedSlice", [(0, 8), [0, 2], [7, 8], [2, 3]], [(0, 2)]),
+    case(
+        "StridedSlice",
+        [(9, 8, 7), [1, 0, 3], [7, 0, 4], [1, 1, 1]],
+        [(6, 8)],
+        ellipsis_mask=2,
+        shrink_axis_mask=4,
+    ),
+    case("StridedSlice", [(9, 8), [1, 0, 3], [7, 0, 5], [1, 1, 1]], [(6, 1, 2)], new_axis_mask=2),
+    case("StridedSlice", [(9, 8), [1, 3], [7, 5], [1, 1]], [(6, 5)], begin_mask=2),
 ]
 
 

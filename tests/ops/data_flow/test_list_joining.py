@@ -52,6 +52,8 @@ OP_CASES = [
     case("TensorListConcatLists", [LIST, LIST], [()]),
     case("TensorListGetItem", [made("TensorListConcatLists", LIST, LIST), 0, (2,)], [(2, 3)]),
     case("TensorListGetItem", [made("TensorListConcatLists", (), LIST), 0, (2,)], [(2, 3)]),
+    case("TensorListConcat", [()], [(-1,), (-1,)], element_shape=(4,)),
+    case("TensorListGetItem", [made("TensorListConcatLists", LIST, ()), 0, (2,)], [(2, 3)]),
 ]
 
 

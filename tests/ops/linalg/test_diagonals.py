@@ -64,6 +64,13 @@ OP_CASES = [
     case("DiagPart", [None], [None]),
     refused("DiagPart", [(2, 3, 2, 4)]),
     refused("DiagPart", [(2, 3, 2)]),
+    refused("MatrixDiagPartV2", [(2, 0, 7), -1, 0.0]),
+    refused("MatrixDiagPartV2", [(2, 5, 0), 1, 0.0]),
+    case("MatrixDiagPart", [(5, 4)], [(4,)]),
+    case("MatrixDiag", [(3,)], [(3, 3)]),
+    case("MatrixDiagV2", [(3,), 0, -1, -1, 0.0], [(3, 3)]),
+    case("MatrixDiagV2", [(2, 0), 0, -1, 6, 0.0], [(2, 0, 6)]),
+    case("MatrixDiagV2", [(2, 1), 0, -1, 6, 0.0], [(2, 1, 6)]),
 ]
 
 

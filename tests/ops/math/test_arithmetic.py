@@ -146,6 +146,7 @@ OP_CASES = [
     case("BiasAddGrad", [None], [(-1,)]),
     refused("BiasAddGrad", [(5,)]),
     case("ClipByValue", [(2, 3), (), ()], [(2, 3)], 12),
+    case("BiasAddGrad", [(2, 5)], [(5,)]),
 ]
 
 

@@ -23,6 +23,8 @@ OP_CASES = [
     refused("SparseBincount", [(4, 3), (4,), [5, 6, 7], 7, (0,)]),
     case("HistogramFixedWidth", [(9,), (2,), 5], [(5,)]),
     case("HistogramFixedWidth", [(9,), (2,), ()], [(-1,)]),
+    unlike(case("RaggedBincount", [(0,), (9,), 7, (0,)], [(-1, 7)])),
+    unlike(case("RaggedBincount", [(1,), (9,), 7, (0,)], [(0, 7)])),
 ]
 
 

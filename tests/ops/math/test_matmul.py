@@ -28,6 +28,7 @@ OP_CASES = [
     case("BatchMatMulV2", [None, (3, 5)], [None], None),
     refused("BatchMatMulV2", [(4, 2, 3), (4, 5)]),
     case("BatchMatMulV3", [(2, 3), (3, 5)], [(2, 5)], 60, Ta=F, Tb=F, Tout=F),
+    unlike(case("BatchMatMulV2", [(2, 3), None], [None], None)),
 ]
 
 

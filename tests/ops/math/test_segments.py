@@ -19,6 +19,7 @@ OP_CASES = [
     case("UnsortedSegmentSum", [(4, 3), (4,), ()], [(-1, 3)], 12),
     case("UnsortedSegmentSum", [None, (4,), 5], [None], None),
     unlike(case("UnsortedSegmentSum", [(4, 3), None, 5], [None], 12)),
+    case("SegmentSum", [(4,), (4,)], [(-1,)], 4),
 ]
 
 

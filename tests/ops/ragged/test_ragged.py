@@ -28,6 +28,13 @@ OP_CASES = [
     unlike(case("RaggedTensorToSparse", [(5,), (9, 4)], [(-1, 3), (-1,), (3,)])),
     unlike(case("RaggedTensorToSparse", [(5,), (7,), (9,)], [(-1, 3), (-1,), (3,)])),
     case("RaggedTensorToSparse", [(5,), None], [(-1, -1), (-1,), (-1,)]),
+    case(
+        "RaggedGather",
+        [(5,), (9,), (3,)],
+        [(-1,), (-1,)],
+        PARAMS_RAGGED_RANK=1,
+        OUTPUT_RAGGED_RANK=1,
+    ),
 ]
 
 

@@ -17,6 +17,7 @@ OP_CASES = [
     case("SparseSegmentSqrtN", [(7, 3), (4,), (4,)], [(-1, 3)], None),
     case("SparseSegmentMeanWithNumSegments", [(7, 3), (4,), (4,), 5], [(5, 3)], 27),
     case("SparseSegmentSqrtNWithNumSegments", [(7, 3), (4,), (4,), 5], [(5, 3)], 27),
+    case("SparseSegmentSum", [(7,), (4,), (4,)], [(-1,)], 4),
 ]
 
 

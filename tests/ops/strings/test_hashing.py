@@ -44,6 +44,7 @@ OP_CASES = [
     case("Fingerprint", [(4, 3), ()], [(4, -1)]),
     case("Fingerprint", [None, ()], [(-1, -1)]),
     refused("Fingerprint", [(), ()]),
+    case("Fingerprint", [(4,), ()], [(4, -1)]),
 ]
 
 
