@@ -7,9 +7,21 @@ from mobileprep.ops.cost import FlopRule, Sizes, UnknownCostError
 
 def per_output(factor: float) -> FlopRule:
     """The rule of ops that take so many operations for each element of their output."""
+    if not factor:
+        # Nothing is nothing, whatever the shape.
+        return free
 
     def rule(sizes: Sizes) -> float:
         return factor * sizes.made()
+
+    return rule
+
+
+def per_input(factor: float) -> FlopRule:
+    """The rule of ops that take so many operations for each element of their first input."""
+
+    def rule(sizes: Sizes) -> float:
+        return factor * sizes.taken()
 
     return rule
 

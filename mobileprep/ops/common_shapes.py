@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ops.dims import UNKNOWN, broadcast, merge
-from mobileprep.ops.shape_function import ShapeArgs
+from mobileprep.ops.shape_function import ShapeArgs, ShapeFn
 
 
 def declared_shape(args: ShapeArgs) -> Sequence[TensorShape]:
@@ -34,7 +34,7 @@ def same_as_both(args: ShapeArgs) -> Sequence[TensorShape]:
     return [merge(args.shapes[0], args.shapes[1])]
 
 
-def splits_and_values(args: ShapeArgs) -> Sequence[TensorShape]:
+def two_vectors(args: ShapeArgs) -> Sequence[TensorShape]:
     """Two vectors."""
     return [(UNKNOWN,), (UNKNOWN,)]
 
@@ -42,3 +42,22 @@ def splits_and_values(args: ShapeArgs) -> Sequence[TensorShape]:
 def scalars_only(args: ShapeArgs) -> Sequence[TensorShape]:
     """A scalar for each output."""
     return [()] * args.count()
+
+
+def shape_in(index: int) -> ShapeFn:
+    """The rule of ops whose output has the shape that an input holds."""
+
+    def rule(args: ShapeArgs) -> Sequence[TensorShape]:
+        return [args.as_shape(index)]
+
+    return rule
+
+
+def length_in(index: int) -> ShapeFn:
+    """The rule of ops whose output is a vector of the length that an input holds."""
+
+    def rule(args: ShapeArgs) -> Sequence[TensorShape]:
+        length = args.scalar(index)
+        return [(UNKNOWN if length is None else length,)]
+
+    return rule

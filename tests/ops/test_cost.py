@@ -70,6 +70,12 @@ def test_sums_of_several_tensors() -> None:
     assert flops("AddN", [(4,)] * 3, [(4,)]) == 8
 
 
+def test_sizes_that_only_a_run_tells() -> None:
+    assert flops("SegmentMean", [(4, 3), (4,)], [(2, 3)]) == 12 + 6
+    assert flops("SparseSegmentMean", [(7, 3), (4,), (4,)], [(2, 3)]) == 12 + 6
+    assert flops("RaggedRange", [(3,), (3,), (3,)], [(4,), (9,)]) == 18
+
+
 def test_batch_normalization() -> None:
     assert flops(node("n", "FusedBatchNormV3", is_training=False), [IMAGE], [IMAGE]) == 384
     assert flops(node("n", "FusedBatchNormV3", is_training=True), [IMAGE], [IMAGE]) == 6 * 192

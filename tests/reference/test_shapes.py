@@ -45,7 +45,9 @@ def graph(request: pytest.FixtureRequest) -> Graph:
     return read_graph(models / request.param)
 
 
-def _tensorflows(tf: ModuleType, graph: Graph, folder: Path) -> Mapping[str, list[TensorShape]]:
+def tensorflows_shapes(
+    tf: ModuleType, graph: Graph, folder: Path
+) -> Mapping[str, list[TensorShape]]:
     """The shapes that TensorFlow infers while it imports a graph."""
     path = folder / "graph.pb"
     write_graph(path, graph)
@@ -71,7 +73,7 @@ def _tells_less(ours: TensorShape, theirs: TensorShape) -> bool:
 
 
 def test_shapes_tell_no_less_than_tensorflows(tf: ModuleType, graph: Graph, tmp_path: Path) -> None:
-    theirs = _tensorflows(tf, graph, tmp_path)
+    theirs = tensorflows_shapes(tf, graph, tmp_path)
     ours = infer_shapes(graph)
     wrong = [
         f"{n.name} ({n.op}): {ours[n.name]} here, {theirs[n.name]} there"
@@ -141,12 +143,12 @@ def test_shapes_of_random_nodes_contradict_no_shape_of_tensorflows(
         graph, theirs = _accepted(tf, nodes, tmp_path)
         if graph is not None and theirs is not None:
             ours = infer_shapes(graph)[NODE]
-            if len(ours) != len(theirs) or any(map(_contradicts, ours, theirs)):
+            if len(ours) != len(theirs) or any(map(contradicts, ours, theirs)):
                 wrong.append(f"{list(graph)}: {ours} here, {theirs} there")
     assert wrong == []
 
 
-def _contradicts(ours: TensorShape, theirs: TensorShape) -> bool:
+def contradicts(ours: TensorShape, theirs: TensorShape) -> bool:
     if ours is None or theirs is None:
         return False
     if len(ours) != len(theirs):
@@ -164,7 +166,7 @@ def _accepted(
         if graph is None:
             break
         try:
-            return graph, _tensorflows(tf, graph, folder)[NODE]
+            return graph, tensorflows_shapes(tf, graph, folder)[NODE]
         except (ValueError, tf.errors.OpError) as error:
             complaint = RANK.search(str(error))
             if complaint:

@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.joining import padded
+from mobileprep.ops.array.padding import padded
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
@@ -41,22 +41,7 @@ def space_to_depth(node: Node, x: Array) -> Array:
     return moved
 
 
-@kernel("DepthToSpace")
-def depth_to_space(node: Node, x: Array) -> Array:
-    """Channels turned into blocks of pixels (NHWC or NCHW)."""
-    block, x, back = _blocks(node, x)
-    n, h, w, c = x.shape
-    if c % (block * block):
-        message = f"{c} channels cannot become blocks of {block} x {block}"
-        raise ValueError(message)
-    depth = c // (block * block)
-    parts = x.reshape(n, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
-    out: Array = parts.reshape(n, h * block, w * block, depth)
-    moved: Array = out.transpose(back)
-    return moved
-
-
-@shape_fn("SpaceToDepth", "DepthToSpace")
+@shape_fn("SpaceToDepth")
 def space_to_depth_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Blocks of an image moved into its channels, or back."""
     block = args.node.attr_int("block_size")
@@ -73,6 +58,9 @@ def space_to_depth_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(out)]
 
 
+flop_rule("SpaceToDepth")(free)
+
+
 def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
     """The block size, x as NHWC, and the permutation back."""
     block, layout = node.attr_int("block_size"), node.attr_str("data_format", "NHWC")
@@ -84,16 +72,55 @@ def _blocks(node: Node, x: Array) -> tuple[int, Array, tuple[int, ...]]:
     return block, x, (0, 1, 2, 3)
 
 
+def _scaled(size: int, by: int, *, shrinks: bool) -> int:
+    return divide_dim(size, by) if shrinks else multiply_dims(size, by)
+
+
+@kernel("DepthToSpace")
+def depth_to_space(node: Node, x: Array) -> Array:
+    """Channels turned into blocks of pixels (NHWC or NCHW)."""
+    block, x, back = _blocks(node, x)
+    n, h, w, c = x.shape
+    if c % (block * block):
+        message = f"{c} channels cannot become blocks of {block} x {block}"
+        raise ValueError(message)
+    depth = c // (block * block)
+    parts = x.reshape(n, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
+    out: Array = parts.reshape(n, h * block, w * block, depth)
+    moved: Array = out.transpose(back)
+    return moved
+
+
+shape_fn("DepthToSpace")(space_to_depth_shape)
+
+
+flop_rule("DepthToSpace")(free)
+
+
 @kernel("SpaceToBatchND")
 def space_to_batch_nd(node: Node, x: Array, block: Array, paddings: Array) -> Array:
     """Padded spatial axes cut into blocks whose positions go to the batch axis."""
     return _to_batch(x, integers(block), paddings)
 
 
-@kernel("SpaceToBatch")
-def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
-    """``SpaceToBatchND`` with square blocks of the attribute ``block_size``."""
-    return _to_batch(x, (node.attr_int("block_size"),) * 2, paddings)
+@shape_fn("SpaceToBatchND")
+def space_to_batch_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Blocks of the dimensions behind the batch moved into the batch, or back."""
+    blocks, edges = args.integers(1), args.value(2)
+    count = with_rank(args.shapes[1], 1)[0]
+    shape = args.shapes[0]
+    if shape is None:
+        return [None]
+    if count < 0:
+        return [unknown_dims(len(shape))]
+    at_least_rank(shape, count + 1)
+    rest = shape[count + 1 :]
+    if blocks is None:
+        return [(*unknown_dims(count + 1), *rest)]
+    return [(*_moved_blocks(args, shape, blocks, edges), *rest)]
+
+
+flop_rule("SpaceToBatchND")(free)
 
 
 def _to_batch(x: Array, sizes: tuple[int, ...], paddings: Array) -> Array:
@@ -114,36 +141,44 @@ def _to_batch(x: Array, sizes: tuple[int, ...], paddings: Array) -> Array:
     return out
 
 
-@kernel("BatchToSpaceND")
-def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array:
-    """The batch axis spread over blocks of the spatial axes, which are then cropped."""
-    return _to_space(x, integers(block), crops)
+def _pairs(array: Array, count: int) -> list[tuple[int, int]]:
+    if array.shape != (count, 2):
+        message = f"expected {count} pairs, found the shape {list(array.shape)}"
+        raise ValueError(message)
+    return [(int(a), int(b)) for a, b in array.tolist()]
 
 
-@shape_fn("SpaceToBatchND", "BatchToSpaceND")
-def space_to_batch_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Blocks of the dimensions behind the batch moved into the batch, or back."""
-    blocks, edges = args.integers(1), args.value(2)
-    count = with_rank(args.shapes[1], 1)[0]
-    shape = args.shapes[0]
-    if shape is None:
-        return [None]
-    if count < 0:
-        return [unknown_dims(len(shape))]
-    at_least_rank(shape, count + 1)
-    rest = shape[count + 1 :]
-    if blocks is None:
-        return [(*unknown_dims(count + 1), *rest)]
-    return [(*_moved_blocks(args, shape, blocks, edges), *rest)]
+def _check_blocks(x: Array, sizes: tuple[int, ...]) -> None:
+    if len(sizes) >= x.ndim or any(b < 1 for b in sizes):
+        message = f"blocks of {list(sizes)} do not fit the shape {list(x.shape)}"
+        raise ValueError(message)
 
 
-@kernel("BatchToSpace")
-def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
-    """``BatchToSpaceND`` with square blocks of the attribute ``block_size``."""
-    return _to_space(x, (node.attr_int("block_size"),) * 2, crops)
+def _moved_blocks(
+    args: ShapeArgs, shape: tuple[int, ...], blocks: tuple[int, ...], edges: object
+) -> tuple[int, ...]:
+    to_batch = args.node.op.startswith("Space")
+    batch = shape[0]
+    sizes = []
+    for i, block in enumerate(blocks):
+        batch = _scaled(batch, block, shrinks=not to_batch)
+        size = shape[i + 1]
+        edge = UNKNOWN if edges is None else int(np.asarray(edges)[i].sum())
+        if to_batch:
+            sizes.append(divide_dim(add_dims(size, edge), block))
+        else:
+            whole = multiply_dims(size, block)
+            sizes.append(UNKNOWN if min(whole, edge) < 0 else whole - edge)
+    return (batch, *sizes)
 
 
-@shape_fn("SpaceToBatch", "BatchToSpace")
+@kernel("SpaceToBatch")
+def space_to_batch(node: Node, x: Array, paddings: Array) -> Array:
+    """``SpaceToBatchND`` with square blocks of the attribute ``block_size``."""
+    return _to_batch(x, (node.attr_int("block_size"),) * 2, paddings)
+
+
+@shape_fn("SpaceToBatch")
 def space_to_batch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """As SpaceToBatchND, with one block size for height and width."""
     block = args.node.attr_int("block_size")
@@ -151,10 +186,19 @@ def space_to_batch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*_moved_blocks(args, shape, (block, block), args.value(1)), shape[3])]
 
 
-flop_rule(
-    *("BatchToSpace", "BatchToSpaceND", "DepthToSpace", "SpaceToBatch", "SpaceToBatchND"),
-    "SpaceToDepth",
-)(free)
+flop_rule("SpaceToBatch")(free)
+
+
+@kernel("BatchToSpaceND")
+def batch_to_space_nd(node: Node, x: Array, block: Array, crops: Array) -> Array:
+    """The batch axis spread over blocks of the spatial axes, which are then cropped."""
+    return _to_space(x, integers(block), crops)
+
+
+shape_fn("BatchToSpaceND")(space_to_batch_nd_shape)
+
+
+flop_rule("BatchToSpaceND")(free)
 
 
 def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
@@ -178,36 +222,13 @@ def _to_space(x: Array, sizes: tuple[int, ...], crops: Array) -> Array:
     return whole[tuple(cut)]
 
 
-def _pairs(array: Array, count: int) -> list[tuple[int, int]]:
-    if array.shape != (count, 2):
-        message = f"expected {count} pairs, found the shape {list(array.shape)}"
-        raise ValueError(message)
-    return [(int(a), int(b)) for a, b in array.tolist()]
+@kernel("BatchToSpace")
+def batch_to_space(node: Node, x: Array, crops: Array) -> Array:
+    """``BatchToSpaceND`` with square blocks of the attribute ``block_size``."""
+    return _to_space(x, (node.attr_int("block_size"),) * 2, crops)
 
 
-def _check_blocks(x: Array, sizes: tuple[int, ...]) -> None:
-    if len(sizes) >= x.ndim or any(b < 1 for b in sizes):
-        message = f"blocks of {list(sizes)} do not fit the shape {list(x.shape)}"
-        raise ValueError(message)
+shape_fn("BatchToSpace")(space_to_batch_shape)
 
 
-def _scaled(size: int, by: int, *, shrinks: bool) -> int:
-    return divide_dim(size, by) if shrinks else multiply_dims(size, by)
-
-
-def _moved_blocks(
-    args: ShapeArgs, shape: tuple[int, ...], blocks: tuple[int, ...], edges: object
-) -> tuple[int, ...]:
-    to_batch = args.node.op.startswith("Space")
-    batch = shape[0]
-    sizes = []
-    for i, block in enumerate(blocks):
-        batch = _scaled(batch, block, shrinks=not to_batch)
-        size = shape[i + 1]
-        edge = UNKNOWN if edges is None else int(np.asarray(edges)[i].sum())
-        if to_batch:
-            sizes.append(divide_dim(add_dims(size, edge), block))
-        else:
-            whole = multiply_dims(size, block)
-            sizes.append(UNKNOWN if min(whole, edge) < 0 else whole - edge)
-    return (batch, *sizes)
+flop_rule("BatchToSpace")(free)

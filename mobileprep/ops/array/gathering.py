@@ -1,4 +1,4 @@
-"""Ops that gather, choose, and change the type of elements."""
+"""Ops that gather slices and elements at indices, and one-hot vectors."""
 
 from __future__ import annotations
 
@@ -7,27 +7,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import (
     axis_of,
     check_allocation,
-    check_broadcast,
     same_type,
     scalar,
 )
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import (
     UNKNOWN,
     at_least_rank,
     axis_index,
-    broadcast,
     concatenate,
-    merge,
     unknown_dims,
 )
 from mobileprep.ops.kernel import kernel
@@ -62,6 +57,24 @@ def gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The indices' shape in the place of the first dimension."""
     params = at_least_rank(args.shapes[0], 1)
     return [concatenate(args.shapes[1], None if params is None else params[1:])]
+
+
+flop_rule("Gather")(free)
+
+
+def as_gathered(x: Array, indices: Array, axis: int) -> Array:
+    """``take`` that gives an array for a single index too."""
+    taken = np.empty(_taken_shape(x, indices, axis), dtype=x.dtype)
+    if taken.size:
+        # Indices are checked before: "clip" spares numpy a copy of the output.
+        np.take(x, indices, axis=axis, out=taken, mode="clip")
+    return taken
+
+
+def _taken_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    check_allocation(shape, x.dtype)
+    return shape
 
 
 @kernel("GatherV2")
@@ -101,19 +114,7 @@ def gather_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*params[:axis], *indices[batch:], *params[axis + 1 :])]
 
 
-def as_gathered(x: Array, indices: Array, axis: int) -> Array:
-    """``take`` that gives an array for a single index too."""
-    taken = np.empty(_taken_shape(x, indices, axis), dtype=x.dtype)
-    if taken.size:
-        # Indices are checked before: "clip" spares numpy a copy of the output.
-        np.take(x, indices, axis=axis, out=taken, mode="clip")
-    return taken
-
-
-def _taken_shape(x: Array, indices: Array, axis: int) -> tuple[int, ...]:
-    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    check_allocation(shape, x.dtype)
-    return shape
+flop_rule("GatherV2")(free)
 
 
 @kernel("GatherNd")
@@ -141,91 +142,7 @@ def gather_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*indices[:-1], *params[indices[-1] :])]
 
 
-@kernel("Select")
-def select(node: Node, condition: Array, x: Array, y: Array) -> Array:
-    """x where the condition holds, else y; a vector condition chooses whole slices."""
-    same_type(node, x, y)
-    if x.shape != y.shape:
-        message = "both branches must have one shape"
-        raise ValueError(message)
-    if condition.ndim == 0:
-        return x if bool(condition) else y
-    if condition.shape != x.shape:
-        if condition.ndim != 1 or condition.shape[0] != x.shape[0]:
-            message = "the condition must have the branches' shape, or an element for each slice"
-            raise ValueError(message)
-        condition = condition.reshape(-1, *[1] * (x.ndim - 1))
-    return np.where(condition, x, y)
-
-
-@shape_fn("Select", "RefSelect")
-def select_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape of the branches, which the condition has too unless it is a scalar or a vector."""
-    if args.node.op == "RefSelect":
-        return [None]
-    condition, data = args.shapes[0], merge(args.shapes[1], args.shapes[2])
-    if condition is not None and data is not None and len(condition) > 1:
-        return [merge(condition, data)]
-    return [data]
-
-
-@kernel("SelectV2")
-def select_v2(node: Node, condition: Array, x: Array, y: Array) -> Array:
-    """x where the condition holds, else y, all broadcast."""
-    same_type(node, x, y)
-    check_broadcast(x, y, condition)
-    return np.where(condition, x, y)
-
-
-@shape_fn("SelectV2")
-def select_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Three inputs broadcast to each other."""
-    return [broadcast(broadcast(args.shapes[0], args.shapes[1]), args.shapes[2])]
-
-
-@kernel("Where")
-def where(node: Node, condition: Array) -> Array:
-    """The coordinates of elements that are not zero, a row each."""
-    if condition.ndim < 1:
-        message = "a scalar has no coordinates"
-        raise ValueError(message)
-    return np.argwhere(condition).astype(np.int64, copy=False)
-
-
-@shape_fn("Where")
-def where_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A row for each element that is true, as long as the input has dimensions."""
-    shape = args.shapes[0]
-    return [(UNKNOWN, UNKNOWN if shape is None else len(shape))]
-
-
-@kernel("Cast")
-def cast(node: Node, x: Array) -> Array:
-    """The elements as another type; fractions are cut off towards zero."""
-    target = node.attr_dtype("DstT")
-    kind = target.numpy
-    if kind is None or target is DType.STRING or x.dtype == object:
-        message = f"elements cannot be cast to {target.short}"
-        raise TypeError(message)
-    if x.dtype == kind:
-        return x
-    if x.dtype.kind == "c" and kind.kind != "c":
-        x = np.real(x)
-    if kind.kind in "iu" and x.dtype.kind not in "iub":
-        return _to_integers(x, kind)
-    return x.astype(kind)
-
-
-shape_fn("Cast")(unchanged)
-
-
-def _to_integers(x: Array, kind: np.dtype[np.generic]) -> Array:
-    """Through 64 bits, so that what a narrow type cannot hold wraps on every machine alike."""
-    if kind == np.uint64:
-        return np.where(x < 0, x.astype(np.int64).astype(np.uint64), x.astype(np.uint64))
-    if kind.itemsize >= 4 and kind.kind == "i":
-        return x.astype(kind)
-    return x.astype(np.int64).astype(kind)
+flop_rule("GatherNd")(free)
 
 
 @kernel("OneHot")
@@ -251,6 +168,4 @@ def one_hot_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:axis], UNKNOWN if depth is None else depth, *source[axis:])]
 
 
-flop_rule(
-    *("Cast", "Gather", "GatherNd", "GatherV2", "OneHot", "Select", "SelectV2", "Where"),
-)(free)
+flop_rule("OneHot")(free)

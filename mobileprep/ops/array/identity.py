@@ -11,48 +11,72 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import declared_shape, no_outputs, unchanged
+from mobileprep.ops.common_shapes import no_outputs, scalars_only, unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import merge
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
-# Up to this graph version an unknown shape could not be told from a scalar's.
-_LAST_AMBIGUOUS_PRODUCER = 21
-
 
 @kernel(
-    "DeepCopy",
-    "EnsureShape",
-    "GuaranteeConst",
-    "Identity",
-    "LoopCond",
-    "PlaceholderWithDefault",
-    "PreventGradient",
-    "RefIdentity",
-    "Snapshot",
+    *("DeepCopy", "GuaranteeConst", "Identity", "PreventGradient", "RefIdentity", "Snapshot"),
     "StopGradient",
 )
-def identity(node: Node, x: Array, *rest: Array) -> Array:
-    """The first input as it is."""
-    if node.op == "EnsureShape":
-        _check_shape(node, x)
+def identity(node: Node, x: Array) -> Array:
+    """x as it is."""
     return x
 
 
-shape_fn("ImmutableConst", "PlaceholderWithDefault")(declared_shape)
+shape_fn(
+    *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DeepCopy"),
+    *("GuaranteeConst", "Identity", "PreventGradient", "RefIdentity", "Snapshot", "StopGradient"),
+)(unchanged)
+
+
+flop_rule(
+    *("DeepCopy", "GuaranteeConst", "Identity", "PreventGradient", "RefIdentity", "Snapshot"),
+    "StopGradient",
+)(free)
+
+
+@kernel("LoopCond")
+def loop_cond(node: Node, condition: Array) -> Array:
+    """The condition as it is."""
+    return condition
+
+
+shape_fn("LoopCond")(scalars_only)
+
+
+flop_rule("LoopCond")(free)
+
+
+@kernel("EnsureShape")
+def ensure_shape(node: Node, x: Array) -> Array:
+    """x as it is.
+
+    Raises:
+        ValueError: it does not have the shape that the attribute says.
+    """
+    shape = node.attr_shape("shape")
+    if shape is None:
+        return x
+    fits = len(shape) == x.ndim and all(
+        wanted in (-1, given) for wanted, given in zip(shape, x.shape, strict=True)
+    )
+    if not fits:
+        message = f"the shape {list(x.shape)} does not fit {list(shape)}"
+        raise ValueError(message)
+    return x
 
 
 @shape_fn("EnsureShape")
-def ensure_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def ensure_shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input's shape merged with the one that it is checked against."""
     return [merge(args.shapes[0], args.node.attr_shape("shape"))]
 
 
-@shape_fn("LoopCond")
-def loop_cond_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar."""
-    return [()]
+flop_rule("EnsureShape")(free)
 
 
 @kernel("IdentityN")
@@ -62,9 +86,12 @@ def identity_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 
 @shape_fn("IdentityN")
-def unchanged_all_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+def identity_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Each output has its input's shape."""
     return args.shapes
+
+
+flop_rule("IdentityN")(free)
 
 
 @kernel("NoOp", "ControlTrigger")
@@ -74,6 +101,9 @@ def no_op(node: Node, *inputs: Array) -> tuple[Array, ...]:
 
 
 shape_fn("ControlTrigger", "NoOp")(no_outputs)
+
+
+flop_rule("ControlTrigger", "NoOp")(free)
 
 
 @kernel("CheckNumerics", "CheckNumericsV2")
@@ -90,42 +120,7 @@ def check_numerics(node: Node, x: Array) -> Array:
     raise InvalidGraphError(message, "check the values that are fed")
 
 
-shape_fn(
-    *("CheckNumerics", "CheckNumericsV2", "Copy", "CopyHost", "DebugIdentity"),
-    *("DebugIdentityV2", "DebugIdentityV3", "DeepCopy", "GuaranteeConst", "Identity"),
-    *("PreventGradient", "RefIdentity", "Snapshot", "StopGradient"),
-)(unchanged)
+shape_fn("CheckNumerics", "CheckNumericsV2")(unchanged)
 
 
-flop_rule(
-    *("CheckNumerics", "CheckNumericsV2", "Const", "ControlTrigger", "DeepCopy"),
-    *("EnsureShape", "GuaranteeConst", "Identity", "IdentityN", "LoopCond", "NoOp"),
-    *("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "PreventGradient"),
-    *("RefIdentity", "Snapshot", "StopGradient"),
-)(free)
-
-
-def _check_shape(node: Node, x: Array) -> None:
-    shape = node.attr_shape("shape")
-    if shape is None:
-        return
-    fits = len(shape) == x.ndim and all(
-        wanted in (-1, given) for wanted, given in zip(shape, x.shape, strict=True)
-    )
-    if not fits:
-        message = f"the shape {list(x.shape)} does not fit {list(shape)}"
-        raise ValueError(message)
-
-
-@shape_fn("Const", "HostConst")
-def const_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The value's shape."""
-    return [args.node.attr_tensor("value").shape]
-
-
-@shape_fn("Placeholder", "PlaceholderV2")
-def declared_once_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the node declares; a scalar, in old graphs, stands for any shape."""
-    shape = args.node.attr_shape("shape")
-    ambiguous = args.node.op == "Variable" or args.producer <= _LAST_AMBIGUOUS_PRODUCER
-    return [None if shape == () and ambiguous else shape]
+flop_rule("CheckNumerics", "CheckNumericsV2")(free)

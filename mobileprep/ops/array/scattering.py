@@ -12,16 +12,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import (
-    check_outputs,
     dimensions,
-    integers,
     same_type,
-    scalar,
 )
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.common_shapes import shape_in, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN, at_least_rank, merge, with_rank
+from mobileprep.ops.dims import at_least_rank, merge
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -54,33 +51,21 @@ def scatter_nd(node: Node, indices: Array, updates: Array, dims: Array) -> Array
 @shape_fn("ScatterNd")
 def scatter_nd_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the third input holds."""
-    return [args.as_shape(2)]
+    target = args.as_shape(2)
+    _check_updates(target, args.shapes[0], args.shapes[1])
+    return [target]
 
 
-@kernel(*_WRITES)
-def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Array:
-    """A copy of x with updates written at index vectors, in the manner that the op names."""
-    same_type(node, x, updates)
-    out: Array = x.copy()
-    _scatter(out, indices, updates, _WRITES[node.op])
-    return out
+flop_rule("ScatterNd")(free)
 
 
-@shape_fn(
-    *("TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate"),
-)
-def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The first input's shape."""
-    return [args.shapes[0]]
-
-
-@flop_rule(
-    *("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub"),
-    "ScatterNdNonAliasingAdd",
-)
-def scattered_flops(sizes: Sizes) -> float:
-    """One operation for each element of the updates."""
-    return sizes.taken(2)
+def _check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
+    """Refuse updates that are not, for each index vector, what it names of the target."""
+    at_least_rank(indices, 1)
+    if target is None or indices is None or updates is None or indices[-1] < 0:
+        return
+    at_least_rank(target, indices[-1])
+    merge((*indices[:-1], *target[indices[-1] :]), updates)
 
 
 def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:
@@ -97,61 +82,33 @@ def _scatter(out: Array, indices: Array, updates: Array, write: Write) -> None:
         write(out, tuple(indices[..., axis] for axis in range(depth)), updates)
 
 
-@kernel("DynamicPartition")
-def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, ...]:
-    """Slices of x sorted into several tensors."""
-    count = node.attr_int("num_partitions")
-    check_outputs(count)
-    if x.shape[: partitions.ndim] != partitions.shape:
-        message = f"partitions of shape {list(partitions.shape)} for {list(x.shape)}"
-        raise ValueError(message)
-    check_indices(partitions, count)
-    return tuple(x[partitions == i] for i in range(count))
-
-
-@shape_fn("DynamicPartition")
-def dynamic_partition_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Parts of unknown length, each row what the data has behind the partitions' shape."""
-    data, partitions = args.shapes[0], args.shapes[1]
-    count = args.node.attr_int("num_partitions")
-    if data is None or partitions is None:
-        return [None] * count
-    return [(UNKNOWN, *data[len(partitions) :])] * count
-
-
-@kernel("DynamicStitch", "ParallelDynamicStitch")
-def dynamic_stitch(node: Node, *inputs: Array) -> Array:
-    """Slices of several tensors put to places; of two for one place the later wins."""
-    count = len(inputs) // 2
-    indices, parts = inputs[:count], inputs[count:]
-    same_type(node, *parts)
-    rest = parts[0].shape[indices[0].ndim :]
-    if any(p.shape != (*i.shape, *rest) for i, p in zip(indices, parts, strict=True)):
-        message = "indices and data do not fit each other"
-        raise ValueError(message)
-    length = 1 + max((int(i.max()) for i in indices if i.size), default=-1)
-    shape = dimensions(np.array([length, *rest]), parts[0].dtype)
-    out = np.zeros(shape, dtype=parts[0].dtype)
-    for places, part in zip(indices, parts, strict=True):
-        check_indices(places, length)
-        out[places] = part
+@kernel(*_WRITES)
+def tensor_scatter(node: Node, x: Array, indices: Array, updates: Array) -> Array:
+    """A copy of x with updates written at index vectors, in the manner that the op names."""
+    same_type(node, x, updates)
+    out: Array = x.copy()
+    _scatter(out, indices, updates, _WRITES[node.op])
     return out
 
 
-@shape_fn("DynamicStitch", "ParallelDynamicStitch")
-def dynamic_stitch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """One more row than the largest index, each as what the data has behind the index's shape."""
-    count = args.node.attr_int("N")
-    rest: TensorShape = None
-    for index, data in zip(args.shapes[:count], args.shapes[count:], strict=True):
-        if index is not None and data is not None:
-            rest = merge(rest, data[len(index) :])
-    indices = [args.integers(i) for i in range(count)]
-    if rest is None:
-        return [None]
-    if None in indices:
-        return [(UNKNOWN, *rest)]
-    return [(max((i for listed in indices for i in listed or ()), default=-1) + 1, *rest)]
+@shape_fn(*_WRITES)
+def tensor_scatter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The first input's shape; the updates have it behind what the indices name."""
+    target, indices, updates = args.shapes
+    _check_updates(target, indices, updates)
+    return [target]
+
+
+@flop_rule(
+    *("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub"),
+    "ScatterNdNonAliasingAdd",
+)
+def scattered_flops(sizes: Sizes) -> float:
+    """One operation for each element of the updates."""
+    return sizes.taken(2)
+
+
+flop_rule("TensorScatterUpdate")(free)
 
 
 @kernel("SparseToDense")
@@ -166,107 +123,10 @@ def sparse_to_dense(
     return out
 
 
-@shape_fn("SparseToDense")
-def sparse_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that the second input holds."""
-    return [args.as_shape(1)]
+shape_fn("SparseToDense")(shape_in(1))
 
 
-flop_rule(
-    *("DynamicPartition", "DynamicStitch", "ParallelDynamicStitch", "ScatterNd"),
-    *("SparseToDense", "TensorScatterUpdate"),
-)(free)
-
-
-_SEGMENTS: dict[str, tuple[Write, Callable[[np.dtype[Any]], Any]]] = {
-    "Max": (np.maximum.at, lambda kind: _extreme(kind, lowest=True)),
-    "Min": (np.minimum.at, lambda kind: _extreme(kind, lowest=False)),
-    "Prod": (np.multiply.at, lambda kind: kind.type(1)),
-    "Sum": (np.add.at, lambda kind: kind.type(0)),
-}
-
-
-def _extreme(kind: np.dtype[Any], *, lowest: bool) -> Any:  # noqa: ANN401 - a numpy scalar
-    if kind.kind in "iu":
-        info = np.iinfo(kind)
-        return kind.type(info.min if lowest else info.max)
-    # The lowest finite number, as the original has it.
-    limit = np.finfo(kind).max
-    return -limit if lowest else limit
-
-
-@kernel("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")
-def unsorted_segment(node: Node, x: Array, ids: Array, count: Array) -> Array:
-    """Slices combined by segment; slices of a negative segment are dropped."""
-    number = scalar(count)
-    write, start = _SEGMENTS[node.op.removeprefix("UnsortedSegment")]
-    shape = dimensions(np.array([number, *x.shape[ids.ndim :]]), x.dtype)
-    if x.shape[: ids.ndim] != ids.shape:
-        message = f"segments of shape {list(ids.shape)} for {list(x.shape)}"
-        raise ValueError(message)
-    out = np.full(shape, start(x.dtype), dtype=x.dtype)
-    kept = ids >= 0
-    check_indices(ids[kept], number)
-    write(out, (ids[kept],), x[kept])
-    return out
-
-
-@shape_fn(
-    *("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
-    "UnsortedSegmentSum",
-)
-def unsorted_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The given number of rows in the place of the ids' dimensions."""
-    data, ids, count = args.shapes[0], args.shapes[1], args.scalar(2)
-    if data is None or ids is None:
-        return [None]
-    return [(UNKNOWN if count is None else count, *data[len(ids) :])]
-
-
-@kernel("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum")
-def segment(node: Node, x: Array, ids: Array) -> Array:
-    """Slices combined by segment, segments in ascending order; empty ones are 0 (1 for Prod)."""
-    numbers = np.array(integers(ids), dtype=np.int64)
-    if x.ndim < 1 or len(numbers) != len(x) or (np.diff(numbers) < 0).any():
-        message = "there must be an ascending segment for each slice"
-        raise ValueError(message)
-    length = int(numbers[-1]) + 1 if len(numbers) else 0
-    check_indices(numbers, max(length, 1))
-    shape = dimensions(np.array([length, *x.shape[1:]]), x.dtype)
-    kind = node.op.removeprefix("Segment")
-    write, start = _SEGMENTS["Sum" if kind == "Mean" else kind]
-    out = np.full(shape, start(x.dtype), dtype=x.dtype)
-    write(out, (numbers,), x)
-    counts = np.bincount(numbers, minlength=length).reshape(-1, *[1] * (x.ndim - 1))
-    if kind == "Mean":
-        return (out / np.maximum(counts, 1)).astype(x.dtype)
-    empty = x.dtype.type(1 if kind == "Prod" else 0)
-    return np.where(counts > 0, out, empty)
-
-
-@shape_fn(
-    *("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"),
-)
-def segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """As many rows as there are segments, which the ids' values tell."""
-    data = at_least_rank(args.shapes[0], 1)
-    with_rank(args.shapes[1], 1)
-    return [None if data is None else (UNKNOWN, *data[1:])]
-
-
-@flop_rule(
-    *("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum", "UnsortedSegmentMax"),
-    *("UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum"),
-)
-def one_pass_flops(sizes: Sizes) -> float:
-    """One operation for each element."""
-    return sizes.taken()
-
-
-@flop_rule("SegmentMean")
-def segment_mean_flops(sizes: Sizes) -> float:
-    """Sums, and a quotient for each output."""
-    return sizes.taken() + sizes.made()
+flop_rule("SparseToDense")(free)
 
 
 shape_fn("InplaceAdd", "InplaceSub", "InplaceUpdate")(unchanged)

@@ -1,4 +1,4 @@
-"""Ops on shapes, and of ops that give the same elements another shape."""
+"""Ops that read shapes, and ops that give the same elements another shape."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import (
     axis_of,
-    check_allocation,
-    dimensions,
     integers,
-    same_type,
     scalar,
 )
-from mobileprep.ops.common_costs import free, per_output
-from mobileprep.ops.common_shapes import declared_shape
+from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import (
+    scalars_only,
+)
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import (
     UNKNOWN,
@@ -33,8 +32,6 @@ from mobileprep.ops.dims import (
 )
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-
-_MAX_RANK = 255
 
 _INT32 = np.dtype(np.int32)
 
@@ -57,6 +54,13 @@ def shape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [_rank_vector(args.shapes[0])]
 
 
+flop_rule("Shape")(free)
+
+
+def _rank_vector(of: TensorShape) -> TensorShape:
+    return (UNKNOWN if of is None else len(of),)
+
+
 @kernel("ShapeN")
 def shape_n(node: Node, *inputs: Array) -> tuple[Array, ...]:
     """The dimensions of each input."""
@@ -69,10 +73,19 @@ def shape_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [_rank_vector(s) for s in args.shapes]
 
 
+flop_rule("ShapeN")(free)
+
+
 @kernel("Size")
 def size(node: Node, x: Array) -> Array:
     """The number of elements."""
     return np.array(x.size, dtype=_out_type(node))
+
+
+shape_fn("Size")(scalars_only)
+
+
+flop_rule("Size")(free)
 
 
 @kernel("Rank")
@@ -81,10 +94,10 @@ def rank(node: Node, x: Array) -> Array:
     return np.array(x.ndim, dtype=_INT32)
 
 
-@shape_fn("Rank", "Size")
-def rank_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar."""
-    return [()]
+shape_fn("Rank")(scalars_only)
+
+
+flop_rule("Rank")(free)
 
 
 @kernel("Reshape")
@@ -119,6 +132,9 @@ def reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [tuple(inferred if d == UNKNOWN else d for d in target)]
 
 
+flop_rule("Reshape")(free)
+
+
 @kernel("Squeeze")
 def squeeze(node: Node, x: Array) -> Array:
     """x without axes of length 1: the named ones, or all."""
@@ -141,6 +157,9 @@ def squeeze_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         message = f"axes {sorted(axes)} of {list(source)} are not all of size 1"
         raise ShapeConflictError(message)
     return [tuple(d for i, d in enumerate(source) if i not in axes)]
+
+
+flop_rule("Squeeze")(free)
 
 
 def _squeezed(node: Node) -> tuple[int, ...]:
@@ -166,30 +185,7 @@ def expand_dims_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*source[:axis], 1, *source[axis:])]
 
 
-@kernel("Transpose", "ConjugateTranspose")
-def transpose(node: Node, x: Array, order: Array) -> Array:
-    """x with its axes in another order."""
-    moved: Array = x.transpose(integers(order))
-    if node.op == "ConjugateTranspose":
-        moved = np.asarray(np.conj(moved))
-    return moved
-
-
-@shape_fn("Transpose", "ConjugateTranspose")
-def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's dimensions in another order."""
-    source, order = args.shapes[0], args.integers(1)
-    if order is not None:
-        source = with_rank(source, len(order))
-        if sorted(a % len(order) for a in order) != list(range(len(order))):
-            message = f"{list(order)} is no order of {len(order)} axes"
-            raise ShapeConflictError(message)
-        return [tuple(source[a] for a in order)]
-    if source is None:
-        axes = with_rank(args.shapes[1], 1)[0]
-        return [unknown_dims(axes) if 0 <= axes < _MAX_RANK else None]
-    # One dimension has only one order; of equal ones any order is the same.
-    return [source if len(set(source)) <= 1 else unknown_dims(len(source))]
+flop_rule("ExpandDims")(free)
 
 
 @kernel("InvertPermutation")
@@ -210,125 +206,4 @@ def invert_permutation_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [with_rank(args.shapes[0], 1)]
 
 
-@kernel("BroadcastTo")
-def broadcast_to(node: Node, x: Array, dims: Array) -> Array:
-    """x repeated along axes of length 1."""
-    return np.broadcast_to(x, dimensions(dims, x.dtype))
-
-
-@kernel("BroadcastArgs")
-def broadcast_args(node: Node, x: Array, y: Array) -> Array:
-    """The shape that two shapes broadcast to."""
-    return np.array(np.broadcast_shapes(integers(x), integers(y)), dtype=x.dtype)
-
-
-@shape_fn("BroadcastArgs")
-def broadcast_args_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the larger rank."""
-    x, y = with_rank(args.shapes[0], 1)[0], with_rank(args.shapes[1], 1)[0]
-    return [(UNKNOWN if min(x, y) < 0 else max(x, y),)]
-
-
-@kernel("Fill")
-def fill(node: Node, dims: Array, value: Array) -> Array:
-    """One value under a shape."""
-    return np.full(dimensions(dims, value.dtype), value, dtype=value.dtype)
-
-
-@kernel("Empty")
-def empty(node: Node, dims: Array) -> Array:
-    """Zeros under a shape: the op leaves open what its tensor holds."""
-    kind = node.attr_dtype("dtype").numpy or np.dtype(object)
-    return np.zeros(dimensions(dims, kind), dtype=kind)
-
-
-@shape_fn("Fill", "Empty", "BroadcastTo")
-def fill_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The shape that an input holds."""
-    return [args.as_shape(1 if args.node.op == "BroadcastTo" else 0)]
-
-
-@kernel("FakeParam")
-def fake_param(node: Node) -> Array:
-    """In place of a tensor that the other branch of a conditional gives: nothing reads it."""
-    kind = node.attr_dtype("dtype").numpy or np.dtype(object)
-    shape = tuple(max(d, 0) for d in node.attr_shape("shape") or ())
-    check_allocation(shape, kind)
-    return np.zeros(shape, dtype=kind)
-
-
-shape_fn("FakeParam")(declared_shape)
-
-
-flop_rule(
-    *("BroadcastArgs", "BroadcastTo", "ConjugateTranspose", "Empty", "ExpandDims"),
-    *("FakeParam", "Fill", "InvertPermutation", "Rank", "Reshape", "Shape", "ShapeN"),
-    *("Size", "Squeeze", "Transpose"),
-)(free)
-
-
-@kernel("Range")
-def arange(node: Node, start: Array, limit: Array, delta: Array) -> Array:
-    """Numbers from a start up to a limit, exclusive."""
-    same_type(node, start, limit, delta)
-    first, last, step = (x.reshape(()).item() for x in (start, limit, delta))
-    if step == 0:
-        message = "the step of a range cannot be 0"
-        raise ValueError(message)
-    count = max(math.ceil((last - first) / step), 0) if start.dtype.kind == "f" else 0
-    if start.dtype.kind != "f":
-        count = len(range(first, last, step))
-    check_allocation((count,), start.dtype)
-    out: Array = start + np.arange(count, dtype=start.dtype) * delta
-    return out
-
-
-@shape_fn("Range")
-def range__shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector whose size follows from start, limit and step."""
-    values = [args.value(i) for i in range(3)]
-    if any(v is None or v.size != 1 for v in values):
-        return [(UNKNOWN,)]
-    start, limit, step = (v.reshape(()).item() for v in values if v is not None)
-    if step == 0 or (limit - start) * step < 0:
-        message = f"there is no range from {start} to {limit} by {step}"
-        raise ShapeConflictError(message)
-    if all(isinstance(x, int) for x in (start, limit, step)):
-        return [(-(-(limit - start) // step),)]
-    return [(math.ceil(abs((limit - start) / step)),)]
-
-
-@kernel("LinSpace")
-def lin_space(node: Node, start: Array, stop: Array, count: Array) -> Array:
-    """Numbers at equal distances, both ends included."""
-    number = scalar(count)
-    check_allocation((number,), start.dtype)
-    if number < 1:
-        message = f"a space of {number} numbers does not exist"
-        raise ValueError(message)
-    if number == 1:
-        return start.reshape(1)
-    step = (stop - start) / start.dtype.type(number - 1)
-    out: Array = start + np.arange(number, dtype=start.dtype) * step
-    out[-1] = stop
-    return out
-
-
-@shape_fn("LinSpace")
-def lin_space_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A vector of the given size."""
-    count = args.scalar(2)
-    return [(UNKNOWN if count is None else count,)]
-
-
-flop_rule("LinSpace", "Range")(per_output(1))
-
-
-def _rank_vector(of: TensorShape) -> TensorShape:
-    return (UNKNOWN if of is None else len(of),)
-
-
-@shape_fn("BroadcastGradientArgs")
-def broadcast_gradient_args_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Two vectors of axes."""
-    return [(UNKNOWN,), (UNKNOWN,)]
+flop_rule("InvertPermutation")(free)

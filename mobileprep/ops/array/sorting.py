@@ -10,10 +10,9 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.scattering import one_pass_flops
 from mobileprep.ops.arrays import axis_of, integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.common_costs import free, per_input
+from mobileprep.ops.common_shapes import two_vectors, unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, at_least_rank, unknown_dims, with_rank
 from mobileprep.ops.kernel import kernel
@@ -32,13 +31,7 @@ def top_k_v2(node: Node, x: Array, k: Array) -> tuple[Array, Array]:
     return _top(node, x, scalar(k))
 
 
-@kernel("TopK")
-def top_k(node: Node, x: Array) -> tuple[Array, Array]:
-    """``TopKV2`` with the number of elements as an attribute."""
-    return _top(node, x, node.attr_int("k"))
-
-
-@shape_fn("TopK", "TopKV2")
+@shape_fn("TopKV2")
 def top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input with its last dimension cut to k, twice."""
     k = args.scalar(1) if args.node.op == "TopKV2" else args.node.attr_int("k")
@@ -47,6 +40,9 @@ def top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [None, None]
     cut = (*shape[:-1], UNKNOWN if k is None else k)
     return [cut, cut]
+
+
+flop_rule("TopKV2")(free)
 
 
 def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
@@ -64,6 +60,18 @@ def _descending(x: Array) -> Array:
     backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")
     order: Array = (x.shape[-1] - 1 - backwards)[..., ::-1]
     return order
+
+
+@kernel("TopK")
+def top_k(node: Node, x: Array) -> tuple[Array, Array]:
+    """``TopKV2`` with the number of elements as an attribute."""
+    return _top(node, x, node.attr_int("k"))
+
+
+shape_fn("TopK")(top_k_shape)
+
+
+flop_rule("TopK")(free)
 
 
 @kernel("NthElement")
@@ -84,6 +92,9 @@ def nth_element_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None if shape is None else shape[:-1]]
 
 
+flop_rule("NthElement")(free)
+
+
 @kernel("Unique", "UniqueWithCounts")
 def unique(node: Node, x: Array) -> tuple[Array, ...]:
     """The different elements in the order of their first places, and which of them each is."""
@@ -93,19 +104,7 @@ def unique(node: Node, x: Array) -> tuple[Array, ...]:
     return _unique(node, x, 0)
 
 
-@kernel("UniqueV2", "UniqueWithCountsV2")
-def unique_v2(node: Node, x: Array, axis: Array) -> tuple[Array, ...]:
-    """``Unique`` for slices along an axis."""
-    named = integers(axis)
-    if not named and x.ndim != 1:
-        message = f"expected a vector, found the shape {list(x.shape)}"
-        raise ValueError(message)
-    return _unique(node, x, axis_of(named[0], x.ndim) if named else 0)
-
-
-@shape_fn(
-    *("Unique", "UniqueWithCounts", "UniqueV2", "UniqueWithCountsV2"),
-)
+@shape_fn("Unique", "UniqueWithCounts")
 def unique_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The distinct elements, the place of each element among them, and how often each occurs."""
     shape = args.shapes[0]
@@ -113,6 +112,9 @@ def unique_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if args.node.op.endswith("V2"):
         return [None if shape is None else unknown_dims(len(shape)), (UNKNOWN,), *counts]
     return [(UNKNOWN,), shape, *counts]
+
+
+flop_rule("Unique", "UniqueWithCounts")(free)
 
 
 def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
@@ -131,6 +133,22 @@ def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
     return (*outputs, np.bincount(which, minlength=len(places)).astype(kind))
 
 
+@kernel("UniqueV2", "UniqueWithCountsV2")
+def unique_v2(node: Node, x: Array, axis: Array) -> tuple[Array, ...]:
+    """``Unique`` for slices along an axis."""
+    named = integers(axis)
+    if not named and x.ndim != 1:
+        message = f"expected a vector, found the shape {list(x.shape)}"
+        raise ValueError(message)
+    return _unique(node, x, axis_of(named[0], x.ndim) if named else 0)
+
+
+shape_fn("UniqueV2", "UniqueWithCountsV2")(unique_shape)
+
+
+flop_rule("UniqueV2", "UniqueWithCountsV2")(free)
+
+
 @kernel("ListDiff")
 def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
     """The elements of x that are not in y, and their places."""
@@ -142,10 +160,10 @@ def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
     return x[np.array(kept, dtype=np.int64)], np.array(kept, dtype=_type_attr(node, "out_idx"))
 
 
-@shape_fn("ListDiff")
-def list_diff_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """What is left, and where it was."""
-    return [(UNKNOWN,), (UNKNOWN,)]
+shape_fn("ListDiff")(two_vectors)
+
+
+flop_rule("ListDiff")(free)
 
 
 @kernel("InTopKV2")
@@ -154,13 +172,7 @@ def in_top_k_v2(node: Node, predictions: Array, targets: Array, k: Array) -> Arr
     return _in_top(predictions, targets, scalar(k))
 
 
-@kernel("InTopK")
-def in_top_k(node: Node, predictions: Array, targets: Array) -> Array:
-    """``InTopKV2`` with k as an attribute."""
-    return _in_top(predictions, targets, node.attr_int("k"))
-
-
-@shape_fn("InTopK", "InTopKV2")
+@shape_fn("InTopKV2")
 def in_top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """A vector with an element for each prediction."""
     rows = with_rank(args.shapes[0], 2)[0]
@@ -168,7 +180,7 @@ def in_top_k_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(max(rows, targets),)]
 
 
-flop_rule("InTopK", "InTopKV2")(one_pass_flops)
+flop_rule("InTopKV2")(per_input(1))
 
 
 def _in_top(predictions: Array, targets: Array, k: int) -> Array:
@@ -183,6 +195,18 @@ def _in_top(predictions: Array, targets: Array, k: int) -> Array:
     return np.asarray(sound & (better < k))
 
 
+@kernel("InTopK")
+def in_top_k(node: Node, predictions: Array, targets: Array) -> Array:
+    """``InTopKV2`` with k as an attribute."""
+    return _in_top(predictions, targets, node.attr_int("k"))
+
+
+shape_fn("InTopK")(in_top_k_shape)
+
+
+flop_rule("InTopK")(per_input(1))
+
+
 @kernel("LowerBound", "UpperBound")
 def bound(node: Node, ordered: Array, values: Array) -> Array:
     """Where values would be put into the ascending rows of a matrix."""
@@ -191,6 +215,17 @@ def bound(node: Node, ordered: Array, values: Array) -> Array:
         for a, v in zip(ordered, values, strict=True)
     ]
     return np.array(rows, dtype=_type_attr(node, "out_type")).reshape(values.shape)
+
+
+@shape_fn("LowerBound", "UpperBound")
+def bound_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A place for each value."""
+    with_rank(args.shapes[0], 2)
+    with_rank(args.shapes[1], 2)
+    return [args.shapes[1]]
+
+
+flop_rule("LowerBound", "UpperBound")(free)
 
 
 @kernel("Bucketize")
@@ -203,7 +238,4 @@ def bucketize(node: Node, x: Array) -> Array:
 shape_fn("Bucketize")(unchanged)
 
 
-flop_rule(
-    *("Bucketize", "ListDiff", "LowerBound", "NthElement", "TopK", "TopKV2", "Unique"),
-    *("UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "UpperBound"),
-)(free)
+flop_rule("Bucketize")(free)

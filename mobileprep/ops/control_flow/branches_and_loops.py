@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import common
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-
-
-def _declared(args: ShapeArgs) -> Sequence[TensorShape]:
-    return args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
 
 
 @shape_fn("Switch", "RefSwitch")
@@ -21,10 +18,16 @@ def switch_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0]] * 2
 
 
+flop_rule("Switch")(free)
+
+
 @shape_fn("Merge", "RefMerge")
 def merge_branches_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """What all inputs have in common, and which of them came."""
     return [common(args.shapes), ()]
+
+
+flop_rule("Merge")(free)
 
 
 @shape_fn("Enter")
@@ -33,24 +36,17 @@ def enter_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [args.shapes[0] if args.node.attr_bool("is_constant", False) else None]
 
 
-@shape_fn(
-    *("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"),
-)
-def in_loop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The input's shape."""
-    return [args.shapes[0]]
+flop_rule("Enter")(free)
 
 
-@shape_fn("If", "StatelessIf", "Case", "StatelessCase")
-def conditional_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared output shapes, where there are any."""
-    return _declared(args) or [None] * args.count()
+shape_fn("Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration")(unchanged)
 
 
-@shape_fn("While", "StatelessWhile")
-def while_loop_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared output shapes; a turn may change what is not declared."""
-    return _declared(args) or [None] * args.count()
+flop_rule("Exit", "NextIteration")(free)
 
 
-flop_rule("Enter", "Exit", "Merge", "NextIteration", "Switch")(free)
+@shape_fn("Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While")
+def declared_outputs_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The declared output shapes, where there are any; a turn may change what is not declared."""
+    declared = args.node.attr_shapes("output_shapes") if "output_shapes" in args.node.attrs else ()
+    return declared or [None] * args.count()

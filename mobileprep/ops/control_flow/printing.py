@@ -11,10 +11,9 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.tensor_summaries import edges, summary
 from mobileprep.numerics.texts import one_text
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import no_outputs, unchanged
+from mobileprep.ops.common_shapes import no_outputs, scalars_only, unchanged
 from mobileprep.ops.context import STREAMS, Context, Printed, context_kernel
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.io.files import file_name_shape
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import shape_fn
 
@@ -41,6 +40,24 @@ def print_tensors(context: Context, node: Node, x: Array, *data: Array) -> Array
 shape_fn("Print")(unchanged)
 
 
+flop_rule("Print")(free)
+
+
+def _all(node: Node, types: str, data: tuple[Array, ...], between: str = "") -> str:
+    """Each tensor in brackets, as many elements as the node says."""
+    count = node.attr_int("summarize", 3)
+    pairs = zip(data, _types(node, types, data), strict=True)
+    return between.join(f"[{summary(x, t, count)}]" for x, t in pairs)
+
+
+def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
+    """The types of some inputs: as the node says, or else as their arrays show."""
+    told = [t.base for t in node.attr_dtypes(name)] if name in node.attrs else []
+    if len(told) == len(data):
+        return told
+    return [dtype_from_numpy(x.dtype) or DType.STRING for x in data]
+
+
 @context_kernel("PrintV2")
 def print_text(context: Context, node: Node, text: Array) -> tuple[Array, ...]:
     """No outputs; the text goes to the printer.
@@ -57,6 +74,12 @@ def print_text(context: Context, node: Node, text: Array) -> tuple[Array, ...]:
     if context.printer is not None:
         context.printer(Printed(node.name, stream, told))
     return ()
+
+
+shape_fn("PrintV2")(no_outputs)
+
+
+flop_rule("PrintV2")(free)
 
 
 @kernel("StringFormat")
@@ -77,7 +100,10 @@ def string_format(node: Node, *data: Array) -> Array:
     return np.array(told.encode(), dtype=object)
 
 
-shape_fn("StringFormat")(file_name_shape)
+shape_fn("StringFormat")(scalars_only)
+
+
+flop_rule("StringFormat")(free)
 
 
 @kernel("Assert")
@@ -97,22 +123,7 @@ def assert_true(node: Node, condition: Array, *data: Array) -> tuple[Array, ...]
     raise InvalidGraphError(message, "check the shapes and values that are fed")
 
 
-shape_fn("Assert", "PrintV2")(no_outputs)
+shape_fn("Assert")(no_outputs)
 
 
-flop_rule("Assert", "Print", "PrintV2", "StringFormat")(free)
-
-
-def _all(node: Node, types: str, data: tuple[Array, ...], between: str = "") -> str:
-    """Each tensor in brackets, as many elements as the node says."""
-    count = node.attr_int("summarize", 3)
-    pairs = zip(data, _types(node, types, data), strict=True)
-    return between.join(f"[{summary(x, t, count)}]" for x, t in pairs)
-
-
-def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
-    """The types of some inputs: as the node says, or else as their arrays show."""
-    told = [t.base for t in node.attr_dtypes(name)] if name in node.attrs else []
-    if len(told) == len(data):
-        return told
-    return [dtype_from_numpy(x.dtype) or DType.STRING for x in data]
+flop_rule("Assert")(free)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mobileprep.ir.attrs import TensorShape
-from mobileprep.ops.array.identity import declared_once_shape
-from mobileprep.ops.common_shapes import declared_shape
+from mobileprep.ops.array.placeholders import declared_once_shape
+from mobileprep.ops.common_shapes import declared_shape, scalars_only
 from mobileprep.ops.dims import UNKNOWN, concatenate, merge
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -54,13 +54,6 @@ def assign_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [merge(args.shapes[0], args.shapes[1])]
 
 
-@shape_fn("IsVariableInitialized", "VarIsInitializedOp")
-def is_initialized_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar."""
-    return [()]
-
-
-@shape_fn("Stage", "CountUpTo", "GetSessionHandleV2")
-def one_number_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar for each output."""
-    return [()] * args.count()
+shape_fn("CountUpTo", "GetSessionHandleV2", "IsVariableInitialized", "Stage", "VarIsInitializedOp")(
+    scalars_only
+)

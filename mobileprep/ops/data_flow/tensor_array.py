@@ -12,6 +12,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.context import Context, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
@@ -115,13 +116,15 @@ def tensor_array(context: Context, node: Node, size: Array) -> tuple[Array, Arra
     return handle_of(made), np.zeros((), np.float32)
 
 
-@shape_fn("TensorArrayV3")
+@shape_fn("TensorArrayV2", "TensorArrayV3")
 def tensor_array_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A handle and the flow that orders what is done with the array."""
-    identical = args.node.attr_bool("identical_element_shapes", False)
-    if identical:
+    """A handle; with the third version the flow that orders what is done with the array, too."""
+    if args.node.attr_bool("identical_element_shapes", False):
         args.set_handle(args.node.attr_shape("element_shape"))
-    return [(2,), ()]
+    return [(2,), ()] if args.node.op == "TensorArrayV3" else [(2,)]
+
+
+flop_rule("TensorArrayV2", "TensorArrayV3")(free)
 
 
 @context_kernel("TensorArrayWriteV2", "TensorArrayWriteV3")
@@ -133,16 +136,25 @@ def write(
     return flow
 
 
+shape_fn("TensorArrayWriteV2", "TensorArrayWriteV3")(scalars_only)
+
+
+flop_rule("TensorArrayWriteV2", "TensorArrayWriteV3")(free)
+
+
 @context_kernel("TensorArrayReadV2", "TensorArrayReadV3")
 def read(context: Context, node: Node, handle: Array, index: Array, flow: Array) -> Array:
     """An element."""
     return _array(handle).read(scalar(index))
 
 
-@shape_fn("TensorArrayReadV3")
+@shape_fn("TensorArrayReadV2", "TensorArrayReadV3")
 def tensor_array_read_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """An element's shape, where all elements have one."""
     return [args.handle(0)]
+
+
+flop_rule("TensorArrayReadV2", "TensorArrayReadV3")(free)
 
 
 @context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
@@ -151,7 +163,7 @@ def gather(context: Context, node: Node, handle: Array, indices: Array, flow: Ar
     return _array(handle).stacked(integers(indices))
 
 
-@shape_fn("TensorArrayGatherV3")
+@shape_fn("TensorArrayGatherV2", "TensorArrayGatherV3")
 def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The elements one upon another."""
     count = with_rank(args.shapes[1], 1)
@@ -159,6 +171,9 @@ def tensor_array_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     if element is None:
         element = args.node.attr_shape("element_shape")
     return [concatenate(count, element)]
+
+
+flop_rule("TensorArrayGatherV2", "TensorArrayGatherV3")(free)
 
 
 @context_kernel("TensorArrayScatterV2", "TensorArrayScatterV3")
@@ -176,6 +191,12 @@ def scatter(
     return flow
 
 
+shape_fn("TensorArrayScatterV2", "TensorArrayScatterV3")(scalars_only)
+
+
+flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
+
+
 @context_kernel("TensorArrayConcatV2", "TensorArrayConcatV3")
 def concat(context: Context, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
     """All elements joined along their first axis, and the length of each."""
@@ -190,10 +211,13 @@ def concat(context: Context, node: Node, handle: Array, flow: Array) -> tuple[Ar
     return np.concatenate(items), lengths
 
 
-@shape_fn("TensorArrayConcatV3")
+@shape_fn("TensorArrayConcatV2", "TensorArrayConcatV3")
 def tensor_array_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The elements one behind another, and their lengths."""
     return [None, (UNKNOWN,)]
+
+
+flop_rule("TensorArrayConcatV2", "TensorArrayConcatV3")(free)
 
 
 @context_kernel("TensorArraySplitV2", "TensorArraySplitV3")
@@ -212,19 +236,22 @@ def split(
     return flow
 
 
+shape_fn("TensorArraySplitV2", "TensorArraySplitV3")(scalars_only)
+
+
+flop_rule("TensorArraySplitV2", "TensorArraySplitV3")(free)
+
+
 @context_kernel("TensorArraySizeV2", "TensorArraySizeV3")
 def size(context: Context, node: Node, handle: Array, flow: Array) -> Array:
     """The number of elements."""
     return np.array(len(_array(handle).items), dtype=np.int32)
 
 
-@shape_fn(
-    *("TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"),
-    "TensorArraySizeV3",
-)
-def tensor_array_flow_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar: the flow, or a size."""
-    return [()]
+shape_fn("TensorArraySizeV2", "TensorArraySizeV3")(scalars_only)
+
+
+flop_rule("TensorArraySizeV2", "TensorArraySizeV3")(free)
 
 
 @context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3")
@@ -233,14 +260,10 @@ def close(context: Context, node: Node, handle: Array) -> tuple[Array, ...]:
     return ()
 
 
-flop_rule(
-    *("TensorArrayCloseV2", "TensorArrayCloseV3", "TensorArrayConcatV2"),
-    *("TensorArrayConcatV3", "TensorArrayGatherV2", "TensorArrayGatherV3"),
-    *("TensorArrayReadV2", "TensorArrayReadV3", "TensorArrayScatterV2"),
-    *("TensorArrayScatterV3", "TensorArraySizeV2", "TensorArraySizeV3"),
-    *("TensorArraySplitV2", "TensorArraySplitV3", "TensorArrayV2", "TensorArrayV3"),
-    *("TensorArrayWriteV2", "TensorArrayWriteV3"),
-)(free)
+shape_fn("TensorArrayCloseV2", "TensorArrayCloseV3")(no_outputs)
+
+
+flop_rule("TensorArrayCloseV2", "TensorArrayCloseV3")(free)
 
 
 @shape_fn("TensorArrayGradV3")

@@ -1,8 +1,7 @@
-"""TensorLists: lists of tensors that are values, so that changing one makes another."""
+"""TensorLists as values: changing one makes another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,17 +10,11 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import integers, scalar
-from mobileprep.ops.common_costs import free
-from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.arrays import integers
 from mobileprep.ops.data_flow.tensor_array import handle_of
-from mobileprep.ops.dims import UNKNOWN, concatenate, merge
-from mobileprep.ops.kernel import kernel
-from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
-# More elements than any sequence has; a size comes from a tensor and must not allocate.
 MOST_ELEMENTS: Final = 1 << 24
-"""How many elements a list may have."""
+"""More elements than any sequence has; a size comes from a tensor and must not allocate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +49,7 @@ class TensorList:
     def full_shape(self, shape: TensorShape) -> tuple[int, ...]:
         """The shape of the elements, from all that is known."""
         known = [x.shape for x in self.items if x is not None][:1]
-        for candidate in (*known, _merged(self.shape, shape)):
+        for candidate in (*known, merged_shape(self.shape, shape)):
             if candidate is not None and all(d >= 0 for d in candidate):
                 return candidate
         message = "the shape of the elements is not known"
@@ -77,7 +70,8 @@ class TensorList:
         return value
 
 
-def _merged(a: TensorShape, b: TensorShape) -> TensorShape:
+def merged_shape(a: TensorShape, b: TensorShape) -> TensorShape:
+    """What two shapes say together; where they do not fit each other, the first counts."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b):
@@ -85,12 +79,17 @@ def _merged(a: TensorShape, b: TensorShape) -> TensorShape:
     return tuple(x if x >= 0 else y for x, y in zip(a, b, strict=True))
 
 
-def _shape(array: Array) -> TensorShape:
+def shape_of(array: Array) -> TensorShape:
     """A shape held by a tensor: a vector, or the scalar -1 for an unknown rank."""
     return None if array.ndim == 0 else integers(array)
 
 
-def _list(handle: Array) -> TensorList:
+def list_in(handle: Array) -> TensorList:
+    """The list of a handle.
+
+    Raises:
+        TypeError: the handle is of something else.
+    """
     found = handle.item() if handle.dtype == object and handle.size == 1 else None
     if not isinstance(found, TensorList):
         message = "the handle is no TensorList"
@@ -98,238 +97,23 @@ def _list(handle: Array) -> TensorList:
     return found
 
 
-def _element_type(node: Node) -> np.dtype[np.generic]:
+def element_type(node: Node) -> np.dtype[np.generic]:
+    """The type of the elements of a list that a node makes."""
     return node.attr_dtype("element_dtype").numpy or np.dtype(object)
 
 
-def _new(node: Node, items: tuple[Array | None, ...], shape: Array, limit: int = -1) -> Array:
-    return handle_of(TensorList(items, _element_type(node), _shape(shape), limit))
+def new_list(node: Node, items: tuple[Array | None, ...], shape: Array, limit: int = -1) -> Array:
+    """A handle of a new list with the element type that its node names."""
+    return handle_of(TensorList(items, element_type(node), shape_of(shape), limit))
 
 
-@kernel("EmptyTensorList")
-def empty_list(node: Node, shape: Array, limit: Array) -> Array:
-    """A list without elements."""
-    return _new(node, (), shape, scalar(limit))
+def checked_count(count: int) -> int:
+    """A number of elements that a list may have.
 
-
-@kernel("TensorListReserve")
-def reserve(node: Node, shape: Array, count: Array) -> Array:
-    """A list of elements that are not set."""
-    return _new(node, (None,) * _checked_count(scalar(count)), shape)
-
-
-@shape_fn("TensorListReserve", "EmptyTensorList")
-def tensor_list_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle of a list."""
-    args.set_handle(args.as_shape(0))
-    return [()]
-
-
-def _checked_count(count: int) -> int:
+    Raises:
+        ValueError: it is negative, or too many.
+    """
     if not 0 <= count <= MOST_ELEMENTS:
         message = f"a list of {count} elements"
         raise ValueError(message)
     return count
-
-
-@kernel("TensorListResize")
-def resize(node: Node, handle: Array, size: Array) -> Array:
-    """A list cut off, or made longer by elements that are not set."""
-    found, count = _list(handle), _checked_count(scalar(size))
-    kept = found.items[:count]
-    return found.with_items((*kept, *[None] * (count - len(kept))))
-
-
-@kernel("TensorListLength")
-def length(node: Node, handle: Array) -> Array:
-    """The number of elements."""
-    return np.array(len(_list(handle).items), dtype=np.int32)
-
-
-@kernel("TensorListElementShape")
-def element_shape(node: Node, handle: Array) -> Array:
-    """What is known of the elements' shape."""
-    shape = _list(handle).shape
-    return np.array(-1 if shape is None else shape, dtype=node.attr_dtype("shape_type").numpy)
-
-
-@kernel("TensorListSetItem")
-def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
-    """A list with one element replaced; beyond the end only where the node allows it."""
-    found, place = _list(handle), scalar(index)
-    items = list(found.items)
-    if (
-        node.attr_bool("resize_if_index_out_of_bounds", False)
-        and len(items) <= place < MOST_ELEMENTS
-    ):
-        items += [None] * (place + 1 - len(items))
-    if not 0 <= place < len(items):
-        message = f"there is no element {place} among {len(items)}"
-        raise IndexError(message)
-    items[place] = found.checked(value)
-    return found.with_items(tuple(items))
-
-
-@kernel("TensorListGetItem")
-def get_item(node: Node, handle: Array, index: Array, shape: Array) -> Array:
-    """An element."""
-    return _list(handle).item(scalar(index), _shape(shape))
-
-
-@shape_fn("TensorListGetItem")
-def tensor_list_item_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """An element's shape."""
-    return [merge(args.handle(0), args.as_shape(2))]
-
-
-@kernel("TensorListPushBack")
-def push_back(node: Node, handle: Array, value: Array) -> Array:
-    """A list with one element more."""
-    found = _list(handle)
-    return found.with_items((*found.items, found.checked(value)))
-
-
-@shape_fn(
-    *("TensorListSetItem", "TensorListPushBack", "TensorListResize", "TensorListLength"),
-)
-def tensor_list_changed_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar: the list's handle, or its length."""
-    args.set_handle(args.handle(0))
-    return [()]
-
-
-@kernel("TensorListPopBack")
-def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
-    """A list without its last element, and that element."""
-    found = _list(handle)
-    last = found.item(len(found.items) - 1, _shape(shape))
-    return found.with_items(found.items[:-1]), last
-
-
-@kernel("TensorListStack")
-def stack(node: Node, handle: Array, shape: Array) -> Array:
-    """All elements along a new first axis."""
-    found, wanted = _list(handle), node.attr_int("num_elements", -1)
-    if wanted not in (-1, len(found.items)):
-        message = f"{len(found.items)} elements, and {wanted} are expected"
-        raise ValueError(message)
-    return _stacked(found, tuple(range(len(found.items))), _shape(shape))
-
-
-@shape_fn("TensorListStack")
-def tensor_list_stack_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The elements one upon another."""
-    count = args.node.attr_int("num_elements", UNKNOWN)
-    return [concatenate((count,), merge(args.handle(0), args.as_shape(1)))]
-
-
-@kernel("TensorListGather")
-def gather(node: Node, handle: Array, indices: Array, shape: Array) -> Array:
-    """Some elements along a new first axis."""
-    return _stacked(_list(handle), integers(indices), _shape(shape))
-
-
-def _stacked(found: TensorList, indices: tuple[int, ...], shape: TensorShape) -> Array:
-    if not indices:
-        return np.zeros((0, *found.full_shape(shape)), dtype=found.dtype)
-    return np.stack([found.item(i, shape) for i in indices])
-
-
-@kernel("TensorListFromTensor")
-def from_tensor(node: Node, x: Array, shape: Array) -> Array:
-    """The slices of a tensor along its first axis."""
-    if x.ndim < 1:
-        message = "a scalar has no slices"
-        raise ValueError(message)
-    return _new(node, tuple(np.asarray(part, dtype=x.dtype) for part in x), shape)
-
-
-@shape_fn("TensorListFromTensor")
-def tensor_list_from_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar handle of a list of rows."""
-    source = args.shapes[0]
-    args.set_handle(merge(None if source is None else source[1:], args.as_shape(1)))
-    return [()]
-
-
-@kernel("TensorListScatter", "TensorListScatterV2")
-def scatter(
-    node: Node, x: Array, indices: Array, shape: Array, count: Array | None = None
-) -> Array:
-    """A list with the slices of a tensor at some places."""
-    places = integers(indices)
-    number = -1 if count is None else scalar(count)
-    if number == -1:
-        number = 1 + max(places, default=-1)
-    blank = TensorList((None,) * _checked_count(number), _element_type(node), _shape(shape))
-    return _scattered(blank, x, places)
-
-
-@kernel("TensorListScatterIntoExistingList")
-def scatter_into(node: Node, handle: Array, x: Array, indices: Array) -> Array:
-    """A list with slices of a tensor in the place of some elements."""
-    return _scattered(_list(handle), x, integers(indices))
-
-
-def _scattered(found: TensorList, x: Array, places: tuple[int, ...]) -> Array:
-    if x.ndim < 1 or len(x) != len(places):
-        message = f"{len(places)} places for a tensor of shape {list(x.shape)}"
-        raise ValueError(message)
-    items = list(found.items)
-    for place, part in zip(places, x, strict=True):
-        if not 0 <= place < len(items):
-            message = f"there is no element {place} among {len(items)}"
-            raise IndexError(message)
-        items[place] = found.checked(np.asarray(part, dtype=x.dtype))
-    return found.with_items(tuple(items))
-
-
-@kernel("TensorListConcat", "TensorListConcatV2")
-def concat(
-    node: Node, handle: Array, shape: Array | None = None, leading: Array | None = None
-) -> tuple[Array, Array]:
-    """All elements joined along their first axis, and the length of each."""
-    found = _list(handle)
-    known = node.attr_shape("element_shape") if shape is None else _shape(shape)
-    rows = () if leading is None else integers(leading)
-    parts = [
-        found.item(i, _with_rows(known, rows[i] if i < len(rows) else -1))
-        for i in range(len(found.items))
-    ]
-    lengths = np.array([len(p) for p in parts], dtype=np.int64)
-    if parts:
-        return np.concatenate(parts), lengths
-    rest = tuple(max(d, 0) for d in (_merged(found.shape, known) or ())[1:])
-    return np.zeros((0, *rest), dtype=found.dtype), lengths
-
-
-def _with_rows(shape: TensorShape, rows: int) -> TensorShape:
-    """A shape with its first dimension known, as far as it is."""
-    return shape if not shape or rows < 0 else (rows, *shape[1:])
-
-
-@kernel("TensorListSplit")
-def split(node: Node, x: Array, shape: Array, lengths: Array) -> Array:
-    """A list of parts of a tensor along its first axis."""
-    sizes = integers(lengths)
-    if x.ndim < 1 or sum(sizes) != len(x) or any(n < 0 for n in sizes):
-        message = f"lengths {list(sizes)} do not fit the shape {list(x.shape)}"
-        raise ValueError(message)
-    return _new(node, tuple(np.split(x, np.cumsum(sizes[:-1]))) if sizes else (), shape)
-
-
-@kernel("TensorListConcatLists")
-def concat_lists(node: Node, a: Array, b: Array) -> Array:
-    """The elements of one list and then of another."""
-    first, second = _list(a), _list(b)
-    return first.with_items((*first.items, *second.items))
-
-
-flop_rule(
-    *("EmptyTensorList", "TensorListConcat", "TensorListConcatLists", "TensorListConcatV2"),
-    *("TensorListElementShape", "TensorListFromTensor", "TensorListGather"),
-    *("TensorListGetItem", "TensorListLength", "TensorListPopBack", "TensorListPushBack"),
-    *("TensorListReserve", "TensorListResize", "TensorListScatter"),
-    *("TensorListScatterIntoExistingList", "TensorListScatterV2", "TensorListSetItem"),
-    *("TensorListSplit", "TensorListStack"),
-)(free)

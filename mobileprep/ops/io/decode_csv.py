@@ -19,8 +19,14 @@ from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.ops.strings.conversion import number_in
 
 _QUOTE = b'"'
+
+
 _LINE_ENDS = b"\r\n"
+
+
 _STRAY = re.compile(rb'["\r\n]')
+
+
 _STRAY_LINE_END = re.compile(rb"[\r\n]")
 
 

@@ -17,13 +17,9 @@ def restore_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None] * args.count()
 
 
-@shape_fn("ShardedFilename", "MergeV2Checkpoints")
-def file_name_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar for each output."""
-    return [()] * args.count()
-
-
-shape_fn("ReadFile", "SerializeTensor", "WriteFile")(scalars_only)
+shape_fn("MergeV2Checkpoints", "ReadFile", "SerializeTensor", "ShardedFilename", "WriteFile")(
+    scalars_only
+)
 
 
 @shape_fn("ParseTensor")

@@ -93,62 +93,7 @@ def parse_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [*[(UNKNOWN, 2)] * sparse, *[(UNKNOWN,)] * sparse, *[(2,)] * sparse, *rows]
 
 
-@kernel("ParseExampleV2")
-def parse_example_v2(
-    node: Node,
-    serialized: Array,
-    names: Array,
-    sparse_keys: Array,
-    dense_keys: Array,
-    ragged_keys: Array,
-    *defaults: Array,
-) -> tuple[Array, ...]:
-    """As ``ParseExample``, of a vector of examples or of a single one; ragged tensors besides."""
-    batch = _Batch.of(serialized, single=serialized.ndim == 0)
-    return (
-        *_all_sparse(node, batch, texts(sparse_keys)),
-        *_all_dense(node, batch, texts(dense_keys), defaults),
-        *_all_ragged(node, batch, texts(ragged_keys)),
-    )
-
-
-@shape_fn("ParseExampleV2")
-def parse_example_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Sparse and dense tensors, with an axis for the examples unless it is one; ragged ones."""
-    serialized = args.shapes[0]
-    if serialized is None:
-        return [None] * args.count()
-    count, rank = args.node.attr_int("num_sparse"), len(serialized) + 1
-    ragged = 2 * len(args.node.attr_dtypes("ragged_value_types"))
-    shapes = args.node.attr_shapes("dense_shapes")
-    return [
-        *[(UNKNOWN, rank)] * count,
-        *[(UNKNOWN,)] * count,
-        *[(rank,)] * count,
-        *(None if shape is None else (*serialized, *shape) for shape in shapes),
-        *[(UNKNOWN,)] * ragged,
-    ]
-
-
-@kernel("ParseSingleExample")
-def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tuple[Array, ...]:
-    """Features of one serialized example, their names held by attributes."""
-    batch = _Batch.of(serialized, single=True)
-    return (
-        *_all_sparse(node, batch, node.attr_strings("sparse_keys")),
-        *_all_dense(node, batch, node.attr_strings("dense_keys"), defaults),
-    )
-
-
-@shape_fn("ParseSingleExample")
-def parse_single_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Sparse features as indices, values and shapes, then dense ones."""
-    sparse = args.node.attr_int("num_sparse")
-    dense = args.node.attr_shapes("dense_shapes")
-    return [*[(UNKNOWN, 1)] * sparse, *[(UNKNOWN,)] * sparse, *[(1,)] * sparse, *dense]
-
-
-flop_rule("ParseExample", "ParseExampleV2", "ParseSingleExample")(free)
+flop_rule("ParseExample")(free)
 
 
 def _all_sparse(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
@@ -167,21 +112,6 @@ def _sparse(batch: _Batch, key: bytes, kind: DType) -> tuple[Array, Array, Array
         return within[:, np.newaxis], values, counts
     indices = np.stack([np.repeat(np.arange(len(counts)), counts), within], axis=1)
     return indices, values, np.array([len(counts), counts.max(initial=0)], _INT64)
-
-
-def _all_ragged(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
-    """The values of each ragged feature, then where the rows of each begin and end."""
-    kinds, splits = node.attr_dtypes("ragged_value_types"), node.attr_dtypes("ragged_split_types")
-    columns = [batch.column(*named) for named in zip(keys, kinds, strict=True)]
-    values = [_joined(*named) for named in zip(columns, kinds, strict=True)]
-    return values + [_row_splits(c, s, batch) for c, s in zip(columns, splits, strict=True)]
-
-
-def _row_splits(column: Sequence[Feature | None], kind: DType, batch: _Batch) -> Array:
-    if batch.single:
-        # One row has no splits.
-        return np.zeros(0, kind.numpy)
-    return np.concatenate([[0], np.cumsum(_counts(column))]).astype(kind.numpy)
 
 
 def _all_dense(
@@ -277,3 +207,79 @@ def _shown(key: bytes) -> str:
 def _refuse(key: bytes, what: str) -> NoReturn:
     message = f"the feature {_shown(key)} {what}"
     raise ValueError(message)
+
+
+@kernel("ParseExampleV2")
+def parse_example_v2(
+    node: Node,
+    serialized: Array,
+    names: Array,
+    sparse_keys: Array,
+    dense_keys: Array,
+    ragged_keys: Array,
+    *defaults: Array,
+) -> tuple[Array, ...]:
+    """As ``ParseExample``, of a vector of examples or of a single one; ragged tensors besides."""
+    batch = _Batch.of(serialized, single=serialized.ndim == 0)
+    return (
+        *_all_sparse(node, batch, texts(sparse_keys)),
+        *_all_dense(node, batch, texts(dense_keys), defaults),
+        *_all_ragged(node, batch, texts(ragged_keys)),
+    )
+
+
+@shape_fn("ParseExampleV2")
+def parse_example_v2_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Sparse and dense tensors, with an axis for the examples unless it is one; ragged ones."""
+    serialized = args.shapes[0]
+    if serialized is None:
+        return [None] * args.count()
+    count, rank = args.node.attr_int("num_sparse"), len(serialized) + 1
+    ragged = 2 * len(args.node.attr_dtypes("ragged_value_types"))
+    shapes = args.node.attr_shapes("dense_shapes")
+    return [
+        *[(UNKNOWN, rank)] * count,
+        *[(UNKNOWN,)] * count,
+        *[(rank,)] * count,
+        *(None if shape is None else (*serialized, *shape) for shape in shapes),
+        *[(UNKNOWN,)] * ragged,
+    ]
+
+
+flop_rule("ParseExampleV2")(free)
+
+
+def _all_ragged(node: Node, batch: _Batch, keys: Sequence[bytes]) -> list[Array]:
+    """The values of each ragged feature, then where the rows of each begin and end."""
+    kinds, splits = node.attr_dtypes("ragged_value_types"), node.attr_dtypes("ragged_split_types")
+    columns = [batch.column(*named) for named in zip(keys, kinds, strict=True)]
+    values = [_joined(*named) for named in zip(columns, kinds, strict=True)]
+    return values + [_row_splits(c, s, batch) for c, s in zip(columns, splits, strict=True)]
+
+
+def _row_splits(column: Sequence[Feature | None], kind: DType, batch: _Batch) -> Array:
+    if batch.single:
+        # One row has no splits.
+        return np.zeros(0, kind.numpy)
+    return np.concatenate([[0], np.cumsum(_counts(column))]).astype(kind.numpy)
+
+
+@kernel("ParseSingleExample")
+def parse_single_example(node: Node, serialized: Array, *defaults: Array) -> tuple[Array, ...]:
+    """Features of one serialized example, their names held by attributes."""
+    batch = _Batch.of(serialized, single=True)
+    return (
+        *_all_sparse(node, batch, node.attr_strings("sparse_keys")),
+        *_all_dense(node, batch, node.attr_strings("dense_keys"), defaults),
+    )
+
+
+@shape_fn("ParseSingleExample")
+def parse_single_example_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Sparse features as indices, values and shapes, then dense ones."""
+    sparse = args.node.attr_int("num_sparse")
+    dense = args.node.attr_shapes("dense_shapes")
+    return [*[(UNKNOWN, 1)] * sparse, *[(UNKNOWN,)] * sparse, *[(1,)] * sparse, *dense]
+
+
+flop_rule("ParseSingleExample")(free)

@@ -17,11 +17,14 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, one_text
 from mobileprep.ops.common_costs import free
+from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.context import Context, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _MOST_BYTES = 1 << 30
+
+
 _LINE, _NUMBER = -2, -1
 
 
@@ -78,6 +81,9 @@ def table_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [() if args.node.op.endswith("V2") else (2,)]
 
 
+flop_rule("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")(free)
+
+
 @context_kernel("InitializeTable", "InitializeTableV2")
 def initialize_table(
     context: Context, node: Node, handle: Array, keys: Array, values: Array
@@ -85,6 +91,20 @@ def initialize_table(
     """Fill a table; the handle comes back, so that this can be fetched."""
     _table(handle).add(keys.ravel().tolist(), values.ravel().tolist(), fixed=True)
     return handle
+
+
+shape_fn("InitializeTable", "InitializeTableV2")(no_outputs)
+
+
+flop_rule("InitializeTable", "InitializeTableV2")(free)
+
+
+def _table(handle: Array) -> Table:
+    found = handle.item() if handle.dtype == object and handle.size == 1 else None
+    if not isinstance(found, Table):
+        message = "the handle is no table"
+        raise TypeError(message)
+    return found
 
 
 @context_kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
@@ -104,6 +124,12 @@ def initialize_from_file(context: Context, node: Node, handle: Array, file: Arra
     )
     table.add(keys, values, fixed=True)
     return handle
+
+
+shape_fn("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(no_outputs)
+
+
+flop_rule("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")(free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +186,16 @@ def insert(context: Context, node: Node, handle: Array, keys: Array, values: Arr
     return handle
 
 
+shape_fn("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2")(
+    no_outputs
+)
+
+
+flop_rule("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2")(
+    free
+)
+
+
 @context_kernel("LookupTableFind", "LookupTableFindV2")
 def find(context: Context, node: Node, handle: Array, keys: Array, default: Array) -> Array:
     """The value of each key, the default for those that the table does not have."""
@@ -171,27 +207,13 @@ def find(context: Context, node: Node, handle: Array, keys: Array, default: Arra
     return np.array(found, dtype=default.dtype).reshape(keys.shape)
 
 
-@context_kernel("LookupTableSize", "LookupTableSizeV2")
-def size(context: Context, node: Node, handle: Array) -> Array:
-    """How many keys the table has."""
-    return np.array(len(_filled(handle, node).entries), dtype=np.int64)
+@shape_fn("LookupTableFind", "LookupTableFindV2")
+def find_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Unknown: a value for each key, of a shape that the table knows."""
+    return [None]
 
 
-@shape_fn(
-    *("LookupTableFindV2", "LookupTableFind", "LookupTableSizeV2", "LookupTableSize"),
-)
-def lookup_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A value for each key, of a shape that the table knows; a size is a scalar."""
-    return [() if "Size" in args.node.op else None]
-
-
-flop_rule(
-    *("HashTable", "HashTableV2", "InitializeTable", "InitializeTableFromTextFile"),
-    *("InitializeTableFromTextFileV2", "InitializeTableV2", "LookupTableFind"),
-    *("LookupTableFindV2", "LookupTableImport", "LookupTableImportV2", "LookupTableInsert"),
-    *("LookupTableInsertV2", "LookupTableSize", "LookupTableSizeV2", "MutableHashTable"),
-    "MutableHashTableV2",
-)(free)
+flop_rule("LookupTableFind", "LookupTableFindV2")(free)
 
 
 def _filled(handle: Array, node: Node) -> Table:
@@ -202,9 +224,13 @@ def _filled(handle: Array, node: Node) -> Table:
     return table
 
 
-def _table(handle: Array) -> Table:
-    found = handle.item() if handle.dtype == object and handle.size == 1 else None
-    if not isinstance(found, Table):
-        message = "the handle is no table"
-        raise TypeError(message)
-    return found
+@context_kernel("LookupTableSize", "LookupTableSizeV2")
+def size(context: Context, node: Node, handle: Array) -> Array:
+    """How many keys the table has."""
+    return np.array(len(_filled(handle, node).entries), dtype=np.int64)
+
+
+shape_fn("LookupTableSize", "LookupTableSizeV2")(scalars_only)
+
+
+flop_rule("LookupTableSize", "LookupTableSizeV2")(free)

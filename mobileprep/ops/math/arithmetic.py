@@ -12,8 +12,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import as_array, check_broadcast, same_type
-from mobileprep.ops.common_costs import free, per_output
-from mobileprep.ops.common_shapes import broadcast_binary, same_as_both, unchanged
+from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_shapes import broadcast_binary, declared_shape, same_as_both, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import at_least_rank, dim, merge, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
@@ -83,38 +83,39 @@ def _shift(function: Binary) -> Binary:
     return shift
 
 
-_BINARY: dict[str, Binary] = {
-    "Add": np.add,
-    "AddV2": np.add,
-    "Atan2": np.arctan2,
-    "BitwiseAnd": np.bitwise_and,
-    "BitwiseOr": np.bitwise_or,
-    "BitwiseXor": np.bitwise_xor,
-    "Div": _divide,
-    "DivNoNan": lambda x, y: _zero_where(y == 0, np.true_divide(x, y)),
-    "FloorDiv": _floor_divide,
-    "FloorMod": _floor_mod,
-    "Greater": np.greater,
-    "GreaterEqual": np.greater_equal,
-    "LeftShift": _shift(np.left_shift),
-    "Less": np.less,
-    "LessEqual": np.less_equal,
-    "LogicalAnd": np.logical_and,
-    "LogicalOr": np.logical_or,
-    "Maximum": np.maximum,
-    "Minimum": np.minimum,
-    "Mod": _truncate_mod,
-    "Mul": np.multiply,
-    "MulNoNan": lambda x, y: _zero_where(y == 0, np.multiply(x, y)),
-    "Pow": _power,
-    "RealDiv": _divide,
-    "RightShift": _shift(np.right_shift),
-    "Sub": np.subtract,
-    "TruncateDiv": _divide,
-    "TruncateMod": _truncate_mod,
-    "Xdivy": lambda x, y: _zero_where(x == 0, np.true_divide(x, y)),
-    "Xlog1py": lambda x, y: _zero_where(x == 0, np.multiply(x, np.log1p(y))),
-    "Xlogy": lambda x, y: _zero_where(x == 0, np.multiply(x, np.log(y))),
+# With what one element of the output costs.
+_BINARY: dict[str, tuple[Binary, int]] = {
+    "Add": (np.add, 1),
+    "AddV2": (np.add, 1),
+    "Atan2": (np.arctan2, 1),
+    "BitwiseAnd": (np.bitwise_and, 0),
+    "BitwiseOr": (np.bitwise_or, 0),
+    "BitwiseXor": (np.bitwise_xor, 0),
+    "Div": (_divide, 1),
+    "DivNoNan": (lambda x, y: _zero_where(y == 0, np.true_divide(x, y)), 1),
+    "FloorDiv": (_floor_divide, 2),
+    "FloorMod": (_floor_mod, 3),
+    "Greater": (np.greater, 1),
+    "GreaterEqual": (np.greater_equal, 1),
+    "LeftShift": (_shift(np.left_shift), 0),
+    "Less": (np.less, 1),
+    "LessEqual": (np.less_equal, 1),
+    "LogicalAnd": (np.logical_and, 0),
+    "LogicalOr": (np.logical_or, 0),
+    "Maximum": (np.maximum, 1),
+    "Minimum": (np.minimum, 1),
+    "Mod": (_truncate_mod, 3),
+    "Mul": (np.multiply, 1),
+    "MulNoNan": (lambda x, y: _zero_where(y == 0, np.multiply(x, y)), 1),
+    "Pow": (_power, 1),
+    "RealDiv": (_divide, 1),
+    "RightShift": (_shift(np.right_shift), 0),
+    "Sub": (np.subtract, 1),
+    "TruncateDiv": (_divide, 2),
+    "TruncateMod": (_truncate_mod, 3),
+    "Xdivy": (lambda x, y: _zero_where(x == 0, np.true_divide(x, y)), 1),
+    "Xlog1py": (lambda x, y: _zero_where(x == 0, np.multiply(x, np.log1p(y))), 2),
+    "Xlogy": (lambda x, y: _zero_where(x == 0, np.multiply(x, np.log(y))), 2),
 }
 
 
@@ -127,14 +128,10 @@ def _as_kernel(function: Binary) -> Callable[[Node, Array, Array], Array]:
     return run
 
 
-for _op, _function in _BINARY.items():
+for _op, (_function, _flops) in _BINARY.items():
     kernel(_op)(_as_kernel(_function))
-
-
-flop_rule(
-    *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "LogicalAnd", "LogicalOr"),
-    "RightShift",
-)(free)
+    shape_fn(_op)(broadcast_binary)
+    flop_rule(_op)(per_output(_flops))
 
 
 @kernel("Equal", "NotEqual")
@@ -151,6 +148,12 @@ def equal(node: Node, x: Array, y: Array) -> Array:
     return np.asarray(node.op == "NotEqual")
 
 
+shape_fn("Equal", "NotEqual")(broadcast_binary)
+
+
+flop_rule("Equal", "NotEqual")(per_output(1))
+
+
 @kernel("SquaredDifference")
 def squared_difference(node: Node, x: Array, y: Array) -> Array:
     """(x - y)^2; for complex numbers the square of the modulus."""
@@ -160,7 +163,10 @@ def squared_difference(node: Node, x: Array, y: Array) -> Array:
     return as_array(np.multiply(np.conj(difference), difference), x)
 
 
-shape_fn(*_BINARY, "Equal", "NotEqual", "SquaredDifference")(broadcast_binary)
+shape_fn("SquaredDifference")(broadcast_binary)
+
+
+flop_rule("SquaredDifference")(per_output(2))
 
 
 @kernel("ApproximateEqual")
@@ -174,7 +180,7 @@ def approximate_equal(node: Node, x: Array, y: Array) -> Array:
 shape_fn("ApproximateEqual")(same_as_both)
 
 
-flop_rule("ApproximateEqual", "FloorMod", "Mod", "TruncateMod")(per_output(3))
+flop_rule("ApproximateEqual")(per_output(3))
 
 
 @kernel("AddN", "AccumulateNV2")
@@ -198,10 +204,7 @@ def add_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [reduce(merge, args.shapes, None)]
 
 
-@shape_fn("AccumulateNV2")
-def accumulate_n_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """The declared shape."""
-    return [args.node.attr_shape("shape")]
+shape_fn("AccumulateNV2")(declared_shape)
 
 
 @flop_rule("AddN", "AccumulateNV2")
@@ -238,11 +241,7 @@ def bias_add_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], merged, *shape[axis + 1 :])]
 
 
-flop_rule(
-    *("Add", "AddV2", "Atan2", "BiasAdd", "BiasAddV1", "Div", "DivNoNan", "Equal"),
-    *("Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum", "Mul"),
-    *("MulNoNan", "NotEqual", "Pow", "RealDiv", "Sub", "Xdivy"),
-)(per_output(1))
+flop_rule("BiasAdd", "BiasAddV1")(per_output(1))
 
 
 @kernel("ClipByValue")
@@ -256,9 +255,7 @@ def clip_by_value(node: Node, x: Array, low: Array, high: Array) -> Array:
 shape_fn("ClipByValue")(unchanged)
 
 
-flop_rule(
-    *("ClipByValue", "FloorDiv", "SquaredDifference", "TruncateDiv", "Xlog1py", "Xlogy"),
-)(per_output(2))
+flop_rule("ClipByValue")(per_output(2))
 
 
 @shape_fn("BiasAddGrad")

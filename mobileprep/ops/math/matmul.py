@@ -61,7 +61,7 @@ def mat_mul(node: Node, x: Array, y: Array) -> Array:
     return product(left, right)
 
 
-@shape_fn("MatMul", "SparseMatMul")
+@shape_fn("MatMul")
 def matmul_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """Rows of the first by columns of the second matrix."""
     return [product_shape(args, 0, 1)]
@@ -72,6 +72,24 @@ def matrix_product_flops(sizes: Sizes) -> float:
     """A multiplication and an addition for each pair that meets."""
     inner = sizes.input(0)[0 if sizes.node.attr_bool("transpose_a", False) else 1]
     return 2 * sizes.made() * inner + fused_ops_flops(sizes)
+
+
+def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
+    """The shape of the product of two matrices, given by the indices of the inputs."""
+    a, b = with_rank(args.shapes[left], 2), with_rank(args.shapes[right], 2)
+    rows, inner = reversed(a) if args.node.attr_bool("transpose_a", False) else a
+    other, columns = reversed(b) if args.node.attr_bool("transpose_b", False) else b
+    merge_dim(inner, other)
+    return rows, columns
+
+
+def fused_ops_flops(sizes: Sizes) -> float:
+    """What the ops cost that a fused op does after its product."""
+    ops = sizes.node.attr_strings("fused_ops") if "fused_ops" in sizes.node.attrs else ()
+    return sizes.made() * sum(_AFTERWARDS.get(op, 1) for op in ops)
+
+
+shape_fn("SparseMatMul")(matmul_shape)
 
 
 @kernel("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -123,21 +141,6 @@ def _adjoint(x: Array) -> Array:
     return np.conj(swapped) if x.dtype.kind == "c" else swapped
 
 
-def product_shape(args: ShapeArgs, left: int, right: int) -> TensorShape:
-    """The shape of the product of two matrices, given by the indices of the inputs."""
-    a, b = with_rank(args.shapes[left], 2), with_rank(args.shapes[right], 2)
-    rows, inner = reversed(a) if args.node.attr_bool("transpose_a", False) else a
-    other, columns = reversed(b) if args.node.attr_bool("transpose_b", False) else b
-    merge_dim(inner, other)
-    return rows, columns
-
-
 def _matrix(shape: TensorShape, adjoint: bool) -> tuple[int, int]:
     rows, columns = (UNKNOWN, UNKNOWN) if shape is None else shape[-2:]
     return (columns, rows) if adjoint else (rows, columns)
-
-
-def fused_ops_flops(sizes: Sizes) -> float:
-    """What the ops cost that a fused op does after its product."""
-    ops = sizes.node.attr_strings("fused_ops") if "fused_ops" in sizes.node.attrs else ()
-    return sizes.made() * sum(_AFTERWARDS.get(op, 1) for op in ops)

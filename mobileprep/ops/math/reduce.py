@@ -11,8 +11,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import as_array, axes_of, axis_of, scalar
-from mobileprep.ops.common_costs import free, per_output
-from mobileprep.ops.common_shapes import unchanged
+from mobileprep.ops.common_costs import free, per_input, per_output
+from mobileprep.ops.common_shapes import scalars_only, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import axis_index, unknown_dims
 from mobileprep.ops.kernel import kernel
@@ -90,9 +90,7 @@ for _op, _function in _REDUCTIONS.items():
     kernel(_op)(_as_kernel(_function))
 
 
-@shape_fn(
-    *("All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"),
-)
+@shape_fn(*_REDUCTIONS)
 def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The input without the reduced axes, or with those of size 1."""
     shape, axes = args.shapes[0], args.integers(1)
@@ -110,16 +108,27 @@ def reduction_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 flop_rule("All", "Any")(free)
 
 
-@flop_rule("Mean")
-def mean_flops(sizes: Sizes) -> float:
-    """A sum and a quotient for each output."""
-    return sizes.taken()
+# Sums, and a quotient for each output.
+flop_rule("Mean")(per_input(1))
 
 
-@flop_rule("EuclideanNorm")
-def two_passes_flops(sizes: Sizes) -> float:
-    """Two operations for each element: a square and its sum, or two extremes."""
-    return 2 * sizes.taken()
+# Squares and their sum.
+flop_rule("EuclideanNorm")(per_input(2))
+
+
+@flop_rule("Sum", "Max", "Min", "Prod")
+def reduction_flops(sizes: Sizes) -> float:
+    """One less operation than there are elements, for each output."""
+    return sizes.taken() - sizes.made()
+
+
+def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
+    """As many axes less as there are, since none may be named twice."""
+    if axes == ():
+        return unknown_dims(rank - 1) if rank else None
+    if axes is not None and len(axes) == 1 and 0 <= axes[0] <= rank:
+        return unknown_dims(rank - axes[0])
+    return None
 
 
 @kernel("ArgMax", "ArgMin")
@@ -149,10 +158,7 @@ def arg_extreme_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(*shape[:axis], *shape[axis + 1 :])]
 
 
-@flop_rule("Sum", "Max", "Min", "Prod", "ArgMax", "ArgMin")
-def reduction_flops(sizes: Sizes) -> float:
-    """One less operation than there are elements, for each output."""
-    return sizes.taken() - sizes.made()
+flop_rule("ArgMax", "ArgMin")(reduction_flops)
 
 
 @kernel("Cumsum", "Cumprod")
@@ -182,22 +188,10 @@ def l2_loss(node: Node, x: Array) -> Array:
     return np.asarray(np.add.reduce(np.square(x), axis=None) / x.dtype.type(2), dtype=x.dtype)
 
 
-@shape_fn("L2Loss")
-def scalar_result_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A scalar for each output."""
-    return [()] * args.count()
+shape_fn("L2Loss")(scalars_only)
 
 
 @flop_rule("L2Loss")
 def l2_loss_flops(sizes: Sizes) -> float:
     """Squares, halves and their sum, as TensorFlow computes it."""
     return 3 * sizes.taken() - 1
-
-
-def _unknown_axes(axes: TensorShape, rank: int) -> TensorShape:
-    """As many axes less as there are, since none may be named twice."""
-    if axes == ():
-        return unknown_dims(rank - 1) if rank else None
-    if axes is not None and len(axes) == 1 and 0 <= axes[0] <= rank:
-        return unknown_dims(rank - axes[0])
-    return None

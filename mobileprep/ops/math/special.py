@@ -27,6 +27,8 @@ _ERF_P = (
     3.16112374387056560,
     1.85777706184603153e-1,
 )
+
+
 _ERF_Q = (
     2.84423683343917062e3,
     1.28261652607737228e3,
@@ -34,6 +36,8 @@ _ERF_Q = (
     2.36012909523441209e1,
     1.0,
 )
+
+
 _ERFC_P = (
     1.23033935479799725e3,
     2.05107837782607147e3,
@@ -45,6 +49,8 @@ _ERFC_P = (
     5.64188496988670089e-1,
     2.15311535474403846e-8,
 )
+
+
 _ERFC_Q = (
     1.23033935480374942e3,
     3.43936767414372164e3,
@@ -56,6 +62,8 @@ _ERFC_Q = (
     1.57449261107098347e1,
     1.0,
 )
+
+
 _FAR_P = (
     -6.58749161529837803e-4,
     -1.60837851487422766e-2,
@@ -64,6 +72,8 @@ _FAR_P = (
     -3.05326634961232344e-1,
     -1.63153871373020978e-2,
 )
+
+
 _FAR_Q = (
     2.33520497626869185e-3,
     6.05183413124413191e-2,
@@ -72,6 +82,7 @@ _FAR_Q = (
     2.56852019228982242,
     1.0,
 )
+
 
 # Lanczos' approximation with g = 7 and nine terms (P. Godfrey's coefficients).
 _LANCZOS = (
@@ -85,7 +96,11 @@ _LANCZOS = (
     9.9843695780195716e-6,
     1.5056327351493116e-7,
 )
+
+
 _LANCZOS_G = 7.0
+
+
 # Digamma's asymptotic series: B(2n) / 2n.
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 
@@ -187,13 +202,13 @@ def special(node: Node, x: Array) -> Array:
     return np.asarray(_FUNCTIONS[node.op](x.astype(np.float64)), dtype=x.dtype)
 
 
-shape_fn(
-    *("BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "CumulativeLogsumexp", "Digamma"),
-    *("Erf", "Erfc", "Erfinv", "Lgamma", "Ndtri"),
-)(unchanged)
+shape_fn(*_FUNCTIONS)(unchanged)
 
 
-flop_rule("Digamma", "Erf", "Erfc", "Erfinv", "Lgamma", "Ndtri")(per_output(1))
+flop_rule(*_FUNCTIONS)(per_output(1))
+
+
+shape_fn("BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "CumulativeLogsumexp")(unchanged)
 
 
 shape_fn("Igamma", "Igammac", "NextAfter", "Polygamma", "Zeta")(broadcast_binary)

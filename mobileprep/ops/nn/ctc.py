@@ -9,7 +9,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.scattering import one_pass_flops
+from mobileprep.ops.common_costs import per_input
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
@@ -62,4 +62,4 @@ def ctc_greedy_decoder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, 2), (UNKNOWN,), (2,), (batch, 1)]
 
 
-flop_rule("CTCGreedyDecoder")(one_pass_flops)
+flop_rule("CTCGreedyDecoder")(per_input(1))

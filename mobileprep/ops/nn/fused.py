@@ -12,7 +12,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.array.joining import padded_shape
+from mobileprep.ops.array.padding import padded_shape
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import with_rank
 from mobileprep.ops.image.image_shapes import given_size

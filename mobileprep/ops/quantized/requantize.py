@@ -11,10 +11,9 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.fixed_point import to_quint8
 from mobileprep.numerics.linear_quantization import Dequantizer, Quantizer
 from mobileprep.numerics.quantization import Limits, steps_of, to_floats
-from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_costs import per_input, per_output
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.reduce import two_passes_flops
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     check_output,
@@ -62,7 +61,7 @@ def requantization_range(node: Node, x: Array, low: Array, high: Array) -> tuple
 
 
 shape_fn("RequantizationRange")(two_scalars)
-flop_rule("RequantizationRange")(two_passes_flops)
+flop_rule("RequantizationRange")(per_input(2))
 
 
 @kernel("QuantizeDownAndShrinkRange")

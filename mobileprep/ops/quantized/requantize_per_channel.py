@@ -13,10 +13,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.quantization import flushed, through_int32
-from mobileprep.ops.common_costs import per_output
+from mobileprep.ops.common_costs import per_input, per_output
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
-from mobileprep.ops.math.reduce import two_passes_flops
 from mobileprep.ops.quantized.ranges import (
     Quantized,
     check_output,
@@ -59,7 +58,7 @@ def requantization_range_per_channel(
 
 
 shape_fn("RequantizationRangePerChannel")(two_scalars)
-flop_rule("RequantizationRangePerChannel")(two_passes_flops)
+flop_rule("RequantizationRangePerChannel")(per_input(2))
 
 
 @kernel("RequantizePerChannel")

@@ -14,9 +14,9 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import splits_and_values
+from mobileprep.ops.common_shapes import two_vectors
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import UNKNOWN
+from mobileprep.ops.dims import UNKNOWN, at_least_rank, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import checked_splits, places_within, splits_of
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -45,7 +45,7 @@ def ragged_range(node: Node, starts: Array, limits: Array, deltas: Array) -> tup
     return splits_of(lengths).astype(node.attr_dtype("Tsplits", DType.INT64).numpy), values
 
 
-shape_fn("RaggedRange")(splits_and_values)
+shape_fn("RaggedRange")(two_vectors)
 
 
 @flop_rule("RaggedRange")
@@ -98,6 +98,22 @@ def ragged_gather(node: Node, *inputs: Array) -> tuple[Array, ...]:
     return *(splits.astype(nested[0].dtype) for splits in out), values[rows]
 
 
+@shape_fn("RaggedGather")
+def ragged_gather_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Row splits, and values in rows like those given."""
+    *nested, values, indices = args.shapes
+    count = args.count() - 1
+    for splits in nested:
+        with_rank(splits, 1)
+    with_rank(indices, count - len(nested) + 1)
+    at_least_rank(values, 1)
+    chosen = None if values is None else (UNKNOWN, *values[1:])
+    return [*[(UNKNOWN,)] * count, chosen]
+
+
+flop_rule("RaggedGather")(free)
+
+
 @kernel("RaggedTensorToSparse")
 def ragged_to_sparse(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     """A ragged tensor's elements with their indices.
@@ -135,4 +151,4 @@ def ragged_to_sparse_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, rank), (UNKNOWN,), (rank,)]
 
 
-flop_rule("RaggedGather", "RaggedTensorToSparse")(free)
+flop_rule("RaggedTensorToSparse")(free)

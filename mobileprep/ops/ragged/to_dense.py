@@ -7,14 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.gathering import check_indices
 from mobileprep.ops.arrays import check_allocation, integers, same_type, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import merge, unknown_dims
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import checked_splits
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _FIRST, _IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
 
@@ -50,6 +53,17 @@ def ragged_to_dense(
     out[:] = np.broadcast_to(default, inner) if default.ndim else default
     out[place[place >= 0]] = values[place >= 0]
     return out.reshape(shape)
+
+
+@shape_fn("RaggedTensorToTensor")
+def ragged_to_dense_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The wanted shape; where it leaves a size open, the values' own behind the rows."""
+    values, wanted = args.shapes[1], args.as_shape(0)
+    if values is None:
+        return [wanted]
+    kinds = args.node.attr_strings("row_partition_types")
+    levels = len(kinds) - (kinds[:1] == (_FIRST,))
+    return [merge(wanted, (*unknown_dims(levels + 1), *values[1:]))]
 
 
 flop_rule("RaggedTensorToTensor")(free)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.string_hashes import combined_fingerprints, fingerprint64
@@ -14,11 +16,15 @@ from mobileprep.numerics.texts import texts
 from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import places_within
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.ops.sparse.parts import sparse_shape
 
 _INT64 = np.dtype(np.int64)
+
+
 _LARGEST = np.iinfo(np.int64).max
 
 
@@ -60,6 +66,12 @@ def sparse_cross(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     values = (hashes % np.uint64(buckets or _LARGEST)).astype(np.int64)
     shape = np.array([batch, crosses.max(initial=0)], np.int64)
     return np.stack([rows, within], axis=1), values, shape
+
+
+@shape_fn("SparseCross")
+def sparse_cross_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A sparse matrix."""
+    return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
 
 
 flop_rule("SparseCross")(free)

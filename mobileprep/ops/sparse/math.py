@@ -14,7 +14,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.segments import summed
 from mobileprep.ops.arrays import axes_of, check_allocation, same_type
 from mobileprep.ops.cost import Sizes, flop_rule
-from mobileprep.ops.dims import merge_dim, with_rank
+from mobileprep.ops.dims import axis_index, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.ops.sparse.parts import flat_places, in_order, sparse_shape
@@ -48,6 +48,24 @@ def sparse_reduce(node: Node, indices: Array, values: Array, dims: Array, axes: 
     if node.attr_bool("keep_dims", False):
         rest = tuple(1 if a in reduced else n for a, n in enumerate(shape))
     return out.reshape(rest)
+
+
+@shape_fn("SparseReduceMax", "SparseReduceSum")
+def sparse_reduce_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The shape of the dense tensor without the reduced axes, or with those of size 1."""
+    shape, axes = args.integers(2), args.integers(3)
+    if shape is None or axes is None:
+        return [None]
+    reduced = {axis_index(a, len(shape)) for a in axes}
+    if args.node.attr_bool("keep_dims", False):
+        return [tuple(1 if i in reduced else n for i, n in enumerate(shape))]
+    return [tuple(n for i, n in enumerate(shape) if i not in reduced)]
+
+
+@flop_rule("SparseReduceMax", "SparseReduceSum")
+def by_values_flops(sizes: Sizes) -> float:
+    """One operation for each element that is there."""
+    return sizes.taken(1)
 
 
 @kernel("SparseTensorDenseMatMul")
@@ -107,13 +125,13 @@ def sparse_dense_elementwise(
     return np.asarray(_ELEMENTWISE[node.op](values, there), dtype=values.dtype)
 
 
-@flop_rule(
-    *("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul"),
-    *("SparseReduceMax", "SparseReduceSum"),
-)
-def by_values_flops(sizes: Sizes) -> float:
-    """One operation for each element that is there."""
-    return sizes.taken(1)
+@shape_fn(*_ELEMENTWISE)
+def sparse_dense_elementwise_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A value for each element that is there."""
+    return [with_rank(args.shapes[0], 2)[:1]]
+
+
+flop_rule("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")(by_values_flops)
 
 
 @kernel("SparseSoftmax")
@@ -130,6 +148,12 @@ def sparse_softmax(node: Node, indices: Array, values: Array, dims: Array) -> Ar
     out = np.empty_like(values)
     out[order] = powers / np.repeat(np.add.reduceat(powers, first), lengths)
     return out
+
+
+@shape_fn("SparseSoftmax")
+def sparse_softmax_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A value for each element that is there."""
+    return [with_rank(args.shapes[1], 1)]
 
 
 @flop_rule("SparseSoftmax")

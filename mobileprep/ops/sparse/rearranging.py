@@ -13,7 +13,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import axis_of, check_allocation, integers, same_type
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
-from mobileprep.ops.dims import UNKNOWN, with_rank
+from mobileprep.ops.dims import UNKNOWN, add_dims, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 from mobileprep.ops.sparse.parts import flat_places, in_order, sparse_shape
@@ -31,6 +31,9 @@ def sparse_reorder(node: Node, indices: Array, values: Array, dims: Array) -> tu
 def sparse_reorder_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shapes of the indices and of the values."""
     return [args.shapes[0], args.shapes[1]]
+
+
+flop_rule("SparseReorder")(free)
 
 
 @kernel("SparseReshape")
@@ -55,6 +58,9 @@ def sparse_reshape_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     count = with_rank(args.shapes[0], 2)[0]
     rank = with_rank(args.shapes[2], 1)[0]
     return [(count, rank), (rank,)]
+
+
+flop_rule("SparseReshape")(free)
 
 
 def _completed(target: tuple[int, ...], size: int) -> tuple[int, ...]:
@@ -102,6 +108,9 @@ def sparse_fill_empty_rows_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN, rank), (UNKNOWN,), (rows[0] if rows else UNKNOWN,), (count,)]
 
 
+flop_rule("SparseFillEmptyRows")(free)
+
+
 @kernel("SparseSlice")
 def sparse_slice(
     node: Node, indices: Array, values: Array, dims: Array, start: Array, size: Array
@@ -115,6 +124,16 @@ def sparse_slice(
     cut = np.clip(np.array(shape, np.int64) - begin, 0, extent)
     inside = ((indices >= begin) & (indices - begin < cut)).all(axis=1)
     return indices[inside] - begin, values[inside], cut
+
+
+@shape_fn("SparseSlice")
+def sparse_slice_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """Some of the elements, in as many axes."""
+    axes = with_rank(args.shapes[2], 1)[0]
+    return [(UNKNOWN, axes), (UNKNOWN,), (axes,)]
+
+
+flop_rule("SparseSlice")(free)
 
 
 @kernel("SparseConcat")
@@ -138,7 +157,19 @@ def sparse_concat(node: Node, *inputs: Array) -> tuple[Array, Array, Array]:
     return together[order], np.concatenate(values)[order], shape
 
 
-flop_rule(
-    *("SparseConcat", "SparseFillEmptyRows", "SparseReorder", "SparseReshape"),
-    "SparseSlice",
-)(free)
+@shape_fn("SparseConcat")
+def sparse_concat_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The elements of all parts."""
+    count = args.node.attr_int("N")
+    elements, axes, rank = 0, UNKNOWN, UNKNOWN
+    for indices, values, dims in zip(
+        *(args.shapes[i * count :][:count] for i in range(3)), strict=True
+    ):
+        rows, columns = with_rank(indices, 2)
+        elements = add_dims(elements, merge_dim(rows, with_rank(values, 1)[0]))
+        axes = merge_dim(axes, columns)
+        rank = merge_dim(rank, with_rank(dims, 1)[0])
+    return [(elements, axes), (elements,), (rank,)]
+
+
+flop_rule("SparseConcat")(free)

@@ -34,21 +34,7 @@ def sparse_segment(node: Node, x: Array, indices: Array, ids: Array) -> Array:
     return _combined(node, x, indices, ids, int(ids[-1]) + 1 if ids.size else 0)
 
 
-@kernel(
-    "SparseSegmentMeanWithNumSegments",
-    "SparseSegmentSqrtNWithNumSegments",
-    "SparseSegmentSumWithNumSegments",
-)
-def sparse_segment_of(node: Node, x: Array, indices: Array, ids: Array, count: Array) -> Array:
-    """As without a number of segments; those above the highest are 0."""
-    return _combined(node, x, indices, ids, scalar(count))
-
-
-@shape_fn(
-    *("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"),
-    *("SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments"),
-    "SparseSegmentSumWithNumSegments",
-)
+@shape_fn("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum")
 def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """As many rows as there are segments, each as long as the data's."""
     data = at_least_rank(args.shapes[0], 1)
@@ -58,17 +44,14 @@ def sparse_segments_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [(UNKNOWN if segments is None else segments, *data[1:])]
 
 
-@flop_rule("SparseSegmentSum", "SparseSegmentSumWithNumSegments")
+@flop_rule("SparseSegmentSum")
 def segment_sum_flops(sizes: Sizes) -> float:
     """One operation for each element of the chosen rows."""
     rows = sizes.input(0)[0]
     return sizes.taken(1) * sizes.taken() / rows if rows else 0
 
 
-@flop_rule(
-    *("SparseSegmentMean", "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN"),
-    "SparseSegmentSqrtNWithNumSegments",
-)
+@flop_rule("SparseSegmentMean", "SparseSegmentSqrtN")
 def segment_mean_flops(sizes: Sizes) -> float:
     """Sums, and a quotient for each output."""
     return segment_sum_flops(sizes) + sizes.made()
@@ -89,3 +72,28 @@ def _combined(node: Node, x: Array, indices: Array, ids: Array, count: int) -> A
     if node.op.startswith("SparseSegmentSqrtN"):
         return (total / np.sqrt(rows)).astype(x.dtype)
     return total
+
+
+@kernel(
+    "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtNWithNumSegments",
+    "SparseSegmentSumWithNumSegments",
+)
+def sparse_segment_of(node: Node, x: Array, indices: Array, ids: Array, count: Array) -> Array:
+    """As without a number of segments; those above the highest are 0."""
+    return _combined(node, x, indices, ids, scalar(count))
+
+
+shape_fn(
+    "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtNWithNumSegments",
+    "SparseSegmentSumWithNumSegments",
+)(sparse_segments_shape)
+
+
+flop_rule("SparseSegmentSumWithNumSegments")(segment_sum_flops)
+
+
+flop_rule("SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments")(
+    segment_mean_flops
+)

@@ -24,10 +24,14 @@ from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _INTEGER = re.compile(rb"\s*[+-]?[0-9]+\s*")
+
+
 _REAL = re.compile(
     rb"\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?|inf(inity)?|nan)\s*",
     re.IGNORECASE,
 )
+
+
 _WIDEST = 1 << 12
 
 
@@ -48,6 +52,12 @@ def as_string(node: Node, x: Array) -> Array:
     wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
     written = ((layout if np.isfinite(v) else endless) % v for v in wide.ravel().tolist())
     return as_texts((w.encode() for w in written), x.shape)
+
+
+shape_fn("AsString")(unchanged)
+
+
+flop_rule("AsString")(free)
 
 
 def _layout(node: Node, x: Array) -> str:
@@ -77,6 +87,12 @@ def string_to_number(node: Node, x: Array) -> Array:
     kind = node.attr_dtype("out_type", DType.FLOAT).numpy or np.dtype(np.float32)
     numbers = [number_in(text, kind) for text in texts(x)]
     return np.array(numbers, dtype=kind).reshape(x.shape)
+
+
+shape_fn("StringToNumber")(unchanged)
+
+
+flop_rule("StringToNumber")(free)
 
 
 def number_in(text: bytes, kind: np.dtype[Any]) -> int | float:
@@ -121,10 +137,19 @@ def decode_raw_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [None if args.shapes[0] is None else (*args.shapes[0], UNKNOWN)]
 
 
+flop_rule("DecodeRaw")(free)
+
+
 @kernel("DecodeBase64")
 def decode_base64(node: Node, x: Array) -> Array:
     """Texts out of base64 with the letters for web addresses, padded or not."""
     return each_text(_from_base64, x)
+
+
+shape_fn("DecodeBase64")(unchanged)
+
+
+flop_rule("DecodeBase64")(free)
 
 
 def _from_base64(text: bytes) -> bytes:
@@ -148,11 +173,7 @@ def encode_base64(node: Node, x: Array) -> Array:
     return each_text(change, x)
 
 
-shape_fn(
-    *("AsString", "DecodeBase64", "EncodeBase64", "StringToNumber"),
-)(unchanged)
+shape_fn("EncodeBase64")(unchanged)
 
 
-flop_rule(
-    *("AsString", "DecodeBase64", "DecodeRaw", "EncodeBase64", "StringToNumber"),
-)(free)
+flop_rule("EncodeBase64")(free)

@@ -28,10 +28,32 @@ def string_to_hash_bucket(node: Node, x: Array) -> Array:
     return _bucket(node, np.array(hash64_many(texts(x)), np.uint64), x)
 
 
+shape_fn("StringToHashBucket")(unchanged)
+
+
+flop_rule("StringToHashBucket")(free)
+
+
+def _bucket(node: Node, hashes: Array, x: Array) -> Array:
+    """int64 numbers in [0, num_buckets), in the shape of x."""
+    count = node.attr_int("num_buckets")
+    if count < 1:
+        message = f"there cannot be {count} buckets"
+        raise ValueError(message)
+    buckets: Array = (hashes % np.uint64(count)).astype(np.int64)
+    return buckets.reshape(x.shape)
+
+
 @kernel("StringToHashBucketFast")
 def string_to_hash_bucket_fast(node: Node, x: Array) -> Array:
     """The bucket of each text by its fingerprint."""
     return _bucket(node, fingerprint64(texts(x)), x)
+
+
+shape_fn("StringToHashBucketFast")(unchanged)
+
+
+flop_rule("StringToHashBucketFast")(free)
 
 
 @kernel("StringToHashBucketStrong")
@@ -45,24 +67,10 @@ def string_to_hash_bucket_strong(node: Node, x: Array) -> Array:
     return _bucket(node, siphash(texts(x), (first, second)), x)
 
 
-shape_fn(
-    *("StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"),
-)(unchanged)
+shape_fn("StringToHashBucketStrong")(unchanged)
 
 
-flop_rule(
-    *("StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"),
-)(free)
-
-
-def _bucket(node: Node, hashes: Array, x: Array) -> Array:
-    """int64 numbers in [0, num_buckets), in the shape of x."""
-    count = node.attr_int("num_buckets")
-    if count < 1:
-        message = f"there cannot be {count} buckets"
-        raise ValueError(message)
-    buckets: Array = (hashes % np.uint64(count)).astype(np.int64)
-    return buckets.reshape(x.shape)
+flop_rule("StringToHashBucketStrong")(free)
 
 
 @shape_fn("Fingerprint")

@@ -24,6 +24,8 @@ from mobileprep.ops.math.reduce import reduction_shape
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _SPACE = b" \t\n\v\f\r"
+
+
 _REFERENCE = np.dtype(object)
 
 
@@ -48,6 +50,9 @@ def string_join_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [larger[0] if larger else ()]
 
 
+flop_rule("StringJoin")(free)
+
+
 @kernel("ReduceJoin")
 def reduce_join(node: Node, x: Array, indices: Array) -> Array:
     """Texts joined along axes, of which the first one named runs fastest."""
@@ -67,6 +72,9 @@ def reduce_join(node: Node, x: Array, indices: Array) -> Array:
 shape_fn("ReduceJoin")(reduction_shape)
 
 
+flop_rule("ReduceJoin")(free)
+
+
 @kernel("StringSplit")
 def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, Array]:
     """Texts cut at any of the delimiter's characters, as a sparse matrix."""
@@ -81,6 +89,30 @@ def string_split(node: Node, x: Array, delimiter: Array) -> tuple[Array, Array, 
         return [p for p in found if p or not skip]
 
     return _sparse(x, parts)
+
+
+@shape_fn("StringSplit")
+def string_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """A sparse matrix of texts."""
+    return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
+
+
+flop_rule("StringSplit")(free)
+
+
+def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, Array, Array]:
+    """Indices, values and shape of a matrix whose rows are the parts of each text."""
+    if x.ndim != 1:
+        message = f"a vector of texts is needed, not the shape {list(x.shape)}"
+        raise ValueError(message)
+    rows = [cut(text) for text in texts(x)]
+    indices = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+    values = list(itertools.chain.from_iterable(rows))
+    return (
+        np.array(indices, dtype=np.int64).reshape(-1, 2),
+        as_texts(values, (len(values),)),
+        np.array([len(rows), max(map(len, rows), default=0)], dtype=np.int64),
+    )
 
 
 @kernel("StringSplitV2")
@@ -98,25 +130,10 @@ def string_split_v2(node: Node, x: Array, separator: Array) -> tuple[Array, Arra
     return _sparse(x, parts)
 
 
-@shape_fn("StringSplit", "StringSplitV2")
-def string_split_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """A sparse matrix of texts."""
-    return [(UNKNOWN, 2), (UNKNOWN,), (2,)]
+shape_fn("StringSplitV2")(string_split_shape)
 
 
-def _sparse(x: Array, cut: Callable[[bytes], Sequence[bytes]]) -> tuple[Array, Array, Array]:
-    """Indices, values and shape of a matrix whose rows are the parts of each text."""
-    if x.ndim != 1:
-        message = f"a vector of texts is needed, not the shape {list(x.shape)}"
-        raise ValueError(message)
-    rows = [cut(text) for text in texts(x)]
-    indices = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
-    values = list(itertools.chain.from_iterable(rows))
-    return (
-        np.array(indices, dtype=np.int64).reshape(-1, 2),
-        as_texts(values, (len(values),)),
-        np.array([len(rows), max(map(len, rows), default=0)], dtype=np.int64),
-    )
+flop_rule("StringSplitV2")(free)
 
 
 @kernel("Substr")
@@ -143,6 +160,9 @@ def substr_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     return [broadcast(args.shapes[0], args.shapes[1])]
 
 
+flop_rule("Substr")(free)
+
+
 def _span(length: int, start: int, count: int) -> slice:
     if not -length <= start <= length or count < 0:
         message = f"a text of {length} has no {count} elements from {start} on"
@@ -159,10 +179,22 @@ def string_length(node: Node, x: Array) -> Array:
     return np.array(lengths, dtype=np.int32).reshape(x.shape)
 
 
+shape_fn("StringLength")(unchanged)
+
+
+flop_rule("StringLength")(free)
+
+
 @kernel("StringStrip")
 def string_strip(node: Node, x: Array) -> Array:
     """Texts without white space around them."""
     return each_text(lambda t: t.strip(_SPACE), x)
+
+
+shape_fn("StringStrip")(unchanged)
+
+
+flop_rule("StringStrip")(free)
 
 
 @kernel("StringLower", "StringUpper")
@@ -179,10 +211,7 @@ def string_case(node: Node, x: Array) -> Array:
     return each_text(change, x)
 
 
-shape_fn("StringLength", "StringLower", "StringStrip", "StringUpper")(unchanged)
+shape_fn("StringLower", "StringUpper")(unchanged)
 
 
-flop_rule(
-    *("ReduceJoin", "StringJoin", "StringLength", "StringLower", "StringSplit"),
-    *("StringSplitV2", "StringStrip", "StringUpper", "Substr"),
-)(free)
+flop_rule("StringLower", "StringUpper")(free)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, texts
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.dims import UNKNOWN, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import checked_splits, splits_of
+from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _REFERENCE = np.dtype(object)
 
@@ -60,6 +64,13 @@ def string_ngrams(node: Node, words: Array, splits: Array) -> tuple[Array, Array
     kind = node.attr_dtype("Tsplits", DType.INT64).numpy
     ends = splits_of(np.array(counts, np.int64)).astype(kind)
     return as_texts(found, (len(found),)), ends if splits.size else splits
+
+
+@shape_fn("StringNGrams")
+def string_ngrams_shape(args: ShapeArgs) -> Sequence[TensorShape]:
+    """The runs, and splits for as many rows as before."""
+    with_rank(args.shapes[0], 1)
+    return [(UNKNOWN,), with_rank(args.shapes[1], 1)]
 
 
 flop_rule("StringNGrams")(free)

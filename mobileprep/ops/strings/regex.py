@@ -21,37 +21,10 @@ def regex_replace(node: Node, x: Array, pattern: Array, rewrite: Array) -> Array
     return _rewritten(node, x, one_text(pattern), one_text(rewrite))
 
 
-@kernel("StaticRegexReplace")
-def static_regex_replace(node: Node, x: Array) -> Array:
-    """As ``RegexReplace``, with the attributes ``pattern`` and ``rewrite``."""
-    return _rewritten(node, x, _attribute(node, "pattern"), _attribute(node, "rewrite"))
+shape_fn("RegexReplace")(unchanged)
 
 
-@kernel("RegexFullMatch")
-def regex_full_match(node: Node, x: Array, pattern: Array) -> Array:
-    """Whether the whole of each text matches."""
-    return _matched(x, one_text(pattern))
-
-
-@kernel("StaticRegexFullMatch")
-def static_regex_full_match(node: Node, x: Array) -> Array:
-    """As ``RegexFullMatch``, with the attribute ``pattern``."""
-    return _matched(x, _attribute(node, "pattern"))
-
-
-shape_fn(
-    *("RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace"),
-)(unchanged)
-
-
-flop_rule(
-    *("RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace"),
-)(free)
-
-
-def _attribute(node: Node, name: str) -> bytes:
-    value = node.attrs[name].value if name in node.attrs else node.attr_str(name)
-    return value if isinstance(value, bytes) else node.attr_str(name).encode()
+flop_rule("RegexReplace")(free)
 
 
 def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
@@ -64,7 +37,48 @@ def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
     return each_text(change, x)
 
 
+@kernel("StaticRegexReplace")
+def static_regex_replace(node: Node, x: Array) -> Array:
+    """As ``RegexReplace``, with the attributes ``pattern`` and ``rewrite``."""
+    return _rewritten(node, x, _attribute(node, "pattern"), _attribute(node, "rewrite"))
+
+
+shape_fn("StaticRegexReplace")(unchanged)
+
+
+flop_rule("StaticRegexReplace")(free)
+
+
+def _attribute(node: Node, name: str) -> bytes:
+    value = node.attrs[name].value if name in node.attrs else node.attr_str(name)
+    return value if isinstance(value, bytes) else node.attr_str(name).encode()
+
+
+@kernel("RegexFullMatch")
+def regex_full_match(node: Node, x: Array, pattern: Array) -> Array:
+    """Whether the whole of each text matches."""
+    return _matched(x, one_text(pattern))
+
+
+shape_fn("RegexFullMatch")(unchanged)
+
+
+flop_rule("RegexFullMatch")(free)
+
+
 def _matched(x: Array, pattern: bytes) -> Array:
     expression = compiled(pattern)
     found = [expression.fullmatch(decoded(t)) is not None for t in texts(x)]
     return np.array(found, dtype=bool).reshape(x.shape)
+
+
+@kernel("StaticRegexFullMatch")
+def static_regex_full_match(node: Node, x: Array) -> Array:
+    """As ``RegexFullMatch``, with the attribute ``pattern``."""
+    return _matched(x, _attribute(node, "pattern"))
+
+
+shape_fn("StaticRegexFullMatch")(unchanged)
+
+
+flop_rule("StaticRegexFullMatch")(free)

@@ -15,17 +15,25 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import each_text, texts
 from mobileprep.ops.common_costs import free
-from mobileprep.ops.common_shapes import splits_and_values, unchanged
+from mobileprep.ops.common_shapes import two_vectors, unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.ragged.row_splits import splits_of
 from mobileprep.ops.shape_function import shape_fn
 
 _CODECS: Final = {"UTF-8": "utf-8", "UTF-16-BE": "utf-16-be", "UTF-32-BE": "utf-32-be"}
+
+
 _LAST_CHARACTER: Final = 0x10FFFF
+
+
 # Half of a pair, which no decoder of a well-formed text gives.
 _MARK: Final = "\udc80"
+
+
 _MARKING: Final = "mobileprep.mark"
+
+
 _CONTROLS = re.compile("[\0-\x1f]")
 
 
@@ -106,7 +114,10 @@ def unicode_decode(node: Node, x: Array) -> tuple[Array, Array]:
     return splits.astype(node.attr_dtype("Tsplits", DType.INT64).numpy), numbers
 
 
-shape_fn("UnicodeDecode")(splits_and_values)
+shape_fn("UnicodeDecode")(two_vectors)
+
+
+flop_rule("UnicodeDecode")(free)
 
 
 @kernel("UnicodeTranscode")
@@ -116,7 +127,10 @@ def unicode_transcode(node: Node, x: Array) -> Array:
     return each_text(lambda text: reader.read(text).encode(target, "replace"), x)
 
 
-shape_fn("UnicodeScript", "UnicodeTranscode")(unchanged)
+shape_fn("UnicodeTranscode")(unchanged)
 
 
-flop_rule("UnicodeDecode", "UnicodeTranscode")(free)
+flop_rule("UnicodeTranscode")(free)
+
+
+shape_fn("UnicodeScript")(unchanged)

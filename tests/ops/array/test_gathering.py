@@ -9,6 +9,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.graphs import f32, i32, run
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -86,3 +87,39 @@ def test_one_place_of_many() -> None:
 def test_a_depth_that_no_memory_holds_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="passes 4294967296 bytes"):
         run("OneHot", i32(1, 2), i32(2**31 - 1), f32(1), f32(0))
+
+
+OP_CASES = [
+    case("Gather", [(5, 3), (2, 4)], [(2, 4, 3)]),
+    case("Gather", [(5, -1), ()], [(-1,)]),
+    case("Gather", [None, (2,)], [None]),
+    case("Gather", [(5,), None], [None]),
+    refused("Gather", [(), (2,)]),
+    case("GatherV2", [(5, 6, 7), (2, 4), 1], [(5, 2, 4, 7)]),
+    case("GatherV2", [(5, 6, 7), (2, 4), -1], [(5, 6, 2, 4)]),
+    case("GatherV2", [(5, 6, 7), (5, 4), 1], [(5, 4, 7)], batch_dims=1),
+    case("GatherV2", [(5, 6, 7), (5, 6, 4), 2], [(5, 6, 4)], batch_dims=-1),
+    case("GatherV2", [(5, 6, 7), (2, 4), ()], [(-1, -1, -1, -1)]),
+    case("GatherV2", [(5, 6, 7), (5, 4), ()], [(-1, -1, -1)], batch_dims=1),
+    case("GatherV2", [None, (2, 4), 0], [None]),
+    case("GatherV2", [(5, 6), None, 0], [None]),
+    refused("GatherV2", [(5, 6), (2,), 2]),
+    case("GatherNd", [(5, 6, 7), (3, 4, 2)], [(3, 4, 7)]),
+    case("GatherNd", [(5, 6, 7), (3,)], [()]),
+    case("GatherNd", [(5, 6, 7), (4, -1)], [None]),
+    case("GatherNd", [None, (4, 1)], [None]),
+    refused("GatherNd", [(5, 6), (4, 3)]),
+    refused("GatherNd", [(5, 6), ()]),
+    case("OneHot", [(2, 3), 4, 1.0, 0.0], [(2, 3, 4)]),
+    case("OneHot", [(2, 3), 4, 1.0, 0.0], [(2, 4, 3)], axis=1),
+    case("OneHot", [(2, 3), (), 1.0, 0.0], [(-1, 2, 3)], axis=0),
+    case("OneHot", [None, 4, 1.0, 0.0], [None]),
+    unlike(refused("OneHot", [(2, 3), 4, 1.0, 0.0], axis=3)),
+    case("GatherNd", [(5, 6), (4, 0)], [(4, 5, 6)]),
+    unlike(refused("OneHot", [(2, 3), 4, 1.0, 0.0], axis=4)),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import f32, i32, run, run_all
+from tests.ops.op_cases import OpCase, case, check, refused
 
 
 def test_joined_along_an_axis() -> None:
@@ -90,3 +91,34 @@ def test_blocks_are_padded_and_cropped() -> None:
     np.testing.assert_array_equal(cut[:, :, 0, 0], [[0, 1, 3], [0, 2, 4]])
     back = run("BatchToSpaceND", cut, i32(2, 1), i32([[1, 0], [0, 0]]))
     np.testing.assert_array_equal(back, x)
+
+
+OP_CASES = [
+    case("ConcatV2", [(2, 3), (2, 4), 1], [(2, 7)]),
+    case("ConcatV2", [(2, 3), (2, 4), -1], [(2, 7)]),
+    case("ConcatV2", [(2, -1, 3), (-1, 4, 3), 2], [(2, 4, 6)]),
+    case("ConcatV2", [(2, 3), (2, -1), 1], [(2, -1)]),
+    case("ConcatV2", [(2, 3), None, 0], [(-1, 3)]),
+    case("ConcatV2", [(2, 3), (2, 4), ()], [(-1, -1)]),
+    case("ConcatV2", [None, None, 0], [None]),
+    refused("ConcatV2", [(2, 3), (3, 4), 1]),
+    refused("ConcatV2", [(2, 3), (2,), 1]),
+    refused("ConcatV2", [(2, 3), (2, 4), 2]),
+    case("Concat", [0, (2, 3), (4, 3)], [(6, 3)]),
+    case("Concat", [(), (2, 3), (4, 3)], [(-1, -1)]),
+    refused("Concat", [0, (2, 3), (4, 2)]),
+    case("ConcatOffset", [0, (2,), (2,)], [(2,), (2,)]),
+    case("Pack", [(2, 3), (2, -1), (-1, -1)], [(3, 2, 3)]),
+    case("Pack", [(2, 3), (2, 3)], [(2, 3, 2)], axis=2),
+    case("Pack", [(2, 3), (2, 3)], [(2, 2, 3)], axis=-2),
+    case("Pack", [None, None], [None]),
+    case("Pack", [None, (4,)], [(2, 4)]),
+    refused("Pack", [(2, 3), (2, 4)]),
+    refused("Pack", [(2, 3), (2, 3)], axis=3),
+    case("ParallelConcat", [(1, 3), (1, 3)], [(2, 3)], shape=(2, 3)),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import f32, i32, run, run_all
+from tests.ops.op_cases import OpCase, Partly, case, check, refused, unlike
 
 
 def test_updates_of_one_place_add_up() -> None:
@@ -62,3 +63,38 @@ def test_segments() -> None:
     assert run("UnsortedSegmentSum", x, i32(1, -1, 1), i32(2)).tolist() == [[0], [5]]
     with pytest.raises(InvalidGraphError, match="ascending"):
         run("SegmentSum", x, i32(1, 0, 0))
+
+
+ADDED = (
+    *("ScatterNdNonAliasingAdd", "TensorScatterAdd", "TensorScatterMax", "TensorScatterMin"),
+    "TensorScatterSub",
+)
+
+OP_CASES = [
+    case("ScatterNd", [(4, 1), (4, 3), [5, 3]], [(5, 3)]),
+    case("ScatterNd", [(4, 1), (4, 3), Partly((-1, 3))], [(-1, 3)]),
+    case("ScatterNd", [(4, 2), (4,), (2,)], [(-1, -1)]),
+    case("ScatterNd", [(4, -1), (4, 9), [5, 3]], [(5, 3)]),
+    case("ScatterNd", [None, None, [5, 3]], [(5, 3)]),
+    refused("ScatterNd", [(4, 1), (4, 2), [5, 3]]),
+    refused("ScatterNd", [(4, 1), (3, 3), [5, 3]]),
+    unlike(refused("ScatterNd", [(4, 3), (4,), [5, 3]])),
+    refused("ScatterNd", [(), (4,), [5, 3]]),
+    *(case(op, [(5, 3), (4, 1), (4, 3)], [(5, 3)], 12) for op in ADDED),
+    *(case(op, [(5, -1), (4, 1), None], [(5, -1)], None) for op in ADDED),
+    *(refused(op, [(5, 3), (4, 1), (4, 2)]) for op in ADDED),
+    case("TensorScatterUpdate", [(5, 3), (2, 2, 2), (2, 2)], [(5, 3)]),
+    unlike(refused("TensorScatterUpdate", [(5, 3), (2, 2, 3), (2, 2)])),
+    case("SparseToDense", [(4, 2), [5, 3], (4,), 0.0], [(5, 3)]),
+    case("SparseToDense", [(4, 2), (3,), (4,), 0.0], [(-1, -1, -1)]),
+    case("InplaceAdd", [(5, 3), (2,), (2, 3)], [(5, 3)]),
+    case("InplaceSub", [(5, 3), (2,), (2, 3)], [(5, 3)]),
+    case("InplaceUpdate", [(5, 3), (2,), (2, 3)], [(5, 3)]),
+    refused("ScatterNd", [(4, 0), (4, 3), [5, 3]]),
+    case("ScatterNd", [(1,), (3,), [5, 3]], [(5, 3)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

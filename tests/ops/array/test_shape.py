@@ -8,6 +8,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.graphs import f32, i32, run, run_all
+from tests.ops.op_cases import OpCase, Partly, case, check, refused, unlike
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -100,3 +101,43 @@ def test_a_shape_that_cannot_be_is_refused(dims: tuple[int, ...]) -> None:
 def test_repeated_along_axes_of_length_one() -> None:
     np.testing.assert_array_equal(run("BroadcastTo", f32([[1], [2]]), i32(2, 2)), [[1, 1], [2, 2]])
     assert run("BroadcastArgs", i32(2, 1), i32(4, 1, 5)).tolist() == [4, 2, 5]
+
+
+OP_CASES = [
+    case("Shape", [(4, 5, 6)], [(3,)]),
+    case("Shape", [None], [(-1,)]),
+    case("ShapeN", [(4, 5), (), None], [(2,), (0,), (-1,)]),
+    case("Size", [None], [()]),
+    case("Rank", [None], [()]),
+    case("Reshape", [(4, 6), [3, 8]], [(3, 8)]),
+    case("Reshape", [(4, 6), [-1, 2, 3]], [(4, 2, 3)]),
+    case("Reshape", [(-1, 6), [2, -1]], [(2, -1)]),
+    case("Reshape", [(4, 6), Partly((-1, -1))], [(-1, -1)]),
+    case("Reshape", [None, [2, 3]], [(2, 3)]),
+    case("Reshape", [(4, 6), (3,)], [(-1, -1, -1)]),
+    case("Reshape", [(0, 6), [0, -1]], [(0, -1)]),
+    refused("Reshape", [(4, 6), [3, 7]]),
+    refused("Reshape", [(4, 6), [5, -1]]),
+    case("Squeeze", [(1, 4, 1, 5)], [(4, 5)]),
+    case("Squeeze", [(1, 4, 1, 5)], [(4, 1, 5)], squeeze_dims=(0,)),
+    case("Squeeze", [(-1, 4, 1)], [(-1, 4)], squeeze_dims=(-1,)),
+    case("Squeeze", [(-1, 4, 1)], [(4, 1)], squeeze_dims=(0,)),
+    case("Squeeze", [(1, -1)], [None]),
+    case("Squeeze", [None], [None], squeeze_dims=(0,)),
+    refused("Squeeze", [(1, 4)], squeeze_dims=(1,)),
+    refused("Squeeze", [(1, 4)], squeeze_dims=(2,)),
+    case("ExpandDims", [(4, 5), 1], [(4, 1, 5)]),
+    case("ExpandDims", [(4, 5), -1], [(4, 5, 1)]),
+    unlike(case("ExpandDims", [(4, 5), ()], [(-1, -1, -1)])),
+    case("ExpandDims", [None, 0], [None]),
+    refused("ExpandDims", [(4, 5), 3]),
+    case("Reshape", [(0, 6), [2, 0]], [(2, 0)]),
+    case("Reshape", [(0,), [-1]], [(0,)]),
+    refused("Reshape", [(0, 6), [1]]),
+    case("Reshape", [(0, 6), [5, -1]], [(5, 0)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

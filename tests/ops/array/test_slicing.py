@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import i32, run, run_all
+from tests.ops.op_cases import OpCase, Partly, case, check, refused, unlike
 
 X = np.arange(24).reshape(2, 3, 4)
 
@@ -99,3 +100,32 @@ def test_a_part_is_replaced_in_a_copy() -> None:
     x = i32(1, 2, 3)
     out = run("TensorStridedSliceUpdate", x, i32([1]), i32([3]), i32([1]), i32(8, 9))
     assert (out.tolist(), x.tolist()) == ([1, 8, 9], [1, 2, 3])
+
+
+OP_CASES = [
+    case("Slice", [(4, 5), [1, 2], [2, 3]], [(2, 3)]),
+    case("Slice", [(4, 5), [1, 2], [-1, -1]], [(3, 3)]),
+    case("Slice", [(4, -1), [1, 2], [-1, -1]], [(3, -1)]),
+    case("Slice", [(4, 5), (2,), [-1, 5]], [(-1, 5)]),
+    case("Slice", [(4, 5), [1, 2], (2,)], [(-1, -1)]),
+    case("Slice", [(4, 5), [1, 2], Partly((2, -1))], [(2, -1)]),
+    case("Slice", [None, [1, 2], [2, 3]], [(2, 3)]),
+    case("Slice", [None, (-1,), (-1,)], [None]),
+    case("Slice", [None, (3,), (-1,)], [(-1, -1, -1)]),
+    unlike(refused("Slice", [(4, 5), [1, 2], [2, 4]])),
+    unlike(refused("Slice", [(4, 5), [1, 2], [5, 1]])),
+    refused("Slice", [(4, 5), [1], [2]]),
+    case("Roll", [(4, -1), 1, 0], [(4, -1)]),
+    case("Slice", [(4, 5), [1, 2], [0, 3]], [(0, 3)]),
+    case("Slice", [(0, 5), [0, 0], [0, -1]], [(0, 5)]),
+    case("Slice", [(0, 5), [0, 0], [-1, -1]], [(0, 5)]),
+    unlike(refused("Slice", [(0, 5), [0, 0], [1, 5]])),
+    case("Slice", [(), (0,), (0,)], [()]),
+    case("Slice", [None, (0,), (-1,)], [()]),
+    case("Slice", [(1, 5), [0, 0], [-1, -1]], [(1, 5)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import f32, i32, run, run_all
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 
 def test_the_largest_of_equals_the_first_first() -> None:
@@ -84,3 +85,37 @@ def test_axes_of_another_data_format() -> None:
     formats = {"src_format": "NHWC", "dst_format": "NCHW"}
     assert run("DataFormatVecPermute", i32(1, 2, 3, 4), **formats).tolist() == [1, 4, 2, 3]
     assert run("DataFormatDimMap", i32(0, 1, -1), **formats).tolist() == [0, 2, 1]
+
+
+OP_CASES = [
+    case("TopKV2", [(3, 9), 4], [(3, 4), (3, 4)]),
+    case("TopKV2", [(3, 9), ()], [(3, -1), (3, -1)]),
+    case("TopKV2", [None, 4], [None, None]),
+    refused("TopKV2", [(), 4]),
+    case("TopK", [(9,)], [(4,), (4,)], k=4),
+    case("NthElement", [(3, 4, 9), 2], [(3, 4)]),
+    case("NthElement", [(9,), 2], [()]),
+    case("NthElement", [None, 2], [None]),
+    refused("NthElement", [(), 0]),
+    case("Unique", [(9,)], [(-1,), (9,)]),
+    case("UniqueWithCounts", [(9,)], [(-1,), (9,), (-1,)]),
+    unlike(case("UniqueV2", [(4, 5), [0]], [(-1, -1), (-1,)])),
+    unlike(case("UniqueWithCountsV2", [(4, 5), [1]], [(-1, -1), (-1,), (-1,)])),
+    case("UniqueV2", [None, [0]], [None, (-1,)]),
+    case("ListDiff", [(4,), (5,)], [(-1,), (-1,)]),
+    case("InTopK", [(4, 5), (4,)], [(4,)], 20, k=2),
+    case("InTopK", [(-1, 5), (4,)], [(4,)], None, k=2),
+    case("InTopKV2", [(4, 5), (-1,), 2], [(4,)], 20),
+    refused("InTopK", [(4,), (4,)], k=2),
+    refused("InTopK", [(4, 5), (4, 1)], k=2),
+    case("LowerBound", [(2, 9), (2, 3)], [(2, 3)]),
+    case("UpperBound", [(2, 9), None], [None]),
+    refused("LowerBound", [(9,), (2, 3)]),
+    refused("UpperBound", [(2, 9), (3,)]),
+    case("Bucketize", [(4, -1)], [(4, -1)], boundaries=(0.0, 1.0)),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

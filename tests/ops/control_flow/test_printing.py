@@ -16,6 +16,7 @@ from mobileprep.ir.node import Node
 from mobileprep.numerics.texts import as_texts
 from mobileprep.ops.context import Printed
 from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.op_cases import OpCase, case, check
 from tests.transforms.graphs import const, node, placeholder
 
 X = np.float32([[-20.887871, 22.274715]])
@@ -122,3 +123,16 @@ def test_an_assertion_fails_as_tensorflow_words_it() -> None:
     assert caught.value.message == told
     with pytest.raises(InvalidGraphError, match=r"should be a scalar, not of shape \[2\]"):
         Interpreter(graph).run(["y"], feeds | {"ok": np.array([True, True])})
+
+
+OP_CASES = [
+    case("Print", [(2, -1), (3,)], [(2, -1)], U=(DType.FLOAT,)),
+    case("PrintV2", [()], []),
+    case("Assert", [(), (3,)], [], T=(DType.FLOAT,)),
+    case("StringFormat", [(2, 3)], [()], T=(DType.FLOAT,)),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
 from tests.ops.graphs import f32, i32, run_all
+from tests.ops.op_cases import OpCase, case, check
 from tests.ops.strings.test_joining import texts
 
 NEEDED = np.zeros(0, np.float32)
@@ -41,3 +43,15 @@ def test_faulty_records_are_refused(line, match):
 def test_a_needed_field_must_be_there():
     with pytest.raises(InvalidGraphError, match="without a default is missing"):
         run_all("DecodeCSV", texts(",1"), NEEDED, NEEDED)
+
+
+OP_CASES = [
+    case(
+        "DecodeCSV", [(4, -1), (1,), (0,)], [(4, -1), (4, -1)], OUT_TYPE=(DType.FLOAT, DType.INT32)
+    ),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

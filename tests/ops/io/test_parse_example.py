@@ -11,6 +11,7 @@ from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.graphs import f32, run_all
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 from tests.ops.strings.test_joining import scalar, texts
 
 
@@ -84,3 +85,79 @@ def test_one_example_has_no_axis_of_examples():
     }
     outputs = run_all("ParseSingleExample", TWO[:1].reshape(()), f32(0, 0), **attrs)
     assert [o.tolist() for o in outputs] == [[[0], [1]], [b"a", b"b"], [2], [1, 2]]
+
+
+EXAMPLE = {"sparse_types": (DType.INT64,)}
+SECOND = {
+    **EXAMPLE,
+    "num_sparse": 1,
+    "Tdense": (DType.FLOAT,),
+    "dense_shapes": ((3,),),
+    "ragged_value_types": (DType.FLOAT,),
+    "ragged_split_types": (DType.INT64,),
+}
+
+OP_CASES = [
+    case(
+        "ParseExample",
+        [(4,), (0,), (), (), (3,)],
+        [(-1, 2), (-1,), (2,), (4, 3)],
+        **EXAMPLE,
+        Nsparse=1,
+        Ndense=1,
+        Tdense=(DType.FLOAT,),
+        dense_shapes=((3,),),
+    ),
+    unlike(
+        case(
+            "ParseExample",
+            [(4,), (0,), (), (), (3,)],
+            [(-1, 2), (-1,), (2,), None],
+            **EXAMPLE,
+            Nsparse=1,
+            Ndense=1,
+            Tdense=(DType.FLOAT,),
+            dense_shapes=(None,),
+        )
+    ),
+    refused(
+        "ParseExample",
+        [(4, 1), (0,), (), (), (3,)],
+        **EXAMPLE,
+        Nsparse=1,
+        Ndense=1,
+        Tdense=(DType.FLOAT,),
+        dense_shapes=((3,),),
+    ),
+    unlike(
+        case(
+            "ParseExampleV2",
+            [(4,), (0,), (1,), (1,), (1,), (3,)],
+            [(-1, 2), (-1,), (2,), (4, 3), (-1,), (-1,)],
+            **SECOND,
+        )
+    ),
+    case(
+        "ParseExampleV2",
+        [(), (0,), (1,), (1,), (1,), (3,)],
+        [(-1, 1), (-1,), (1,), (3,), (-1,), (-1,)],
+        **SECOND,
+    ),
+    unlike(case("ParseExampleV2", [None, (0,), (1,), (1,), (1,), (3,)], [None] * 6, **SECOND)),
+    case(
+        "ParseSingleExample",
+        [(), (3,)],
+        [(-1, 1), (-1,), (1,), (3,)],
+        **EXAMPLE,
+        num_sparse=1,
+        sparse_keys=("a",),
+        dense_keys=("b",),
+        Tdense=(DType.FLOAT,),
+        dense_shapes=((3,),),
+    ),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

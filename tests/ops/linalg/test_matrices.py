@@ -9,6 +9,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.graphs import f32, i32, run
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 RNG = np.random.default_rng(5)
 A = RNG.normal(size=(3, 4)).astype(np.float32)
@@ -93,3 +94,36 @@ def test_transforms_of_a_wave() -> None:
     np.testing.assert_allclose(back, x, atol=1e-6)
     with pytest.raises(InvalidGraphError, match="a transform of"):
         run("RFFT", x, i32([9]))
+
+
+FUNCTIONS = ("MatrixExponential", "MatrixLogarithm", "MatrixSquareRoot")
+
+OP_CASES = [
+    case("Cholesky", [(2, 3, 3)], [(2, 3, 3)], 18),
+    case("Cholesky", [(-1, 3)], [(3, 3)], None),
+    case("Cholesky", [None], [None], None),
+    refused("Cholesky", [(2, 3)]),
+    refused("Cholesky", [(3,)]),
+    case("MatrixInverse", [(2, 3, 3)], [(2, 3, 3)], 108),
+    *(case(op, [(2, 3, 3)], [(2, 3, 3)]) for op in FUNCTIONS),
+    case("MatrixDeterminant", [(2, 5, 3, 3)], [(2, 5)], 180),
+    case("MatrixDeterminant", [None], [None], None),
+    refused("MatrixDeterminant", [(3,)]),
+    case("MatrixSolve", [(2, 3, 3), (2, 3, 5)], [(2, 3, 5)], 216),
+    case("MatrixSolve", [(2, 3, -1), (-1, 3, 5)], [(2, 3, 5)], None),
+    unlike(case("MatrixSolve", [None, (3, 5)], [None], None)),
+    refused("MatrixSolve", [(3, 3), (4, 5)]),
+    refused("MatrixSolve", [(3, 4), (3, 5)]),
+    refused("MatrixSolve", [(3, 3), (3,)]),
+    refused("MatrixSolve", [(3,), (3, 5)]),
+    case("MatrixTriangularSolve", [(2, 3, 3), (2, 3, 5)], [(2, 3, 5)]),
+    case("Cross", [(2, 3), (-1, 3)], [(2, 3)]),
+    refused("Cross", [(2, 3), (3, 3)]),
+    case("MatrixDeterminant", [(3, 3)], [()], 18),
+    case("MatrixSolve", [(3, 3), (3, 1)], [(3, 1)], 36),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

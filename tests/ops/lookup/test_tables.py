@@ -13,6 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.op_cases import OpCase, case, check, unlike
 from tests.ops.strings.test_joining import scalar, texts
 from tests.transforms.graphs import const, node
 
@@ -159,3 +160,28 @@ def test_tables_that_grow() -> None:
     assert runner.run(["size"], {})[0] == 2
     runner.run(["replace"], {})
     assert runner.run(["size"], {})[0] == 1
+
+
+KINDS = {"key_dtype": DType.STRING, "value_dtype": DType.INT64}
+
+OP_CASES = [
+    case("HashTableV2", [], [()], **KINDS),
+    case("MutableHashTableV2", [], [()], **KINDS),
+    unlike(case("HashTable", [], [(2,)], **KINDS)),
+    unlike(case("MutableHashTable", [], [(2,)], **KINDS)),
+    case("InitializeTable", [(), (3,), (3,)], []),
+    case("InitializeTableV2", [(), (3,), (3,)], []),
+    case("InitializeTableFromTextFile", [(), ()], [], key_index=0, value_index=1),
+    case("InitializeTableFromTextFileV2", [(), ()], [], key_index=0, value_index=1),
+    *(case(f"LookupTable{op}", [(2,), (3,), (3,)], []) for op in ("Import", "Insert")),
+    *(case(f"LookupTable{op}V2", [(), (3,), (3,)], []) for op in ("Import", "Insert")),
+    case("LookupTableFind", [(2,), (3,), ()], [None]),
+    unlike(case("LookupTableFindV2", [(), (3,), ()], [None])),
+    case("LookupTableSize", [(2,)], [()]),
+    case("LookupTableSizeV2", [()], [()]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import f32, i32, run
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 
 def test_sums_broadcast_and_keep_their_type() -> None:
@@ -100,3 +101,55 @@ def test_shifts_stay_within_the_width() -> None:
 def test_strings_are_joined_by_a_sum() -> None:
     words = np.array([b"a", b"b"], dtype=object)
     assert run("Add", words, words[::-1].copy()).tolist() == [b"ab", b"ba"]
+
+
+LOGICAL = (
+    *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "LogicalAnd", "LogicalOr"),
+    "RightShift",
+)
+ONCE = (
+    *("Add", "AddV2", "Atan2", "Div", "DivNoNan", "Equal", "Greater", "GreaterEqual", "Less"),
+    *("LessEqual", "Maximum", "Minimum", "Mul", "MulNoNan", "NotEqual", "Pow", "RealDiv", "Sub"),
+    "Xdivy",
+)
+TWICE = ("FloorDiv", "SquaredDifference", "TruncateDiv", "Xlog1py", "Xlogy")
+THRICE = ("FloorMod", "Mod", "TruncateMod")
+
+OP_CASES = [
+    *(case(op, [(2, 1), (3,)], [(2, 3)], 0) for op in LOGICAL),
+    *(case(op, [(2, 1), (3,)], [(2, 3)], 6) for op in ONCE),
+    *(case(op, [(2, 1), (3,)], [(2, 3)], 12) for op in TWICE),
+    *(case(op, [(2, 1), (3,)], [(2, 3)], 18) for op in THRICE),
+    case("Add", [(-1, 1), (2, 3)], [(2, 3)], 6),
+    case("Add", [(-1, 4), (1, 4)], [(-1, 4)], None),
+    case("Add", [None, (2, 3)], [None], None),
+    refused("Add", [(2,), (3,)]),
+    case("LogicalAnd", [(-1,), (1,)], [(-1,)], 0),
+    unlike(case("ApproximateEqual", [(2, -1), (-1, 3)], [(2, 3)], 18)),
+    case("ApproximateEqual", [(2, 3), (2, 3)], [(2, 3)], 18),
+    refused("ApproximateEqual", [(2, 1), (2, 3)]),
+    case("AddN", [(2, 3), (2, 3), (2, 3)], [(2, 3)], 12),
+    case("AddN", [(2, -1), None], [(2, -1)], None),
+    refused("AddN", [(2, 3), (2, 4)]),
+    case("AccumulateNV2", [(2, 3), (2, 3)], [(2, 3)], 6, shape=(2, 3)),
+    case("BiasAdd", [(2, 3, 4, 5), (5,)], [(2, 3, 4, 5)], 120),
+    case("BiasAdd", [(2, -1, 4, 5), (3,)], [(2, 3, 4, 5)], 120, data_format="NCHW"),
+    case("BiasAdd", [(2, -1), (-1,)], [(2, -1)], None),
+    case("BiasAdd", [None, (5,)], [None], None),
+    refused("BiasAdd", [(2, 3, 4, 5), (3,)]),
+    refused("BiasAdd", [(2, 3, 4, 5), (5,)], data_format="NCHW"),
+    refused("BiasAdd", [(5,), (5,)]),
+    refused("BiasAdd", [(2, 5), (5, 1)]),
+    case("BiasAddV1", [(2, 3), (3,)], [(2, 3)], 6),
+    case("BiasAddGrad", [(2, 3, 4, 5)], [(5,)]),
+    case("BiasAddGrad", [(2, 3, 4, 5)], [(3,)], data_format="NCHW"),
+    case("BiasAddGrad", [None], [(-1,)]),
+    refused("BiasAddGrad", [(5,)]),
+    case("ClipByValue", [(2, 3), (), ()], [(2, 3)], 12),
+    case("BiasAddGrad", [(2, 5)], [(5,)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.ops.graphs import f32, i32, run
+from tests.ops.op_cases import OpCase, case, check, refused
 
 _REAL = (
     ("Abs", abs),
@@ -110,3 +111,30 @@ def test_softmax_of_large_numbers(op: str) -> None:
 
 def test_softmax_without_rows() -> None:
     assert run("Softmax", np.zeros((0, 3), np.float32)).shape == (0, 3)
+
+
+FREE = ("Conj", "Imag", "Invert", "LogicalNot", "OnesLike", "Real", "ZerosLike")
+ONCE = (
+    *("Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh"),
+    *("Exp", "Expm1", "Floor", "Inv", "IsFinite", "IsInf", "IsNan", "Log", "Log1p", "Neg"),
+    *("Reciprocal", "Rint", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Square", "Tan", "Tanh"),
+)
+GRADIENTS = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
+
+OP_CASES = [
+    *(case(op, [(2, 3)], [(2, 3)], 0) for op in FREE),
+    *(case(op, [(2, 3)], [(2, 3)], 6) for op in ONCE),
+    case("Rsqrt", [(2, 3)], [(2, 3)], 12),
+    case("Sigmoid", [(2, 3)], [(2, 3)], 24),
+    case("ComplexAbs", [(2, 3)], [(2, 3)], 24),
+    case("Abs", [(2, -1)], [(2, -1)], None),
+    case("Complex", [(2, 1), (3,)], [(2, 3)]),
+    refused("Complex", [(2,), (3,)]),
+    *(case(op, [(2, 3), (2, 3)], [(2, 3)]) for op in GRADIENTS),
+    case("PopulationCount", [(2, 3)], [(2, 3)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

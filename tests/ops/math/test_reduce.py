@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import f32, i32, run
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -79,3 +80,36 @@ def test_running_sums(exclusive: bool, reverse: bool, expected: list[int]) -> No
 def test_half_the_sum_of_squares() -> None:
     out = run("L2Loss", f32(1, 2, 3))
     assert (float(out), out.shape, out.dtype) == (7, (), np.float32)
+
+
+OP_CASES = [
+    *(case(op, [(2, 3, 4), [1]], [(2, 4)], 16) for op in ("Max", "Min", "Prod", "Sum")),
+    case("Sum", [(2, 3, 4), [-1, 0]], [(1, 3, 1)], 21, keep_dims=True),
+    case("Sum", [(2, -1, 4), 0], [(-1, 4)], None),
+    unlike(case("Sum", [(2, 3, 4), (2,)], [(-1,)], None)),
+    case("Sum", [(2, 3, 4), (-1,)], [None], None),
+    case("Sum", [(2, 3, 4), (2,)], [(-1, -1, -1)], None, keep_dims=True),
+    unlike(case("Sum", [(2, 3, 4), ()], [(-1, -1)], None)),
+    unlike(case("Sum", [(), ()], [None], None)),
+    case("Sum", [None, [0]], [None], None),
+    refused("Sum", [(2, 3), [2]]),
+    case("Mean", [(2, 3, 4), [1]], [(2, 4)], 24),
+    case("EuclideanNorm", [(2, 3, 4), [1]], [(2, 4)], 48),
+    case("All", [(2, 3), [1]], [(2,)]),
+    case("Any", [(2, 3), [0, 1]], [()]),
+    case("ArgMax", [(2, 3, 4), 1], [(2, 4)], 16),
+    case("ArgMax", [(2, 3, 4), -1], [(2, 3)], 18),
+    case("ArgMax", [(2, 3, 4), ()], [(-1, -1)], None),
+    case("ArgMin", [(5,), 0], [()], 4),
+    case("ArgMin", [None, 0], [None], None),
+    refused("ArgMax", [(2, 3), 2]),
+    case("Cumsum", [(2, 3), 0], [(2, 3)], 6),
+    case("Cumprod", [(2, 3), 0], [(2, 3)], 6),
+    case("L2Loss", [(2, 3)], [()], 17),
+    case("L2Loss", [None], [()], None),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

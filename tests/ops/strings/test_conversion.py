@@ -8,6 +8,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from tests.ops.graphs import f32, i32, run
+from tests.ops.op_cases import OpCase, case, check
 from tests.ops.strings.test_joining import texts
 
 
@@ -76,3 +77,16 @@ def test_base64_for_web_addresses() -> None:
         assert run("DecodeBase64", form).tolist() == plain.tolist()
     with pytest.raises(InvalidGraphError, match="no base64"):
         run("DecodeBase64", texts("a!b"))
+
+
+OP_CASES = [
+    *(case(op, [(2, -1)], [(2, -1)]) for op in ("AsString", "DecodeBase64", "EncodeBase64")),
+    case("StringToNumber", [(2, -1)], [(2, -1)]),
+    case("DecodeRaw", [(2, 3)], [(2, 3, -1)], out_type=DType.FLOAT),
+    case("DecodeRaw", [None], [None], out_type=DType.FLOAT),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

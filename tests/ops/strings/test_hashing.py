@@ -6,6 +6,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import run
+from tests.ops.op_cases import OpCase, case, check, refused
 from tests.ops.strings.test_joining import texts
 
 WORDS = texts("", "abc", "abcdef", "abcdefghij", "x" * 20, "y" * 50, "z" * 200)
@@ -34,3 +35,19 @@ def test_buckets_have_the_shape_of_the_texts():
     assert square.tolist() == [[0, 0, 0], [0, 0, 0]]
     with pytest.raises(InvalidGraphError, match="0 buckets"):
         run("StringToHashBucketFast", WORDS, num_buckets=0)
+
+
+OP_CASES = [
+    case("StringToHashBucket", [(2, -1)], [(2, -1)], num_buckets=5),
+    case("StringToHashBucketFast", [(2, -1)], [(2, -1)], num_buckets=5),
+    case("StringToHashBucketStrong", [(2, -1)], [(2, -1)], num_buckets=5, key=(1, 2)),
+    case("Fingerprint", [(4, 3), ()], [(4, -1)]),
+    case("Fingerprint", [None, ()], [(-1, -1)]),
+    refused("Fingerprint", [(), ()]),
+    case("Fingerprint", [(4,), ()], [(4, -1)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

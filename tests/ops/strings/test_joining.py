@@ -7,6 +7,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import i32, run, run_all
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 
 def texts(*words: str) -> np.ndarray:
@@ -84,3 +85,23 @@ def test_white_space_and_capitals() -> None:
     assert run("StringLower", mixed).tolist() == ["aÉ".encode()]
     assert run("StringLower", mixed, encoding="utf-8").tolist() == ["aé".encode()]
     assert run("StringUpper", mixed).tolist() == ["AÉ".encode()]
+
+
+OP_CASES = [
+    case("StringJoin", [(2, 3), (), (2, 3)], [(2, 3)]),
+    case("StringJoin", [(), ()], [()]),
+    unlike(case("StringJoin", [(2, 3), None], [None])),
+    case("ReduceJoin", [(2, 3, 4), [1]], [(2, 4)]),
+    case("ReduceJoin", [(2, 3, 4), [1]], [(2, 1, 4)], keep_dims=True),
+    case("StringSplit", [(4,), ()], [(-1, 2), (-1,), (2,)]),
+    case("StringSplitV2", [(4,), ()], [(-1, 2), (-1,), (2,)]),
+    case("Substr", [(2, 1), (3,), (3,)], [(2, 3)]),
+    refused("Substr", [(2,), (3,), (3,)]),
+    *(case(op, [(2, -1)], [(2, -1)]) for op in ("StringLength", "StringLower", "StringStrip")),
+    case("StringUpper", [(2, -1)], [(2, -1)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

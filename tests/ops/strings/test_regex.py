@@ -6,6 +6,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from tests.ops.graphs import f32, run
+from tests.ops.op_cases import OpCase, case, check
 from tests.ops.strings.test_joining import scalar, texts
 
 LINES = texts("cat hat", "dog", "")
@@ -44,3 +45,16 @@ def test_texts_that_are_no_utf8_pass_through() -> None:
 def test_numbers_are_no_texts() -> None:
     with pytest.raises(InvalidGraphError, match="texts are needed, not float32"):
         run("StaticRegexFullMatch", f32(1), pattern="a")
+
+
+OP_CASES = [
+    case("RegexReplace", [(2, -1), (), ()], [(2, -1)]),
+    case("RegexFullMatch", [(2, -1), ()], [(2, -1)]),
+    case("StaticRegexReplace", [(2, -1)], [(2, -1)], pattern="a", rewrite="b"),
+    case("StaticRegexFullMatch", [(2, -1)], [(2, -1)], pattern="a"),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

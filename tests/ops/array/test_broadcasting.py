@@ -1,0 +1,23 @@
+"""Shapes that are broadcast."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.op_cases import OpCase, Partly, case, check, refused
+
+OP_CASES = [
+    case("BroadcastTo", [(3,), [2, 3]], [(2, 3)]),
+    case("BroadcastTo", [(3,), Partly((-1, 3))], [(-1, 3)]),
+    case("BroadcastArgs", [(2,), (3,)], [(3,)]),
+    case("BroadcastArgs", [(4,), (3,)], [(4,)]),
+    case("BroadcastArgs", [(4,), (-1,)], [(-1,)]),
+    refused("BroadcastArgs", [(4,), (1, 3)]),
+    case("BroadcastGradientArgs", [(4,), (3,)], [(-1,), (-1,)]),
+    case("BroadcastArgs", [(0,), (3,)], [(3,)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

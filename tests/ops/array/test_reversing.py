@@ -1,0 +1,29 @@
+"""Tensors reversed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.op_cases import OpCase, case, check, refused
+
+OP_CASES = [
+    case("ReverseV2", [(2, -1), [0]], [(2, -1)]),
+    case("Reverse", [(2, -1), [True, False]], [(2, -1)]),
+    case("Reverse", [None, (3,)], [(-1, -1, -1)]),
+    case("Reverse", [None, (-1,)], [None]),
+    refused("Reverse", [(2, 3), [True]]),
+    case("ReverseSequence", [(-1, 5, 6), (4,)], [(4, 5, 6)], seq_dim=1),
+    case("ReverseSequence", [(3, -1), (4,)], [(3, 4)], seq_dim=0, batch_dim=1),
+    case("ReverseSequence", [(-1, 5, 6), (-1,)], [(-1, 5, 6)], seq_dim=1),
+    case("ReverseSequence", [None, (4,)], [None], seq_dim=1),
+    refused("ReverseSequence", [(3, 5), (4,)], seq_dim=1),
+    refused("ReverseSequence", [(3, 5), (3,)], seq_dim=1, batch_dim=2),
+    refused("ReverseSequence", [(3, 5), (3, 1)], seq_dim=1),
+    case("Reverse", [(), (0,)], [()]),
+    refused("Reverse", [(3,), (0,)]),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

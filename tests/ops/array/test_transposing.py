@@ -1,0 +1,30 @@
+"""Axes in another order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.op_cases import OpCase, case, check, refused, unlike
+
+OP_CASES = [
+    case("Transpose", [(4, 5, 6), [2, 0, 1]], [(6, 4, 5)]),
+    case("Transpose", [None, [1, 0]], [(-1, -1)]),
+    case("Transpose", [(4, 5), (2,)], [(-1, -1)]),
+    unlike(case("Transpose", [(4,), (1,)], [(4,)])),
+    unlike(case("Transpose", [(4, 4), (2,)], [(4, 4)])),
+    case("Transpose", [None, (3,)], [(-1, -1, -1)]),
+    case("Transpose", [None, (-1,)], [None]),
+    unlike(case("Transpose", [None, (255,)], [None])),
+    unlike(case("Transpose", [None, (254,)], [(-1,) * 254])),
+    unlike(refused("Transpose", [(4, 5), [0, 0]])),
+    refused("Transpose", [(4, 5), [0]]),
+    case("ConjugateTranspose", [(4, -1), [1, 0]], [(-1, 4)]),
+    case("InvertPermutation", [(4,)], [(4,)]),
+    refused("InvertPermutation", [(4, 4)]),
+    unlike(case("Transpose", [None, (0,)], [()])),
+]
+
+
+@pytest.mark.parametrize("tried", OP_CASES, ids=str)
+def test_shapes_and_costs(tried: OpCase) -> None:
+    check(tried)

@@ -1,0 +1,125 @@
+"""Every op that is registered has a kernel, a shape function and a cost, all from one module."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ops import context, cost, kernel, shape_function
+from mobileprep.ops.modules import INDEX, import_ops
+
+import_ops()
+KERNELS = {*kernel.registry, *context.registry}
+SHAPES, COSTS = set(shape_function.registry), set(cost.registry)
+
+WITHOUT_KERNEL = {
+    "the runtime itself runs them": {
+        *("Const", "Placeholder", "PlaceholderV2"),
+        *("Enter", "Exit", "Merge", "NextIteration", "Switch"),
+    },
+    "they hold or change state, which freezing makes constant": {
+        *("Assign", "AssignAdd", "AssignSub", "CountUpTo", "GetSessionHandleV2", "HostConst"),
+        *("ImmutableConst", "IsVariableInitialized", "ReadVariableOp", "ResourceGather", "Stage"),
+        *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableShape", "VariableV2"),
+        *("RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSelect", "RefSwitch"),
+    },
+    "control flow v2 becomes control flow v1 before it runs": {
+        *("Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"),
+    },
+    "they read or write files and summaries": {
+        *("AudioSummaryV2", "HistogramSummary", "ImageSummary", "MergeSummary", "ScalarSummary"),
+        *("EncodeJpeg", "EncodePng", "MergeV2Checkpoints", "ParseTensor", "ReadFile", "RestoreV2"),
+        *("Save", "SaveSlices", "SaveV2", "SerializeTensor", "ShardedFilename", "Timestamp"),
+        "WriteFile",
+    },
+    "gradients and other ops of training: only their shapes are known": {
+        *("AvgPoolGrad", "BiasAddGrad", "BroadcastGradientArgs", "Conv2DBackpropFilter"),
+        *("Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", "EluGrad", "InvGrad"),
+        *("FakeQuantWithMinMaxArgsGradient", "LeakyReluGrad", "MaxPoolGrad", "ReciprocalGrad"),
+        *("Relu6Grad", "ReluGrad", "ResizeBicubicGrad", "ResizeBilinearGrad", "RsqrtGrad"),
+        *("ResizeNearestNeighborGrad", "ScaleAndTranslateGrad", "SeluGrad", "SigmoidGrad"),
+        *("SoftplusGrad", "SoftsignGrad", "SqrtGrad", "TanhGrad", "TensorArrayGradV3"),
+        *("InplaceAdd", "InplaceSub", "InplaceUpdate", "ParallelConcat"),
+        *("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2"),
+    },
+    "no deployed model was seen with them: only their shapes are known": {
+        *("AdjustContrast", "BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "Betainc"),
+        *("Copy", "CopyHost", "Cross", "CumulativeLogsumexp", "DebugIdentity"),
+        *("DebugIdentityV2", "DebugIdentityV3", "DrawBoundingBoxes", "DrawBoundingBoxesV2"),
+        *("ExtractGlimpse", "ExtractGlimpseV2", "Fingerprint", "HistogramFixedWidth", "Igamma"),
+        *("Igammac", "MatrixExponential", "MatrixLogarithm", "MatrixSquareRoot"),
+        *("MatrixTriangularSolve", "NextAfter", "ParameterizedTruncatedNormal", "Polygamma"),
+        *("PopulationCount", "RandomGamma", "RandomPoisson", "RandomPoissonV2"),
+        *("ScaleAndTranslate", "SparseMatMul", "StatelessMultinomial", "StatelessRandomNormal"),
+        *("StatelessRandomNormalV2", "StatelessRandomUniform", "StatelessRandomUniformFullInt"),
+        *("StatelessRandomUniformFullIntV2", "StatelessRandomUniformInt", "UnicodeScript"),
+        *("StatelessRandomUniformIntV2", "StatelessRandomUniformV2", "StatelessTruncatedNormal"),
+        *("StatelessTruncatedNormalV2", "Zeta", "QuantizedReluX"),
+        *("QuantizedConv2DAndRelu", "QuantizedConv2DAndReluAndRequantize"),
+        *("QuantizedConv2DAndRequantize", "QuantizedConv2DPerChannel", "QuantizedConv2DWithBias"),
+        *("QuantizedConv2DWithBiasAndRelu", "QuantizedConv2DWithBiasAndReluAndRequantize"),
+        "QuantizedConv2DWithBiasAndRequantize",
+    },
+}
+WITHOUT_SHAPE = {"Dilation2D", "_FusedConv2D", "_FusedDepthwiseConv2dNative", "_FusedMatMul"}
+FAMILIES_WITH_CASES = (
+    *("array", "control_flow", "data_flow", "io", "linalg", "lookup", "math", "ragged"),
+    *("sparse", "strings"),
+)
+# Their shapes stand in attributes beside functions: tests/runtime has graphs with them.
+WITHOUT_CASE = {"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"}
+
+# Notes from where each op is registered, in a process that has imported nothing yet.
+HOMES = """
+import json, sys
+from mobileprep.registry import Registry
+homes, register = {}, Registry.register
+def noted(self, *names):
+    for name in names:
+        homes.setdefault(name, set()).add(sys._getframe(2).f_globals["__name__"])
+    return register(self, *names)
+Registry.register = noted
+from mobileprep.ops.modules import import_ops
+import_ops()
+print(json.dumps({op: sorted(found) for op, found in homes.items()}))
+"""
+
+
+def _index() -> dict[str, list[str]]:
+    index: dict[str, list[str]] = json.loads(INDEX.read_text(encoding="utf-8"))
+    return index
+
+
+def test_ops_without_a_kernel_are_listed_with_their_reason() -> None:
+    assert set().union(*WITHOUT_KERNEL.values()) == (SHAPES | COSTS) - KERNELS
+
+
+def test_every_op_that_runs_has_a_shape_function() -> None:
+    assert KERNELS - SHAPES == WITHOUT_SHAPE
+
+
+def test_every_op_that_runs_has_a_cost() -> None:
+    assert set() == KERNELS - COSTS
+
+
+def test_what_an_op_has_is_registered_by_one_module() -> None:
+    printed = subprocess.run([sys.executable, "-c", HOMES], check=True, capture_output=True).stdout
+    homes = json.loads(printed)
+    indexed = {op: [f"mobileprep.ops.{m}"] for m, ops in _index().items() for op in ops}
+    assert homes == indexed
+
+
+@pytest.mark.parametrize("family", FAMILIES_WITH_CASES)
+def test_every_op_of_a_family_has_a_case_by_hand(family: str) -> None:
+    ops = {
+        op for module, found in _index().items() if module.startswith(f"{family}.") for op in found
+    }
+    folder = Path(__file__).parent / family
+    modules = [importlib.import_module(f"tests.ops.{family}.{p.stem}") for p in folder.glob("*.py")]
+    cases = {case.op for module in modules for case in getattr(module, "OP_CASES", ())}
+    assert ops - cases == WITHOUT_CASE & ops

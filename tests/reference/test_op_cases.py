@@ -1,0 +1,44 @@
+"""The cases of shape functions against TensorFlow's own shape inference, and that of 1.15."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mobileprep.opdefs.definitions import op_def
+from mobileprep.opdefs.signatures import input_types
+from tests.ops.op_cases import NODE, REFUSED, OpCase
+from tests.reference.test_shapes import contradicts, tensorflows_shapes
+
+pytestmark = pytest.mark.reference
+
+OPS = Path(__file__).parents[1] / "ops"
+
+
+def _cases() -> list[OpCase]:
+    modules = sorted(".".join(p.relative_to(OPS).with_suffix("").parts) for p in OPS.glob("*/*.py"))
+    found = [importlib.import_module(f"tests.ops.{m}") for m in modules]
+    return [case for module in found for case in getattr(module, "OP_CASES", ())]
+
+
+def _is_taken(case: OpCase) -> bool:
+    """Whether the newest TensorFlow imports the op; ops on references need variables."""
+    definition = op_def(case.op)
+    if definition is None or definition.deprecated_at:
+        return False
+    return not any(t.is_ref for t in input_types(case.graph()[NODE], definition))
+
+
+@pytest.mark.parametrize("case", [c for c in _cases() if _is_taken(c)], ids=str)
+def test_tensorflow_infers_the_same(tf: ModuleType, case: OpCase, tmp_path: Path) -> None:
+    try:
+        theirs: object = tensorflows_shapes(tf, case.graph(), tmp_path)[NODE]
+    except (ValueError, tf.errors.OpError):
+        theirs = REFUSED
+    if not case.unlike:
+        assert case.outputs == theirs
+    elif REFUSED not in (case.outputs, theirs):
+        assert not any(map(contradicts, case.outputs, theirs)), theirs
