@@ -1,114 +1,183 @@
-"""RE2's regular expressions, which TensorFlow uses, put into Python's notation.
+"""Regular expressions as TensorFlow runs them: by RE2, or by Python's ``re`` within a bound.
 
-Python's engine is not linear in the length of the text, as RE2's is: a pattern made for that
-purpose can take very long.
+RE2 takes time linear in a text's length. Python's engine tries one way after another to match, so
+a pattern may take exponential time; one that could is refused before it runs.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
+from typing import AnyStr, Generic, Protocol, TypeVar
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.numerics.backtracking import doublings
+from mobileprep.numerics.re2_in_python import INSTALL, translated
 
-_LONGEST = 1 << 16
-_REWRITE = re.compile(r"\\(.?)|[^\\]+", re.DOTALL)
+# About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
+_MOST_DOUBLINGS = 30
+_LONGEST_CHARACTER = 4
+_Text = TypeVar("_Text", str, bytes, covariant=True)
+_REWRITE = re.compile(rb"\\(.?)|[^\\]+", re.DOTALL)
 
-_POSIX = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7F",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1F\x7F",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t\n\v\f\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
-_TOKEN = re.compile(
-    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)"
-    r"|\\x\{(?P<code>[0-9A-Fa-f]{1,6})\}"
-    r"|\\(?P<escape>.)"
-    r"|(?P<foreign>\(\?(?:[=!>#(]|<[=!]|P[=>])|[*+?}]\+)"
-    r"|\[(?P<members>\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*)\]"
-    r"|(?P<end>\$)"
-    r"|(?P<plain>.)",
-    re.DOTALL,
-)
-_MEMBER = re.compile(
-    r"\[:(?P<posix>\^?[a-z]+):\]"
-    r"|\\x\{(?P<code>[0-9A-Fa-f]{1,6})\}"
-    r"|\\(?P<escape>.)"
-    r"|(?P<bracket>\[)"
-    r"|(?P<plain>.)",
-    re.DOTALL,
-)
-# Escapes that RE2 has and Python's engine does not, or the other way round.
-_FOREIGN = frozenset("123456789CNPUZpu")
+
+class PatternMatch(Protocol[_Text]):
+    """One match."""
+
+    def start(self) -> int: ...
+
+    def end(self) -> int: ...
+
+    def group(self, number: int, /) -> _Text | None: ...
+
+
+class CompiledPattern(Protocol[AnyStr]):
+    """A compiled pattern of either engine."""
+
+    @property
+    def groups(self) -> int: ...
+
+    def search(self, text: AnyStr, position: int, /) -> PatternMatch[AnyStr] | None: ...
+
+    def fullmatch(self, text: AnyStr, /) -> PatternMatch[AnyStr] | None: ...
+
+
+@dataclass(frozen=True)
+class Expression(Generic[AnyStr]):
+    """A regular expression, whichever engine runs it.
+
+    Args:
+        engine: the compiled pattern.
+        read: makes what the engine searches of a text's bytes.
+        written: the inverse of ``read``.
+        character: how long the character at a position of such a text is.
+    """
+
+    engine: CompiledPattern[AnyStr]
+    read: Callable[[bytes], AnyStr]
+    written: Callable[[AnyStr], bytes]
+    character: Callable[[AnyStr, int], int]
+
+    def matches(self, text: bytes) -> bool:
+        """Whether the whole of a text matches."""
+        return self.engine.fullmatch(self.read(text)) is not None
+
+    def replaced(self, rewrite: bytes, text: bytes, *, everywhere: bool) -> bytes:
+        """A text with the first match, or every match, rewritten.
+
+        Args:
+            rewrite: what takes the place of a match, with ``\\1`` for its first group.
+            text: the text.
+            everywhere: whether to go on after the first match.
+
+        Source: ``RE2::GlobalReplace``: a match of nothing right after a match does not count.
+        """
+        searched = self.read(text)
+        pieces: list[bytes] = []
+        position, last = 0, -1
+        while position <= len(searched):
+            match = self.engine.search(searched, position)
+            if match is None:
+                break
+            pieces.append(self.written(searched[position : match.start()]))
+            position = match.end()
+            if match.start() == match.end() == last:
+                after = position + self.character(searched, position)
+                pieces.append(self.written(searched[position:after]))
+                position = after
+                continue
+            pieces.append(self._rewritten(rewrite, match))
+            last = match.end()
+            if not everywhere:
+                break
+        return b"".join(pieces) + self.written(searched[position:])
+
+    def _rewritten(self, rewrite: bytes, match: PatternMatch[AnyStr]) -> bytes:
+        pieces: list[bytes] = []
+        for part in _REWRITE.finditer(rewrite):
+            kind = part[1]
+            if kind is None or kind == b"\\":
+                pieces.append(b"\\" if kind else part[0])
+            elif kind.isdigit() and int(kind) <= self.engine.groups:
+                group = match.group(int(kind))
+                pieces.append(b"" if group is None else self.written(group))
+            else:
+                message = f"the replacement {decoded(rewrite)!r} names a group that is not there"
+                raise ValueError(message)
+        return b"".join(pieces)
 
 
 @lru_cache(maxsize=256)
-def compiled(pattern: bytes) -> re.Pattern[str]:
-    """A pattern of RE2's syntax, for texts decoded by ``decoded``.
+def compiled(pattern: bytes) -> Expression[bytes] | Expression[str]:
+    """A pattern of RE2's syntax, for RE2 where it is installed.
+
+    Raises:
+        UnsupportedError: RE2 is not installed, and Python's engine cannot run the pattern.
+        ValueError: it is malformed.
+    """
+    try:
+        import re2  # rarely needed
+    except ImportError:
+        return python_expression(pattern)
+    return re2_expression(pattern, re2)
+
+
+def re2_expression(pattern: bytes, re2: ModuleType) -> Expression[bytes]:
+    """A pattern for RE2, given its module.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return Expression(re2.compile(pattern, options), bytes, bytes, _character)
+    except re2.error as error:
+        raise _malformed(pattern, decoded(error.args[0])) from error
+
+
+def python_expression(pattern: bytes) -> Expression[str]:
+    """A pattern for Python's engine.
 
     Raises:
         UnsupportedError: the pattern uses what only one of the engines has.
         ValueError: it is malformed.
     """
-    text = decoded(pattern)
-    if len(text) > _LONGEST:
-        message = f"a regular expression of {len(text)} characters"
-        raise ValueError(message)
-    # Without flags RE2's dollar is the end of the text, Python's also before a last line end.
-    end = "$" if re.search(r"\(\?[a-zA-Z]*m", text) else r"\Z"
+    python = translated(decoded(pattern))
     try:
-        return re.compile("".join(_outside(f, end, text) for f in _TOKEN.finditer(text)), re.ASCII)
+        engine = re.compile(python, re.ASCII)
     except re.error as error:
-        message = f"the regular expression {text!r} is not understood: {error}"
-        raise ValueError(message) from error
+        raise _malformed(pattern, str(error)) from error
+
+    def read(text: bytes) -> str:
+        found = decoded(text)
+        if doublings(python, len(found)) > _MOST_DOUBLINGS:
+            message = (
+                f"the regular expression {decoded(pattern)!r} may take very long "
+                f"on a text of {len(found)} characters"
+            )
+            raise UnsupportedError(message, INSTALL)
+        return found
+
+    return Expression(engine, read, encoded, lambda _text, _position: 1)
 
 
-def _outside(found: re.Match[str], end: str, text: str) -> str:
-    """One token outside of character classes, or a whole class."""
-    if found["foreign"] is not None:
-        raise _refused(found["foreign"], text)
-    if found["quoted"] is not None:
-        return re.escape(found["quoted"])
-    if found["end"] is not None:
-        return end
-    if found["members"] is not None:
-        return f"[{''.join(_member(m, text) for m in _MEMBER.finditer(found['members']))}]"
-    return _character(found, text)
+def _malformed(pattern: bytes, why: str) -> ValueError:
+    return ValueError(f"the regular expression {decoded(pattern)!r} is not understood: {why}")
 
 
-def _member(found: re.Match[str], text: str) -> str:
-    if found["bracket"] is not None:
-        return r"\["
-    if found["posix"] is not None:
-        if found["posix"] not in _POSIX:
-            raise _refused(found[0], text)
-        return _POSIX[found["posix"]]
-    return _character(found, text)
-
-
-def _character(found: re.Match[str], text: str) -> str:
-    if found["code"] is not None:
-        return re.escape(chr(min(int(found["code"], 16), 0x10FFFF)))
-    if found["escape"] is None:
-        return found[0]
-    if found["escape"] in _FOREIGN:
-        raise _refused(found[0], text)
-    return r"\Z" if found["escape"] == "z" else found[0]
-
-
-def _refused(part: str, text: str) -> UnsupportedError:
-    message = f"{part!r} in the regular expression {text!r} cannot be run here"
-    return UnsupportedError(message, "write the pattern without it, or use another engine")
+def _character(text: bytes, position: int) -> int:
+    """How many bytes the character at a position takes; one that is no UTF-8 takes one."""
+    for size in range(1, _LONGEST_CHARACTER + 1):
+        try:
+            text[position : position + size].decode()
+        except UnicodeDecodeError:
+            continue
+        return size
+    return 1
 
 
 def decoded(text: bytes) -> str:
@@ -119,47 +188,3 @@ def decoded(text: bytes) -> str:
 def encoded(text: str) -> bytes:
     """The inverse of ``decoded``."""
     return text.encode("utf-8", "surrogateescape")
-
-
-def replaced(pattern: re.Pattern[str], rewrite: str, text: str, *, everywhere: bool) -> str:
-    """A text with the first match, or every match, of a pattern rewritten.
-
-    Args:
-        pattern: the pattern.
-        rewrite: what takes the place of a match, with ``\\1`` for its first group.
-        text: the text.
-        everywhere: whether to go on after the first match.
-
-    Source: ``RE2::GlobalReplace``: a match of nothing right after a match does not count.
-    """
-    pieces: list[str] = []
-    position, last = 0, -1
-    while position <= len(text):
-        match = pattern.search(text, position)
-        if match is None:
-            break
-        pieces.append(text[position : match.start()])
-        position = match.end()
-        if match.start() == match.end() == last:
-            pieces.append(text[position : position + 1])
-            position += 1
-            continue
-        pieces.append(_rewritten(rewrite, match))
-        last = match.end()
-        if not everywhere:
-            break
-    return "".join(pieces) + text[position:]
-
-
-def _rewritten(rewrite: str, match: re.Match[str]) -> str:
-    pieces: list[str] = []
-    for part in _REWRITE.finditer(rewrite):
-        kind = part[1]
-        if kind is None or kind == "\\":
-            pieces.append("\\" if kind else part[0])
-        elif kind.isascii() and kind.isdigit() and int(kind) <= match.re.groups:
-            pieces.append(match[int(kind)] or "")
-        else:
-            message = f"the replacement {rewrite!r} names a group that is not there"
-            raise ValueError(message)
-    return "".join(pieces)

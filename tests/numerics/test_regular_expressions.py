@@ -1,15 +1,38 @@
-"""RE2's syntax in Python's engine."""
+"""RE2's syntax in both engines."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.numerics.regular_expressions import compiled, decoded, encoded, replaced
+from mobileprep.numerics.regular_expressions import (
+    Expression,
+    decoded,
+    encoded,
+    python_expression,
+    re2_expression,
+)
+
+Engine = Callable[[bytes], "Expression[bytes] | Expression[str]"]
 
 
-def changed(pattern: str, rewrite: str, text: str, *, everywhere: bool = True) -> str:
-    return replaced(compiled(pattern.encode()), rewrite, text, everywhere=everywhere)
+def with_re2(pattern: bytes) -> Expression[bytes]:
+    return re2_expression(pattern, pytest.importorskip("re2"))
+
+
+@pytest.fixture(params=[with_re2, python_expression])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return request.param
+
+
+def changed(
+    engine: Engine, pattern: str, rewrite: str, text: str, *, everywhere: bool = True
+) -> str:
+    expression = engine(pattern.encode())
+    return expression.replaced(rewrite.encode(), text.encode(), everywhere=everywhere).decode()
 
 
 @pytest.mark.parametrize(
@@ -31,38 +54,86 @@ def changed(pattern: str, rewrite: str, text: str, *, everywhere: bool = True) -
         (r"\w", "aé", "-é"),
         (r"\d", "٣3", "٣-"),
         (".", "日\n", "-\n"),
+        # Nothing matches between the bytes of a character.
+        ("x*", "日x日", "-日-日-"),
     ],
 )
-def test_what_matches(pattern: str, text: str, expected: str) -> None:
-    assert changed(pattern, "-", text) == expected
+def test_what_matches(engine: Engine, pattern: str, text: str, expected: str) -> None:
+    assert changed(engine, pattern, "-", text) == expected
 
 
-def test_rewrites_name_groups() -> None:
-    assert changed("(a)(b)?", r"[\2\1\0\\]", "ab a") == r"[baab\] [aa\]"
+def test_rewrites_name_groups(engine: Engine) -> None:
+    assert changed(engine, "(a)(b)?", r"[\2\1\0\\]", "ab a") == r"[baab\] [aa\]"
 
 
-def test_only_the_first_match() -> None:
-    assert changed("a", "b", "aaa", everywhere=False) == "baa"
+def test_only_the_first_match(engine: Engine) -> None:
+    assert changed(engine, "a", "b", "aaa", everywhere=False) == "baa"
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", "(?<!a)", r"(a)\1", "a++", r"\pL", "(?P=n)", r"\C"])
 def test_what_only_one_engine_has_is_refused(pattern: str) -> None:
-    with pytest.raises(UnsupportedError, match="cannot be run here"):
-        compiled(pattern.encode())
+    with pytest.raises(UnsupportedError, match="needs RE2") as caught:
+        python_expression(pattern.encode())
+    assert "mobileprep[regex]" in caught.value.hint
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{2,1}", "[z-a]", "*"])
-def test_malformed_patterns_are_refused(pattern: str) -> None:
+def test_malformed_patterns_are_refused(engine: Engine, pattern: str) -> None:
     with pytest.raises(ValueError, match="is not understood"):
-        compiled(pattern.encode())
+        engine(pattern.encode())
 
 
 @pytest.mark.parametrize("rewrite", [r"\1", "\\", r"\x"])
-def test_groups_that_are_not_there_are_refused(rewrite: str) -> None:
+def test_groups_that_are_not_there_are_refused(engine: Engine, rewrite: str) -> None:
     with pytest.raises(ValueError, match="names a group"):
-        changed("a", rewrite, "a")
+        changed(engine, "a", rewrite, "a")
 
 
 def test_any_bytes_survive() -> None:
     data = bytes(range(256))
     assert encoded(decoded(data)) == data
+
+
+# Each takes Python's engine more than 2 to the power of 30 steps on a text that does not match.
+HOSTILE = [
+    "(a+)+$",
+    "(a|a)*$",
+    "(a|aa)+$",
+    "(a?){40}$",
+    "(?:a*)*$",
+    "a*a*a*a*a*a*$",
+    "(a{0,9}){9}$",
+]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_hostile_patterns_end_at_once(pattern: str) -> None:
+    begin = time.perf_counter()
+    assert not with_re2(pattern.encode()).matches(b"a" * 60 + b"b")
+    assert time.perf_counter() - begin < 1
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_python_refuses_hostile_patterns_before_they_run(pattern: str) -> None:
+    with pytest.raises(UnsupportedError, match="may take very long on a text of 61 characters"):
+        python_expression(pattern.encode()).matches(b"a" * 60 + b"b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "length"),
+    [
+        (r"\s+", 10_000),
+        ("<br />|[!-~]", 100_000),
+        (r"\w+@\w+", 500),
+        (r"(?:\d{1,3}\.){3}\d{1,3}", 10_000),
+        ("(?P<first>a+)+", 4),
+        (r"[(*)|]+\(+", 1000),
+    ],
+)
+def test_python_runs_ordinary_patterns(pattern: str, length: int) -> None:
+    assert not python_expression(pattern.encode()).matches(b"~" * length)
+
+
+def test_texts_that_are_no_utf8_keep_their_bytes(engine: Engine) -> None:
+    found = engine(b"x*").replaced(b"-", b"\xffx\xe6\x97", everywhere=True)
+    assert found == b"-\xff-\xe6-\x97-"

@@ -6,7 +6,7 @@ import numpy as np
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.regular_expressions import compiled, decoded, encoded, replaced
+from mobileprep.numerics.regular_expressions import compiled
 from mobileprep.numerics.texts import each_text, one_text, texts
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import unchanged
@@ -28,13 +28,9 @@ flop_rule("RegexReplace")(free)
 
 
 def _rewritten(node: Node, x: Array, pattern: bytes, rewrite: bytes) -> Array:
-    expression, new = compiled(pattern), decoded(rewrite)
+    expression = compiled(pattern)
     everywhere = node.attr_bool("replace_global", True)
-
-    def change(text: bytes) -> bytes:
-        return encoded(replaced(expression, new, decoded(text), everywhere=everywhere))
-
-    return each_text(change, x)
+    return each_text(lambda text: expression.replaced(rewrite, text, everywhere=everywhere), x)
 
 
 @kernel("StaticRegexReplace")
@@ -68,7 +64,7 @@ flop_rule("RegexFullMatch")(free)
 
 def _matched(x: Array, pattern: bytes) -> Array:
     expression = compiled(pattern)
-    found = [expression.fullmatch(decoded(t)) is not None for t in texts(x)]
+    found = [expression.matches(text) for text in texts(x)]
     return np.array(found, dtype=bool).reshape(x.shape)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from mobileprep.errors import InvalidGraphError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from tests.ops.graphs import f32, run
 from tests.ops.op_cases import OpCase, case, check
 from tests.ops.strings.test_joining import scalar, texts
@@ -58,3 +60,14 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     check(tried)
+
+
+def test_a_graph_made_to_keep_a_backtracking_engine_busy_is_folded_or_refused_at_once() -> None:
+    begin = time.perf_counter()
+    try:
+        found = run("RegexFullMatch", texts("a" * 41), scalar("(a*)*b"))
+    except UnsupportedError as error:
+        assert "mobileprep[regex]" in error.hint
+    else:
+        assert found.tolist() == [False]
+    assert time.perf_counter() - begin < 20  # a backtracking engine takes hours
