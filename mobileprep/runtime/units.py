@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.frames import Frame, Frames
@@ -64,21 +65,19 @@ def _within(frame: Frame) -> list[Frame]:
 
 def _sorted(needs: Sequence[set[int]], where: str) -> list[int]:
     """Numbers in an order that meets their needs, the smallest first where there is a choice."""
-    waiting = [len(n) for n in needs]
-    users: list[list[int]] = [[] for _ in needs]
-    for i, found in enumerate(needs):
-        for n in found:
-            users[n].append(i)
-    ready = [i for i, count in enumerate(waiting) if count == 0]
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        message = "a while loop needs what comes out of it"
+        raise InvalidGraphError(message, "export the graph again", where) from error
+    ready = list(sorter.get_ready())
+    heapq.heapify(ready)
     order = []
     while ready:
         i = heapq.heappop(ready)
         order.append(i)
-        for user in users[i]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, user)
-    if len(order) < len(needs):
-        message = "a while loop needs what comes out of it"
-        raise InvalidGraphError(message, "export the graph again", where)
+        sorter.done(i)
+        for after in sorter.get_ready():
+            heapq.heappush(ready, after)
     return order
