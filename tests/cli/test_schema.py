@@ -20,7 +20,7 @@ def test_its_path_is_that_of_a_file(run: Run) -> None:
     told = run("schema", "--path")
     assert told.code == 0
     assert Path(told.out.strip()) == EDITOR_SCHEMA
-    assert EDITOR_SCHEMA.is_file()
+    assert json.loads(EDITOR_SCHEMA.read_text())["$id"] == "urn:mobileprep:recipe:1"
 
 
 def test_the_line_for_a_recipe_is_printed(run: Run, tmp_path: Path) -> None:

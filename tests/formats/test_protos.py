@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,12 @@ def test_every_proto_file_has_its_module() -> None:
     protos = {p.stem for p in FOLDER.glob("*.proto")}
     assert {m.__name__.rpartition(".")[2] for m in MODULES} == {f"{name}_pb2" for name in protos}
     for name in protos:
-        assert (FOLDER / f"{name}_pb2.pyi").exists()
+        # The types that a checker sees are those of the messages.
+        declared = re.findall(r"^message (\w+)", (FOLDER / f"{name}.proto").read_text(), re.M)
+        typed = re.findall(
+            r"^class (\w+)\(_message", (FOLDER / f"{name}_pb2.pyi").read_text(), re.M
+        )
+        assert sorted(typed) == sorted(declared), name
 
 
 def test_the_modules_are_what_the_compiler_makes_of_the_files(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_inputs_that_do_not_fit_leave_the_outputs_unknown():
 def test_a_node_without_its_inputs_and_attributes_is_no_failure(op):
     assert op in op_names(TF115) or op in op_names(NEWEST)
     found = infer_shapes(Graph([Node("n", op)]))["n"]
-    assert isinstance(found, tuple)
+    assert all(shape is None or min(shape, default=0) >= -1 for shape in found)
 
 
 def test_an_op_that_nobody_knows_has_no_known_shapes():

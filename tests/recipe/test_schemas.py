@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from mobileprep.recipe import InputSpec, Quantize, Source, Target
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema
@@ -61,4 +62,5 @@ def test_every_transform_takes_ignore_errors(tmp_path):
 def test_the_package_has_schemas_of_transforms():
     names = TransformSchemas().names
     assert {"fold_constants", "remove_nodes", "strip_unused_nodes"} <= set(names)
-    assert (SCHEMA_FOLDER / "recipe.schema.json").is_file()
+    editors = json.loads((SCHEMA_FOLDER / "recipe.schema.json").read_text(encoding="utf-8"))
+    assert {f"step_{name}" for name in names} <= editors["$defs"].keys()

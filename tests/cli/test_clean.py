@@ -1,0 +1,35 @@
+"""The verb ``clean``: removes what builds left, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+
+FOLDER = Path("out/digits/phone")
+
+
+def test_what_the_manifest_lists_goes_and_what_the_user_added_stays(built: Path, run: Run) -> None:
+    listed = json.loads((FOLDER / "manifest.json").read_text())["files"]
+    (FOLDER / "notes.txt").write_text("mine")
+    told = run("clean", built)
+    assert (told.code, told.out) == (0, "")
+    removed = int(told.err.split()[0])
+    assert removed > len(listed)
+    assert [p.name for p in FOLDER.rglob("*")] == ["notes.txt"]
+    assert run("clean", built).err == "0 files removed\n"
+
+
+def test_another_output_folder_is_left_alone(built: Path, run: Run) -> None:
+    before = sorted(FOLDER.rglob("*"))
+    assert run("clean", built, "--out", "elsewhere").err == "0 files removed\n"
+    assert sorted(FOLDER.rglob("*")) == before
+
+
+def test_the_store_is_emptied_only_where_that_is_asked_for(built: Path, run: Run) -> None:
+    run("clean", built)
+    assert run("plan", built, "--exit-code").code == 1
+    assert run("report", built).code == 0
+    run("clean", built, "--cache")
+    assert run("report", built).code == 2
