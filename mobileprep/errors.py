@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound="MobileprepError")
 
 # Candidates beyond which only the likeliest are compared in full.
 _MANY = 1000
@@ -27,6 +30,10 @@ class MobileprepError(Exception):
         self.message = message
         self.hint = hint
         self.where = where
+
+    def at(self: _Error, where: str, *, message: str = "", hint: str = "") -> _Error:
+        """The same error at another place; with another message or hint where one is given."""
+        return type(self)(message or self.message, hint or self.hint, where)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message

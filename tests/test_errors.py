@@ -57,3 +57,13 @@ def test_among_many_names_the_nearest_is_found_soon() -> None:
     assert did_you_mean("block9/layre9/weights", names) == ["block9/layer9/weights"]
     assert did_you_mean("lock9/layer9/weights", names) == ["block9/layer9/weights"]
     assert time.process_time() - started < 2
+
+
+def test_an_error_at_another_place_keeps_its_class_and_what_is_not_replaced() -> None:
+    error = errors.CorruptFileError("is too short", "copy it again", "a.pb")
+    moved = error.at("recipe.yaml:3:1")
+    assert type(moved) is errors.CorruptFileError
+    assert moved.args == ("is too short", "copy it again", "recipe.yaml:3:1")
+    assert error.where == "a.pb"
+    assert error.at("b", message="m").args == ("m", "copy it again", "b")
+    assert error.at("b", hint="h").args == ("is too short", "h", "b")

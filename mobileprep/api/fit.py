@@ -78,7 +78,7 @@ def _fit(target: Target) -> Fit:
     try:
         return fit(load_source(tags=source.tags, **files), options, declared)
     except MobileprepError as error:
-        raise type(error)(str(error), error.hint, source.file.place) from error
+        raise error.at(source.file.place, message=str(error)) from error
 
 
 def _inputs(target: Target, frozen: FreezeResult) -> list[FedTensor]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mobileprep.cli.verb import verb
 
 if TYPE_CHECKING:
-    from mobileprep.ir.compare import Difference
+    from mobileprep.ir.compare import GraphDifference
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if differences else 0
 
 
-def _summary(differences: Sequence[Difference]) -> str:
+def _summary(differences: Sequence[GraphDifference]) -> str:
     """How much differs, in one line."""
     kinds = Counter(d.kind for d in differences if d.kind in ("added", "removed"))
     changed = {d.name for d in differences if d.kind not in kinds}

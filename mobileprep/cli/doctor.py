@@ -18,6 +18,7 @@ _MISSING = "missing"
 _ABSENT = "not installed"
 # What each package that may be added is for, and how to add it; engines say the latter themselves.
 _PILLOW = ("pictures as inputs, and the ops that decode them", "pip install 'mobileprep[image]'")
+_RE2 = ("graphs with regular expressions", "pip install 'mobileprep[regex]'")
 _ENGINE = "running models in check, validation, run and benchmark"
 
 
@@ -39,14 +40,15 @@ def run(args: argparse.Namespace) -> int:
     required = dict(_required())
     found = {name: _version(name) for name in required}
     problems = [*_lacking(required, found), *_store_problems(store)]
-    optional = {"pillow": _PILLOW}
+    extras = {"pillow": _PILLOW, "google-re2": _RE2}
+    optional = dict(extras)
     optional |= {f"engine {name}": (_ENGINE, how) for name, how in OPTIONAL_ENGINES.items()}
-    pillow = _version("pillow")
+    versions = {name: _version(name) for name in extras}
     facts = {
         "mobileprep": __version__,
         "python": platform.python_version(),
         **found,
-        "pillow": _ABSENT if pillow == _MISSING else pillow,
+        **{name: _ABSENT if v == _MISSING else v for name, v in versions.items()},
         **{f"engine {name}": engine_version(name) or _ABSENT for name in OPTIONAL_ENGINES},
         "store": str(store),
         "store_free_bytes": free,

@@ -125,7 +125,7 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
     """An error that blames the model where it blamed a line of the recipe, which is not written."""
     if error.where and not error.where.startswith(f"{path}:"):
         return error
-    return type(error)(error.message, error.hint, model)
+    return error.at(model)
 
 
 def _run_stages(state: State) -> None:

@@ -26,7 +26,7 @@ from mobileprep.formats.ordered_code import slice_key
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.protos import graph_pb2 as graph
 from mobileprep.formats.slices import Array, Box, Extents, extents_of, read_only, shape_of_box
-from mobileprep.formats.sstable import Table
+from mobileprep.formats.sstable import SortedTable
 from mobileprep.formats.tensor_values import listed_values, packed_values
 from mobileprep.formats.wire import Layout, Payload, payload_at, split_payloads
 
@@ -51,14 +51,14 @@ class CheckpointV1(Checkpoint):
     """
 
     def __init__(self, prefix: Path, files: tuple[Path, ...]) -> None:
-        self._tables = {path: Table(map_file(path), str(path)) for path in files}
+        self._tables = {path: SortedTable(map_file(path), str(path)) for path in files}
         self._places: dict[tuple[str, Extents], Path] = {}
         tensors: dict[str, StoredTensor] = {}
         for path, table in self._tables.items():
             self._read_meta(path, table, tensors)
         super().__init__(prefix, files, tensors)
 
-    def _read_meta(self, path: Path, table: Table, tensors: dict[str, StoredTensor]) -> None:
+    def _read_meta(self, path: Path, table: SortedTable, tensors: dict[str, StoredTensor]) -> None:
         """Take in what a table says that it holds."""
         value = table.get(_META_KEY)
         if value is None:

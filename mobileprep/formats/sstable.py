@@ -42,7 +42,7 @@ class _Handle:
         return self.offset + self.size + _TRAILER
 
 
-class Table:
+class SortedTable:
     """A table's entries, by key or in order.
 
     Args:

@@ -37,7 +37,7 @@ from mobileprep.formats.slices import (
     read_only,
     shape_of_box,
 )
-from mobileprep.formats.sstable import Table
+from mobileprep.formats.sstable import SortedTable
 
 _HEADER_KEY: Final = b""
 _SLICE_KEYS: Final = b"\0"  # what the keys of slices begin with, and no tensor's name does
@@ -71,7 +71,7 @@ class TensorBundle(Checkpoint):
 
     def __init__(self, prefix: Path) -> None:
         index = index_path(prefix)
-        table = Table(map_file(index), str(index))
+        table = SortedTable(map_file(index), str(index))
         self._index = str(index)
         self._shard_count = _read_header(table, self._index)
         self._records = {
@@ -168,7 +168,7 @@ def _damaged(name: str, where: str) -> CorruptFileError:
     return CorruptFileError(f"{name!r} does not match its checksum", _HINT, where)
 
 
-def _read_header(table: Table, file: str) -> int:
+def _read_header(table: SortedTable, file: str) -> int:
     """The number of data files.
 
     Raises:

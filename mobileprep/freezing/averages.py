@@ -10,14 +10,14 @@ from mobileprep.freezing.follow import variable_behind
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ASSIGNMENTS
 from mobileprep.ir.refs import Ref
 
 MEAN_AND_VARIANCE: Final = ("moving_mean", "moving_variance")
 
 # From a statistic of the batch to the op that moves its average.
 _UPDATES: Final = frozenset(
-    {"AssignSub", "AssignSubVariableOp", "AssignAdd", "AssignAddVariableOp"}
-    | {"Assign", "AssignVariableOp"}
+    {"AssignSub", "AssignSubVariableOp", "AssignAdd", "AssignAddVariableOp"} | ASSIGNMENTS
 )
 _ON_THE_WAY: Final = frozenset(
     {"Identity", "Sub", "Mul", "Add", "AddV2", "RealDiv", "Cast", "Squeeze", "Reshape"}

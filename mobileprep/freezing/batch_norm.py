@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from mobileprep.freezing.averages import MEAN_AND_VARIANCE, Switched, moved_by, read_of
 from mobileprep.freezing.follow import is_branch_input, variable_behind
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.refs import Ref
 
-FUSED: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _SCALE, _OFFSET, _MEAN, _VARIANCE = 1, 2, 3, 4  # inputs; outputs 1 and 2 are the batch's own
 
 
@@ -55,7 +54,7 @@ def switch_fused(graph: Graph, surroundings: Sequence[Graph]) -> Switched:
 
 
 def _is_left_in_training(graph: Graph, node: Node) -> bool:
-    if node.op not in FUSED or not node.attr_bool("is_training", True):
+    if node.op not in FUSED_BATCH_NORMS or not node.attr_bool("is_training", True):
         return False
     # In a branch, the app says at run time whether it trains.
     return bool(node.inputs) and not is_branch_input(graph, node.inputs[0])

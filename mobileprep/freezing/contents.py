@@ -8,7 +8,7 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.freezing.model import LoadedSource
-from mobileprep.freezing.restore import Source, TableSource, imported_from
+from mobileprep.freezing.restore import SavedValue, TableSource, imported_from
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import reachable
@@ -78,7 +78,7 @@ def _import(graph: Graph, table: Node, saved: TableSource, source: LoadedSource)
     ]
 
 
-def _read(place: Source, table: Node, source: LoadedSource) -> Tensor:
+def _read(place: SavedValue, table: Node, source: LoadedSource) -> Tensor:
     if source.checkpoint is None or place.key not in source.checkpoint:
         message = f"the checkpoint lacks the contents of the table {table.name!r} ({place.key!r})"
         raise InvalidGraphError(message, "graph and checkpoint are of different models")

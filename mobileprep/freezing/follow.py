@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mobileprep.ir.branches import SWITCHES
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, SWITCHES
 from mobileprep.ir.refs import Ref
 
 VARIABLE_OPS: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
-_WAYS_IN: Final = frozenset({"Enter", "RefEnter"}) | SWITCHES
+_WAYS_IN: Final = ENTERS | SWITCHES
 _READS: Final = frozenset({"Identity", "ReadVariableOp"}) | _WAYS_IN
 
 

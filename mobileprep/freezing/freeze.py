@@ -56,7 +56,7 @@ def freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:
     except (InvalidGraphError, UnsupportedError) as error:
         if error.where:
             raise
-        raise type(error)(error.message, error.hint, source.where) from error
+        raise error.at(source.where) from error
 
 
 def _freeze(source: LoadedSource, options: FreezeOptions) -> FreezeResult:

@@ -20,21 +20,19 @@ from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.subgraph import extract
 from mobileprep.freezing.training import (
     ASIDE,
-    BATCH_NORMS,
-    LOSSES,
     is_gradient,
     of_chance_or_batch,
     scores_of,
 )
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FEEDABLE, FUSED_BATCH_NORMS, LOSSES
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.functions.kinds import FUNCTIONAL
 
-_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 _QUEUES: Final = re.compile(
     r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"
     r"(Queue)Dequeue(Many|UpTo)?(V2)?|Reader(Read|ReadUpTo)(V2)?)\Z"
@@ -62,14 +60,14 @@ _SHOWN: Final = 6
 
 
 @dataclass(frozen=True)
-class Interface:
+class GuessedInterface:
     """What a model seems to take and to give, likeliest first."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
 
 
-def guess(source: LoadedSource, signature: Signature | None = None) -> Interface:
+def guess(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
     """The likely inputs and outputs of a model; none of a graph that is broken.
 
     Whoever asks has an error of its own to tell.
@@ -81,10 +79,10 @@ def guess(source: LoadedSource, signature: Signature | None = None) -> Interface
     try:
         return find_interface(source, signature)
     except InvalidGraphError:
-        return Interface()
+        return GuessedInterface()
 
 
-def find_interface(source: LoadedSource, signature: Signature | None = None) -> Interface:
+def find_interface(source: LoadedSource, signature: Signature | None = None) -> GuessedInterface:
     """The likely inputs and outputs of a model; see ``guess``.
 
     Raises:
@@ -93,14 +91,14 @@ def find_interface(source: LoadedSource, signature: Signature | None = None) -> 
     graph = source.graph
     if signature is not None:
         given, wanted = (_distinct(s.values()) for s in (signature.inputs, signature.outputs))
-        return Interface(_completed(graph, given), _completed(graph, wanted))
+        return GuessedInterface(_completed(graph, given), _completed(graph, wanted))
     check_inputs(graph, source.where)
     flows = Flows(graph)
     fed, labels = _fed(graph, flows)
     outputs = _outputs(graph, flows, fed, labels)
     specs = [s for s in _specs(graph, outputs) if s.dtype not in _INTERNAL]
     # Sorting keeps the deepest first among those of numbers.
-    return Interface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
+    return GuessedInterface(_specs(graph, fed), tuple(sorted(specs, key=_is_of_control)))
 
 
 def specs_of(graph: Graph, names: Iterable[str]) -> tuple[TensorSpec, ...]:
@@ -143,7 +141,7 @@ def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref]]:
 
 
 def _entries(flows: Flows, node: Node) -> list[Ref]:
-    if node.op in _PLACEHOLDERS:
+    if node.op in FEEDABLE:
         return [Ref(node.name)] if flows.is_used(node.name) else []
     if not _QUEUES.match(node.op):
         return []
@@ -189,7 +187,7 @@ def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Re
     by_training = of_chance_or_batch(graph, flows)
     plain = [n for n in ends if n.name not in by_training] or ends
     # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
-    plain = [n for n in plain if n.op not in BATCH_NORMS] or plain
+    plain = [n for n in plain if n.op not in FUSED_BATCH_NORMS] or plain
     depths = _depths(graph, fed)
     plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
     return [Ref(n.name) for n in plain]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.freezing.convert import convert
@@ -15,11 +14,10 @@ from mobileprep.freezing.tables import with_plain_paths
 from mobileprep.freezing.trace import trace, variables_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ASSIGNMENTS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.runtime.functions.inline import inline_calls
-
-_ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def _assigned(graph: Graph, wanted: frozenset[str]) -> dict[str, Ref]:
     """What is assigned to each wanted variable."""
     found: dict[str, Ref] = {}
     for node in graph:
-        if node.op in _ASSIGNMENTS and len(node.data_inputs) > 1:
+        if node.op in ASSIGNMENTS and len(node.data_inputs) > 1:
             variable = variable_behind(graph, node.inputs[0])
             if variable is not None and variable.name in wanted:
                 found.setdefault(variable.name, node.inputs[1])

@@ -12,7 +12,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.model import Asset, Signature, TensorSpec
-from mobileprep.freezing.restore import Source
+from mobileprep.freezing.restore import SavedValue
 from mobileprep.freezing.session_bundle import BUNDLE_COLLECTION, bundle_signatures
 from mobileprep.fsio import inside
 from mobileprep.ir.refs import parse_ref
@@ -82,13 +82,13 @@ def assets_of(proto: pb.MetaGraphDef, folder: Path, where: str) -> tuple[Asset, 
     return tuple(found[t] for t in sorted(found))
 
 
-def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, Source]:
+def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, SavedValue]:
     """For each variable node that is a slice of a partitioned variable, which slice it is.
 
     Raises:
         CorruptFileError: a record of a variable is damaged.
     """
-    found: dict[str, Source] = {}
+    found: dict[str, SavedValue] = {}
     for name in _VARIABLE_COLLECTIONS:
         if name not in proto.collection_def:
             continue
@@ -100,7 +100,7 @@ def slices_of(proto: pb.MetaGraphDef, where: str) -> dict[str, Source]:
                 spec = " ".join(map(str, info.full_shape))
                 spec += " " + ":".join(f"{start},{length}" for start, length in extents)
                 node = parse_ref(variable.variable_name).node
-                found[node] = Source(info.full_name, spec)
+                found[node] = SavedValue(info.full_name, spec)
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobileprep.formats.checkpoint import Checkpoint
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.restore import Source
+from mobileprep.freezing.restore import SavedValue
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 
@@ -67,4 +67,4 @@ class LoadedSource:
     restore_op: str = ""
     init_ops: tuple[str, ...] = ()
     assets: tuple[Asset, ...] = ()
-    keys: Mapping[str, Source] = field(default_factory=dict)
+    keys: Mapping[str, SavedValue] = field(default_factory=dict)

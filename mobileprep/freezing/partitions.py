@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mobileprep.formats.checkpoint import Checkpoint
-from mobileprep.freezing.restore import Source
+from mobileprep.freezing.restore import SavedValue
 from mobileprep.freezing.trace import variables_of
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
@@ -15,7 +15,7 @@ from mobileprep.ir.graph import Graph
 _PART: Final = re.compile(r"(.+)/part_(\d{1,6})\Z")
 
 
-def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, Source]:
+def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, SavedValue]:
     """For "NAME/part_0", "NAME/part_1", ... the slices of the tensor NAME that they hold.
 
     Pieces that do not make up that tensor, side by side along one axis, tell nothing.
@@ -26,7 +26,7 @@ def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, Source]:
         if found is not None and found[1] in checkpoint and node.name not in checkpoint:
             numbered = parts.setdefault(found[1], {})
             numbered[int(found[2])] = node.name, node.attr_shape("shape")
-    sources: dict[str, Source] = {}
+    sources: dict[str, SavedValue] = {}
     for name, numbered in parts.items():
         sources.update(_slices(name, numbered, checkpoint.entry(name).shape))
     return sources
@@ -34,7 +34,7 @@ def slices_by_name(checkpoint: Checkpoint, graph: Graph) -> dict[str, Source]:
 
 def _slices(
     name: str, numbered: Mapping[int, tuple[str, TensorShape]], full: Sequence[int]
-) -> dict[str, Source]:
+) -> dict[str, SavedValue]:
     if sorted(numbered) != list(range(len(numbered))):
         return {}
     names = [numbered[i][0] for i in range(len(numbered))]
@@ -42,13 +42,13 @@ def _slices(
     axis = _axis(shapes, full) if len(shapes) == len(names) else None
     if axis is None:
         return {}
-    found: dict[str, Source] = {}
+    found: dict[str, SavedValue] = {}
     start = 0
     for node, shape in zip(names, shapes, strict=True):
         extents = [f"0,{size}" for size in full]
         extents[axis] = f"{start},{shape[axis]}"
         spec = " ".join(map(str, full))
-        found[node] = Source(name, f"{spec} {':'.join(extents)}")
+        found[node] = SavedValue(name, f"{spec} {':'.join(extents)}")
         start += shape[axis]
     return found
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.freezing.guess import Interface, described, find_interface, specs_of
+from mobileprep.freezing.guess import GuessedInterface, described, find_interface, specs_of
 from mobileprep.freezing.model import LoadedSource, TensorSpec
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.training import is_of_training
@@ -118,7 +118,7 @@ def _about_signature(source: LoadedSource, name: str) -> str:
 
 
 def _outputs(
-    source: LoadedSource, found: Interface, given: Sequence[str], *, is_told: bool
+    source: LoadedSource, found: GuessedInterface, given: Sequence[str], *, is_told: bool
 ) -> tuple[tuple[str, ...], list[str]]:
     """The outputs, and what is said of them."""
     if given:

@@ -12,6 +12,7 @@ from mobileprep.freezing.subgraph import extract
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ASSIGNMENTS
 from mobileprep.ir.refs import Ref
 from mobileprep.runtime.functions.inline import inline_calls
 
@@ -19,13 +20,12 @@ from mobileprep.runtime.functions.inline import inline_calls
 _RESTORES: Final = {"RestoreV2": 1, "Restore": 1, "RestoreSlice": 1}
 _RESTORE_ALL: Final = "save/restore_all"
 _HAVE_SLICES: Final = frozenset({"RestoreV2", "RestoreSlice"})
-_ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
 _IMPORTS: Final = frozenset({"LookupTableImport", "LookupTableImportV2"})
 _PASS_ON: Final = frozenset({"Identity"})
 
 
 @dataclass(frozen=True)
-class Source:
+class SavedValue:
     """Where a variable's value lies in a checkpoint.
 
     Args:
@@ -41,13 +41,13 @@ class Source:
 class TableSource:
     """Where the contents of a lookup table lie in a checkpoint, and the op that imports them."""
 
-    keys: Source
-    values: Source
+    keys: SavedValue
+    values: SavedValue
     op: str
     attrs: Mapping[str, AttrValue]
 
 
-def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
+def restored_from(graph: Graph, restore_op: str) -> dict[str, list[SavedValue]]:
     """For each variable node what the graph's restore ops assign to it.
 
     Args:
@@ -55,7 +55,7 @@ def restored_from(graph: Graph, restore_op: str) -> dict[str, list[Source]]:
         restore_op: the op whose dependencies come first, where it is there; for an empty text
             "save/restore_all".
     """
-    found: dict[str, list[Source]] = {}
+    found: dict[str, list[SavedValue]] = {}
     for restoring in _restoring(graph, restore_op):
         _collect(restoring, found)
     return found
@@ -90,11 +90,11 @@ def _restoring(graph: Graph, restore_op: str) -> Iterator[Graph]:
     yield graph
 
 
-def _collect(graph: Graph, found: dict[str, list[Source]]) -> None:
+def _collect(graph: Graph, found: dict[str, list[SavedValue]]) -> None:
     if not any(n.op in _RESTORES for n in graph):
         return
     for node in graph:
-        if node.op not in _ASSIGNMENTS or len(node.data_inputs) < 2:
+        if node.op not in ASSIGNMENTS or len(node.data_inputs) < 2:
             continue
         source = _source(graph, node.inputs[1])
         variable = next(
@@ -104,7 +104,7 @@ def _collect(graph: Graph, found: dict[str, list[Source]]) -> None:
             found[variable.name].append(source)
 
 
-def _source(graph: Graph, value: Ref) -> Source | None:
+def _source(graph: Graph, value: Ref) -> SavedValue | None:
     """What a restore op gives at the end of a chain of identities."""
     for node, index in upstream(graph, value):
         if node.op in _RESTORES:
@@ -112,7 +112,7 @@ def _source(graph: Graph, value: Ref) -> Source | None:
             specs = _strings(graph, node, 2) if node.op in _HAVE_SLICES else []
             if index >= len(keys):
                 return None
-            return Source(keys[index], specs[index] if index < len(specs) else "")
+            return SavedValue(keys[index], specs[index] if index < len(specs) else "")
         if node.op not in _PASS_ON:
             return None
     return None
@@ -129,11 +129,11 @@ def _strings(graph: Graph, node: Node, slot: int) -> list[str]:
 
 
 def candidates(
-    variable: Node, restored: Mapping[str, list[Source]], extra: Iterable[Source] = ()
-) -> list[Source]:
+    variable: Node, restored: Mapping[str, list[SavedValue]], extra: Iterable[SavedValue] = ()
+) -> list[SavedValue]:
     """Where a variable's value may lie, the best first: as restored, else by its own names."""
-    found = [*restored.get(variable.name, ()), *extra, Source(variable.name)]
+    found = [*restored.get(variable.name, ()), *extra, SavedValue(variable.name)]
     shared = variable.attr_str("shared_name", "")
     if shared and shared != variable.name:
-        found.append(Source(shared))
+        found.append(SavedValue(shared))
     return found

@@ -22,7 +22,7 @@ from mobileprep.freezing.meta_graph import assets_of, init_ops_of, signatures_of
 from mobileprep.freezing.model import LoadedSource
 from mobileprep.freezing.object_graph import keys_by_full_name
 from mobileprep.freezing.partitions import slices_by_name
-from mobileprep.freezing.restore import Source
+from mobileprep.freezing.restore import SavedValue
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_proto
@@ -110,7 +110,7 @@ def _loaded(meta: MetaGraph, checkpoint: Checkpoint | None, assets: Path) -> Loa
     )
 
 
-def _keys(checkpoint: Checkpoint | None, graph: Graph) -> dict[str, Source]:
+def _keys(checkpoint: Checkpoint | None, graph: Graph) -> dict[str, SavedValue]:
     """What the checkpoint itself tells of where variables lie in it."""
     if checkpoint is None:
         return {}

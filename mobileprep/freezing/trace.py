@@ -10,6 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.follow import VARIABLE_OPS
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import MERGES
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import input_types, output_count, signature_of
 from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS
@@ -98,7 +99,7 @@ def _can_change(consumer: Node, slot: int) -> bool:
 
 
 def _handed_on(graph: Graph, node: Node, slot: int) -> list[Ref]:
-    if node.op in ("Merge", "RefMerge"):
+    if node.op in MERGES:
         return [Ref(node.name)]  # the second output is a number
     if node.op in HAND_ON or node.op in REF_FORMS:
         return [Ref(node.name, i) for i in range(output_count(node, graph.library) or 1)]

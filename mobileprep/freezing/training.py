@@ -9,18 +9,15 @@ from typing import Final
 from mobileprep.freezing.flows import Flows
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, LOSSES
 from mobileprep.ir.refs import Ref
 
-LOSSES: Final = frozenset(
-    {"SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "CTCLoss", "CTCLossV2"}
-)
 # What watches, measures or changes a model without being a result of it.
 ASIDE: Final = re.compile(
     r"(Shape|ShapeN|Size|Rank|BroadcastGradientArgs|ConcatOffset|"
     r".*Summary(V2)?|Assert|Print(V2)?|NoOp|Assign.*|.*Scatter.*Update|(Resource|Sparse)*Apply.*|"
     r"Save.*|Restore.*|.*Dataset.*|Log.*Tensor.*)\Z"
 )
-BATCH_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _PENALTY: Final = "L2Loss"
 # What optimizers add: gradients, and what applies them.
 _GRADIENTS: Final = re.compile(r"(.*/)?(gradient(s|_tape)(_\d+)?/|\w+/update_)")
@@ -55,7 +52,7 @@ def of_chance_or_batch(graph: Graph, flows: Flows) -> set[str]:
     starts = {
         n.name
         for n in graph
-        if _RANDOM.match(n.op) or (n.op in BATCH_NORMS and n.attr_bool("is_training", True))
+        if _RANDOM.match(n.op) or (n.op in FUSED_BATCH_NORMS and n.attr_bool("is_training", True))
     }
     merges = {n.name for n in graph if n.op == "Merge"}
     taken = [Ref(name, index) for name in starts for _, index in flows.takers(name)]

@@ -12,7 +12,7 @@ from mobileprep.formats.slices import region_of, shape_of_box
 from mobileprep.freezing.initializers import initial_values
 from mobileprep.freezing.model import Asset, LoadedSource
 from mobileprep.freezing.options import FreezeOptions
-from mobileprep.freezing.restore import Source, candidates, restored_from
+from mobileprep.freezing.restore import SavedValue, candidates, restored_from
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
@@ -102,11 +102,11 @@ class _Saved:
         restore_op = options.restore_op_name or source.restore_op
         self._restored = restored_from(source.graph, restore_op) if self._names else {}
 
-    def places(self, variable: Node) -> list[Source]:
+    def places(self, variable: Node) -> list[SavedValue]:
         """Where a variable may lie, the best first."""
         return _places(variable, self._restored, self._source, self._options)
 
-    def place(self, variable: Node) -> Source | None:
+    def place(self, variable: Node) -> SavedValue | None:
         """Where a variable lies, or None where the checkpoint does not hold it."""
         return next((p for p in self.places(variable) if p.key in self._names), None)
 
@@ -115,7 +115,7 @@ class _Saved:
         place = self.place(variable)
         return None if place is None else self.known(variable, place)
 
-    def known(self, variable: Node, place: Source) -> Tensor:
+    def known(self, variable: Node, place: SavedValue) -> Tensor:
         """The value that lies at a place; the elements are a view on the file."""
         if self._source.checkpoint is None:
             message = f"{variable.name!r} is read from no checkpoint"
@@ -126,21 +126,25 @@ class _Saved:
 
 def _places(
     variable: Node,
-    restored: Mapping[str, list[Source]],
+    restored: Mapping[str, list[SavedValue]],
     source: LoadedSource,
     options: FreezeOptions,
-) -> list[Source]:
+) -> list[SavedValue]:
     known = source.keys.get(variable.name)
     places = candidates(variable, restored, [known] if known else [])
     if not options.moving_averages:
         return places
     # The average is a variable of its own where the graph has it, and has its own key then.
     averaged = restored.get(variable.name + _AVERAGE_SUFFIX, [])
-    return [*averaged, *(Source(p.key + _AVERAGE_SUFFIX, p.slice_spec) for p in places), *places]
+    return [
+        *averaged,
+        *(SavedValue(p.key + _AVERAGE_SUFFIX, p.slice_spec) for p in places),
+        *places,
+    ]
 
 
 def _check_all(
-    variables: Sequence[Node], found: Mapping[str, Source], source: LoadedSource
+    variables: Sequence[Node], found: Mapping[str, SavedValue], source: LoadedSource
 ) -> None:
     faults = []
     for variable in variables:
@@ -167,13 +171,13 @@ def _fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
     )
 
 
-def _shape_of(place: Source, full: Sequence[int]) -> tuple[int, ...]:
+def _shape_of(place: SavedValue, full: Sequence[int]) -> tuple[int, ...]:
     if not place.slice_spec:
         return tuple(full)
     return shape_of_box(region_of(place.slice_spec, full))
 
 
-def _check_size(graph: Graph, found: Mapping[str, Source], source: LoadedSource) -> None:
+def _check_size(graph: Graph, found: Mapping[str, SavedValue], source: LoadedSource) -> None:
     """Refuse what cannot be written, before anything is read."""
     size = 0
     if source.checkpoint is not None:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import MERGES, SWITCHES
 from mobileprep.ir.refs import Edge, Ref, edge
 
-SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
-MERGES: Final = frozenset({"Merge", "RefMerge"})
 _PASSING: Final = frozenset({"Identity", "LoopCond", "StopGradient"})
 
 

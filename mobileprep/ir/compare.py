@@ -17,7 +17,7 @@ from mobileprep.ir.tensor import Array, Tensor
 
 
 @dataclass(frozen=True)
-class Difference:
+class GraphDifference:
     """One way in which two graphs differ.
 
     Args:
@@ -65,7 +65,7 @@ class Difference:
         return f"{told}, largest difference {self.largest:g}"
 
 
-def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[Difference]:
+def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[GraphDifference]:
     """What became of ``a`` in ``b``: removed and changed nodes in a's order, then added ones.
 
     Args:
@@ -79,51 +79,53 @@ def compare_graphs(a: Graph, b: Graph, *, tolerance: float = 0.0) -> list[Differ
     return found + _functions(a.library, b.library, tolerance)
 
 
-def _functions(a: Library, b: Library, tolerance: float) -> list[Difference]:
+def _functions(a: Library, b: Library, tolerance: float) -> list[GraphDifference]:
     old, new = a.functions, b.functions
     found = []
     for name in sorted({*old, *new}):
         if name not in old or name not in new:
             told = ("present", "absent") if name in old else ("absent", "present")
-            found.append(Difference("function", name, "", *told))
+            found.append(GraphDifference("function", name, "", *told))
             continue
         bodies = [{n.name: n for n in f.nodes} for f in (old[name], new[name])]
         found += _nodes(bodies[0], bodies[1], f"{name}/", tolerance)
         if old[name].signature != new[name].signature or old[name].ret != new[name].ret:
-            found.append(Difference("function", name, "signature", "one", "another"))
+            found.append(GraphDifference("function", name, "signature", "one", "another"))
     return found
 
 
-def _versions(a: Graph, b: Graph) -> list[Difference]:
+def _versions(a: Graph, b: Graph) -> list[GraphDifference]:
     if a.versions == b.versions:
         return []
     told = [f"producer {g.versions.producer}, at least {g.versions.min_consumer}" for g in (a, b)]
-    return [Difference("versions", "", before=told[0], after=told[1])]
+    return [GraphDifference("versions", "", before=told[0], after=told[1])]
 
 
 def _nodes(
     old: Mapping[str, Node], new: Mapping[str, Node], prefix: str, tolerance: float
-) -> list[Difference]:
+) -> list[GraphDifference]:
     found = []
     for name, node in old.items():
         if name not in new:
-            found.append(Difference("removed", prefix + name, before=node.op))
+            found.append(GraphDifference("removed", prefix + name, before=node.op))
         elif node is not new[name]:
             found += _node(node, new[name], prefix + name, tolerance)
-    added = [Difference("added", prefix + n, after=x.op) for n, x in new.items() if n not in old]
+    added = [
+        GraphDifference("added", prefix + n, after=x.op) for n, x in new.items() if n not in old
+    ]
     return found + added
 
 
-def _node(a: Node, b: Node, name: str, tolerance: float) -> list[Difference]:
+def _node(a: Node, b: Node, name: str, tolerance: float) -> list[GraphDifference]:
     found = []
     if a.op != b.op:
-        found.append(Difference("op", name, before=a.op, after=b.op))
+        found.append(GraphDifference("op", name, before=a.op, after=b.op))
     if a.data_inputs != b.data_inputs or set(a.control_inputs) != set(b.control_inputs):
         told = [", ".join(map(str, n.inputs)) or "none" for n in (a, b)]
-        found.append(Difference("inputs", name, before=told[0], after=told[1]))
+        found.append(GraphDifference("inputs", name, before=told[0], after=told[1]))
     if a.device != b.device:
         found.append(
-            Difference("device", name, before=a.device or "none", after=b.device or "none")
+            GraphDifference("device", name, before=a.device or "none", after=b.device or "none")
         )
     for key in sorted({*a.attrs, *b.attrs}):
         found += _attribute(name, key, a.attrs.get(key), b.attrs.get(key), tolerance)
@@ -132,18 +134,18 @@ def _node(a: Node, b: Node, name: str, tolerance: float) -> list[Difference]:
 
 def _attribute(
     name: str, key: str, a: AttrValue | None, b: AttrValue | None, tolerance: float
-) -> list[Difference]:
+) -> list[GraphDifference]:
     if a == b:
         return []
     if a is not None and b is not None and a.kind == b.kind == "tensor":
         return _constant(name, key, a.value, b.value, tolerance)
-    return [Difference("attribute", name, key, _told(a), _told(b))]
+    return [GraphDifference("attribute", name, key, _told(a), _told(b))]
 
 
-def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> list[Difference]:
+def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> list[GraphDifference]:
     is_text = a.dtype is DType.STRING
     if a.dtype != b.dtype or a.shape != b.shape or not (is_text or a.dtype.numpy):
-        return [Difference("constant", name, key, repr(a), repr(b))]
+        return [GraphDifference("constant", name, key, repr(a), repr(b))]
     x, y = a.array(), b.array()
     are_numbers = (x == x) | (y == y)  # NaN alone differs from itself
     differ = (x != y) & are_numbers
@@ -154,7 +156,7 @@ def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> li
     if largest is not None and a.dtype.is_floating and largest <= tolerance:
         return []
     told = f"other in {count:,} of {a.size:,} elements"
-    return [Difference("constant", name, key, repr(a), told, largest)]
+    return [GraphDifference("constant", name, key, repr(a), told, largest)]
 
 
 def _largest_gap(x: Array, y: Array) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from mobileprep.ir import branches
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import SWITCHES as TWO_WAY
 from mobileprep.ir.reachability import dependents
 
-SWITCHES: Final = branches.SWITCHES | {"_SwitchN"}
+SWITCHES: Final = TWO_WAY | {"_SwitchN"}
 _GATES: Final = SWITCHES | {"Enter", "RefEnter"}
 
 

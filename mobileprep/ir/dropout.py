@@ -8,10 +8,10 @@ from mobileprep.ir.dropout_mask import KeepRate, kept_with
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import constant_behind, node_behind
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import DIVISIONS
 from mobileprep.ir.refs import Ref
 
 _SELECTS: Final = frozenset({"Select", "SelectV2"})
-_DIVISIONS: Final = frozenset({"Div", "RealDiv"})
 
 
 def masked(graph: Graph, node: Node) -> tuple[Ref, KeepRate] | None:
@@ -34,7 +34,7 @@ def unscaled(graph: Graph, ref: Ref, rate: KeepRate) -> Ref | None:
     tensors = node.data_inputs
     if len(tensors) != 2:
         return None
-    if node.op in _DIVISIONS:
+    if node.op in DIVISIONS:
         return tensors[0] if rate.is_rate(tensors[1]) else None
     if node.op != "Mul":
         return None

@@ -11,16 +11,15 @@ from typing import Final
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import constant_behind, node_behind, source_behind
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import DIVISIONS, SUMS
 from mobileprep.ir.refs import Ref
 
 _UNIFORM: Final = frozenset({"RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2"})
-_SUMS: Final = frozenset({"Add", "AddV2"})
-_DIVISIONS: Final = frozenset({"Div", "RealDiv"})
 # True where an element is kept: beside a random number stands the share that is dropped, or kept.
 _ABOVE_DROPPED: Final = frozenset({"GreaterEqual", "Greater"})
 _BELOW_KEPT: Final = frozenset({"Less", "LessEqual"})
 _ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
-    **dict.fromkeys(_SUMS, operator.add),
+    **dict.fromkeys(SUMS, operator.add),
     "Sub": operator.sub,
     "Mul": operator.mul,
 }
@@ -57,7 +56,7 @@ class KeepRate:
     def is_reciprocal(self, ref: Ref) -> bool:
         """Whether a tensor is one divided by the share that is kept."""
         node = node_behind(self.graph, ref)
-        if node.op in _DIVISIONS and len(node.data_inputs) == 2:
+        if node.op in DIVISIONS and len(node.data_inputs) == 2:
             one, rate = node.data_inputs
             return _number(self.graph, one) == 1 and self.is_rate(rate)
         number = _number(self.graph, ref)
@@ -102,7 +101,7 @@ def kept_with(graph: Graph, mask: Ref, *, is_number: bool) -> KeepRate | None:
 
 
 def _kept_by_floor(graph: Graph, total: Node) -> KeepRate | None:
-    if total.op not in _SUMS or len(total.data_inputs) != 2:
+    if total.op not in SUMS or len(total.data_inputs) != 2:
         return None
     first, second = total.data_inputs
     for rate, random in ((first, second), (second, first)):
@@ -116,7 +115,7 @@ def _is_uniform(graph: Graph, ref: Ref) -> bool:
     node = node_behind(graph, ref)
     if node.op in _UNIFORM:
         return True
-    if node.op not in _SUMS or len(node.data_inputs) != 2:
+    if node.op not in SUMS or len(node.data_inputs) != 2:
         return False
     spread, least = node.data_inputs
     scaled = node_behind(graph, spread)
@@ -138,7 +137,7 @@ def _number(graph: Graph, ref: Ref, depth: int = _DEPTH) -> float | None:
     first, second = (_number(graph, r, depth - 1) for r in node.data_inputs)
     if first is None or second is None:
         return None
-    if node.op in _DIVISIONS:
+    if node.op in DIVISIONS:
         return first / second if second else None
     combine = _ARITHMETIC.get(node.op)
     return None if combine is None else combine(first, second)

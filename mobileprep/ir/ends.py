@@ -7,16 +7,16 @@ from typing import Final
 
 from mobileprep.errors import nearest_hint
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import parse_ref
 
-_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2"})
-_IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | _PLACEHOLDERS
+_IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | PLACEHOLDERS
 _SHOWN: Final = 5
 
 
 def placeholders(graph: Graph) -> list[str]:
     """The names of all placeholders, in graph order."""
-    return [n.name for n in graph if n.op in _PLACEHOLDERS]
+    return [n.name for n in graph if n.op in PLACEHOLDERS]
 
 
 def ends(graph: Graph) -> list[str]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS
 from mobileprep.ir.refs import Edge, edge
-
-ENTERS: Final = frozenset({"Enter", "RefEnter"})
-EXITS: Final = frozenset({"Exit", "RefExit"})
-NEXT_ITERATIONS: Final = frozenset({"NextIteration", "RefNextIteration"})
 
 
 @dataclass(eq=False, slots=True)

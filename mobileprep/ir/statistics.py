@@ -10,7 +10,7 @@ from mobileprep.ir.graph import Graph
 
 
 @dataclass(frozen=True)
-class Statistics:
+class GraphStatistics:
     """A graph in numbers.
 
     Args:
@@ -28,7 +28,7 @@ class Statistics:
     ops: Mapping[str, int]
 
 
-def graph_statistics(graph: Graph, size: int) -> Statistics:
+def graph_statistics(graph: Graph, size: int) -> GraphStatistics:
     """Count a graph whose serialized form is ``size`` bytes long."""
     ops: Counter[str] = Counter()
     parameters = 0
@@ -38,4 +38,4 @@ def graph_statistics(graph: Graph, size: int) -> Statistics:
             ops[node.op] += 1
             if node.op == "Const":
                 parameters += node.attr_tensor("value").size
-    return Statistics(ops.total(), parameters, ops["Const"], size, dict(sorted(ops.items())))
+    return GraphStatistics(ops.total(), parameters, ops["Const"], size, dict(sorted(ops.items())))

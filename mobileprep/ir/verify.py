@@ -10,11 +10,10 @@ from mobileprep.errors import InvalidGraphError, nearest_hint
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import CONTROL, parse_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z|_[A-Za-z0-9_.\\/>-]*\Z")
-_LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
-_MERGES = frozenset({"Merge", "RefMerge"})
 # Of a long circle this many nodes are named.
 _SHOWN = 8
 
@@ -110,7 +109,7 @@ def execution_order(graph: Graph, where: str) -> list[Node]:
 
 
 def _closes_loop(graph: Graph, consumer: Node, producer: str) -> bool:
-    return consumer.op in _MERGES and graph[producer].op in _LOOP_BACK
+    return consumer.op in MERGES and graph[producer].op in NEXT_ITERATIONS
 
 
 def _cycle(graph: Graph, done: set[str], where: str) -> InvalidGraphError:

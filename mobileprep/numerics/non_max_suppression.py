@@ -15,7 +15,7 @@ Overlap = Callable[[int], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SuppressionLimits:
     """What is kept.
 
     Args:
@@ -52,7 +52,7 @@ class Boxes:
         return out
 
 
-def suppress(scores: Array, overlap: Overlap, limits: Limits) -> Array:
+def suppress(scores: Array, overlap: Overlap, limits: SuppressionLimits) -> Array:
     """The indices of the boxes kept, int32, highest score first; of equal ones, lowest index.
 
     Source: ``NonMaxSuppressionOp`` of TensorFlow.
@@ -71,7 +71,7 @@ def suppress(scores: Array, overlap: Overlap, limits: Limits) -> Array:
 
 
 def suppress_softly(
-    scores: Array, overlap: Overlap, limits: Limits, sigma: float
+    scores: Array, overlap: Overlap, limits: SuppressionLimits, sigma: float
 ) -> tuple[Array, Array]:
     """Boxes that lose score, rather than their place, by overlapping those kept before them.
 

@@ -55,7 +55,7 @@ Printer = Callable[[Printed], None]
 
 
 @dataclass(slots=True)
-class Context:
+class RunContext:
     """The interpreter's side of a run.
 
     Args:

@@ -164,7 +164,7 @@ def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
     """The error with the stage's name, where it says no place of its own."""
     if error.where:
         return error
-    return type(error)(error.message, error.hint, spec.task)
+    return error.at(spec.task)
 
 
 def _check(spec: StageSpec, state: State) -> Callable[..., bool]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import CONTROL, Edge, edge
-from mobileprep.ops.context import Context, ContextKernel
+from mobileprep.ops.context import ContextKernel, RunContext
 from mobileprep.ops.kernel import Kernel, call_kernel
 
 
@@ -24,7 +24,7 @@ DEAD: Final = Dead()
 Values = Sequence[Any]
 """Arrays, or ``DEAD`` in place of one that was not computed."""
 
-Run = Callable[[Context, Values], Values]
+Run = Callable[[RunContext, Values], Values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def made(node: Node, indices: Iterable[int]) -> tuple[tuple[int, Edge], ...]:
 def kernel_action(node: Node, kernel: Kernel, indices: Iterable[int]) -> Action:
     """The action of a node with a kernel, of whose outputs some are read."""
 
-    def run(context: Context, inputs: Values) -> Values:
+    def run(context: RunContext, inputs: Values) -> Values:
         return call_kernel(kernel, node, list(inputs))
 
     return Action(node, run, data_edges(node), made(node, indices), (node,))
@@ -71,7 +71,7 @@ def kernel_action(node: Node, kernel: Kernel, indices: Iterable[int]) -> Action:
 def context_action(node: Node, kernel: ContextKernel, indices: Iterable[int]) -> Action:
     """The action of a node whose kernel takes the context."""
 
-    def run(context: Context, inputs: Values) -> Values:
+    def run(context: RunContext, inputs: Values) -> Values:
         outputs = kernel(context, node, *inputs)
         return outputs if isinstance(outputs, tuple) else (outputs,)
 

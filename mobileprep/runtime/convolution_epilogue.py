@@ -12,7 +12,7 @@ from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.depthwise_convolution import convolve_depthwise
 from mobileprep.numerics.tiles import Tile
 from mobileprep.numerics.windows import filter_window
-from mobileprep.ops.context import Context
+from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Values
 
 _UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
@@ -52,7 +52,7 @@ class FusedConvolution:
             line = np.tile(shift.astype(np.float32), rows)
         return cls(node, np.ascontiguousarray(filters), line, activation)
 
-    def __call__(self, context: Context, inputs: Values) -> Values:
+    def __call__(self, context: RunContext, inputs: Values) -> Values:
         """The output for an input, and for a second input that is added."""
         x = inputs[0]
         if x.dtype != np.float32 or x.ndim != 4:

@@ -11,7 +11,7 @@ from mobileprep.runtime.actions import Action, Constants
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One action's turn.
 
     Args:
@@ -28,7 +28,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExecutionPlan:
     """How to compute some tensors from others.
 
     Args:
@@ -40,13 +40,13 @@ class Plan:
 
     constants: tuple[Any, ...]
     feeds: tuple[int | None, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     fetches: tuple[int, ...]
 
 
 def placed(
     actions: Sequence[Action], constants: Constants, feeds: Sequence[Edge], wanted: Sequence[Edge]
-) -> Plan:
+) -> ExecutionPlan:
     """The plan of some actions in the order given, a slot for every tensor that anything reads.
 
     Args:
@@ -76,7 +76,7 @@ def placed(
         if number not in held and number not in fetches:
             frees[position].append(number)
     steps = tuple(
-        Step(action, inputs, outputs, tuple(freed))
+        PlanStep(action, inputs, outputs, tuple(freed))
         for action, (inputs, outputs), freed in zip(actions, places, frees, strict=True)
     )
-    return Plan(tuple(held.get(i) for i in range(len(slots))), given, steps, fetches)
+    return ExecutionPlan(tuple(held.get(i) for i in range(len(slots))), given, steps, fetches)

@@ -6,14 +6,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mobileprep.ops.context import Context
+from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import DEAD, Values
-from mobileprep.runtime.execution_plan import Plan, Step
+from mobileprep.runtime.execution_plan import ExecutionPlan, PlanStep
 from mobileprep.runtime.failures import perform
 from mobileprep.runtime.guards import RAN
 
 
-def run_plan(plan: Plan, feeds: Sequence[Any], context: Context, where: str) -> list[Any]:
+def run_plan(
+    plan: ExecutionPlan, feeds: Sequence[Any], context: RunContext, where: str
+) -> list[Any]:
     """The fetched values of a plan, for values of its feeds in its order."""
     values: list[Any] = list(plan.constants)
     for slot, value in zip(plan.feeds, feeds, strict=True):
@@ -32,7 +34,7 @@ def run_plan(plan: Plan, feeds: Sequence[Any], context: Context, where: str) -> 
     return [values[slot] for slot in plan.fetches]
 
 
-def _observed(step: Step, inputs: list[Any], context: Context, where: str) -> Values:
+def _observed(step: PlanStep, inputs: list[Any], context: RunContext, where: str) -> Values:
     start = time.perf_counter()
     results = perform(step.action, inputs, context, where)
     seconds = time.perf_counter() - start

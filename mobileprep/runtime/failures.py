@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError, MobileprepError
-from mobileprep.ops.context import Context
+from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Values
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
 
 
-def perform(action: Action, inputs: Values, context: Context, where: str) -> Values:
+def perform(action: Action, inputs: Values, context: RunContext, where: str) -> Values:
     """The results of an action.
 
     Raises:
@@ -38,7 +38,7 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
     message = error.message
     if name not in message:
         message = f"node {name} ({action.node.op}): {message}"
-    return type(error)(message, error.hint, error.where or where)
+    return error.at(error.where or where, message=message)
 
 
 def _failure(action: Action, inputs: Values, error: Exception, where: str) -> InvalidGraphError:

@@ -7,6 +7,7 @@ import numpy as np
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.signatures import output_types, signature_of
@@ -57,7 +58,7 @@ def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
 
 def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:
     node = graph[ref.node]
-    if node.op not in ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault"):
+    if node.op not in FEEDABLE:
         return
     shape = node.attr_shape("shape")
     # Old graphs leave the shape of a placeholder empty where it is unknown.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mobileprep.ir.refs import Edge
-from mobileprep.ops.context import Context
+from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
 
@@ -25,7 +25,7 @@ def fold(
         The actions left, and the constants with their results; those that nothing reads any more
         are dropped.
     """
-    context = Context()
+    context = RunContext()
     known: dict[Edge, Any] = dict(constants)
     left: list[Action] = []
     with np.errstate(all="ignore"):

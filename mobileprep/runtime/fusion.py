@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.windows import NHWC, layout_of
@@ -18,7 +19,6 @@ from mobileprep.runtime.actions import Action, Constants, Uses
 from mobileprep.runtime.convolution_epilogue import FusedConvolution
 
 _CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
-_BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _ACTIVATIONS = frozenset({"Relu", "Relu6"})
 
 
@@ -112,7 +112,7 @@ def _extended(chain: _Chain, reader: Action, constants: Constants) -> _Chain | N
         return replace(grown, activation=op)
     if chain.residual is not None:
         return None
-    if op in _BATCH_NORMS:
+    if op in FUSED_BATCH_NORMS:
         return _with_batch_norm(grown, reader, constants)
     if len(others) != 1:
         return None

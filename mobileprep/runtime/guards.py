@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import CONTROL, Edge
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.context import Context
+from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import DEAD, Action, Values, made
 
 RAN = np.zeros(0, np.int8)
@@ -29,7 +29,7 @@ def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Ac
     size = 1 + max((i for i, _ in action.outputs), default=-1)
     dead = [DEAD] * (size + 1)
 
-    def run(context: Context, inputs: Values) -> Values:
+    def run(context: RunContext, inputs: Values) -> Values:
         if any(x is DEAD for x in inputs):
             return dead
         return [*action.run(context, inputs[:count])[:size], RAN]
@@ -44,7 +44,7 @@ def guarded(action: Action, controls: Sequence[Edge], *, is_control: bool) -> Ac
 def constant_action(node: Node, value: Array, controls: Sequence[Edge]) -> Action:
     """The action of a constant that must be dead where its control inputs are."""
 
-    def run(context: Context, inputs: Values) -> Values:
+    def run(context: RunContext, inputs: Values) -> Values:
         return (value,)
 
     return guarded(Action(node, run, (), made(node, [0]), (node,)), controls, is_control=True)
@@ -53,7 +53,7 @@ def constant_action(node: Node, value: Array, controls: Sequence[Edge]) -> Actio
 def switch_action(node: Node, inputs: tuple[Edge, ...]) -> Action:
     """The action of a Switch: its tensor goes to the output that the predicate names."""
 
-    def run(context: Context, inputs: Values) -> Values:
+    def run(context: RunContext, inputs: Values) -> Values:
         data, pred = inputs
         return (DEAD, data) if bool(pred) else (data, DEAD)
 
@@ -70,7 +70,7 @@ def merge_action(node: Node, inputs: tuple[Edge, ...], indices: Collection[int])
     """
     places = [np.asarray(i, dtype=np.int32) for i in indices]
 
-    def run(context: Context, inputs: Values) -> Values:
+    def run(context: RunContext, inputs: Values) -> Values:
         for value, place in zip(inputs, places, strict=True):
             if value is not DEAD:
                 return value, place, RAN

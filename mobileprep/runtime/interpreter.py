@@ -13,9 +13,9 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.parallel import all_processors
-from mobileprep.ops.context import Context, Observer, Printer
+from mobileprep.ops.context import Observer, Printer, RunContext
 from mobileprep.runtime.actions import DEAD
-from mobileprep.runtime.execution_plan import Plan
+from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan
 from mobileprep.runtime.feeds import checked_feed
 from mobileprep.runtime.memory import keep_freed_memory
@@ -57,7 +57,7 @@ class Interpreter:
         self._seed = seed
         self._printer = printer
         self._resources: dict[str, Any] = {}
-        self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
+        self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], ExecutionPlan] = {}
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """The values of the tensors named by ``fetches``.
@@ -83,7 +83,7 @@ class Interpreter:
             for name, array in feeds.items()
         ]
         random = None if self._seed is None else np.random.default_rng(self._seed)
-        context = Context(self._resources, random, self._observer, self._printer)
+        context = RunContext(self._resources, random, self._observer, self._printer)
         # Infinities and NaN are results like others, as they are to TensorFlow.
         with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
             results = run_plan(plan, given, context, self._where)
@@ -93,7 +93,7 @@ class Interpreter:
                 raise UsageError(message, "fetch what comes after the branches join", self._where)
         return results
 
-    def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> Plan:
+    def _plan(self, fetches: tuple[str, ...], feeds: tuple[str, ...]) -> ExecutionPlan:
         key = (fetches, feeds)
         plan = self._plans.get(key)
         if plan is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mobileprep.errors import InvalidGraphError
-from mobileprep.ir.frames import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.ir.refs import Edge, Ref
 from mobileprep.runtime.actions import Action
 from mobileprep.runtime.execution_plan import placed

@@ -10,9 +10,9 @@ import numpy as np
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge
-from mobileprep.ops.context import Context
+from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import DEAD, Action, Values
-from mobileprep.runtime.execution_plan import Plan
+from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan
 
 
@@ -46,13 +46,13 @@ class Loop:
         where: the graph's name, for messages.
     """
 
-    plan: Plan
+    plan: ExecutionPlan
     constant: tuple[bool, ...]
     heads: tuple[Head, ...]
     exits: int
     where: str
 
-    def __call__(self, context: Context, inputs: Values) -> Values:
+    def __call__(self, context: RunContext, inputs: Values) -> Values:
         """The values of the exits."""
         entered = list(inputs[: len(self.constant)])
         outside = inputs[len(self.constant) :]

@@ -8,7 +8,7 @@ from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, edge
-from mobileprep.runtime.execution_plan import Plan, placed
+from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
@@ -20,7 +20,7 @@ from mobileprep.runtime.survey import Survey, survey
 
 def make_plan(
     graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str, *, combine: bool
-) -> Plan:
+) -> ExecutionPlan:
     """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
 
     Args:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.ir.branches import MERGES, SWITCHES, Branches
-from mobileprep.ir.frames import ENTERS, EXITS, NEXT_ITERATIONS, Frame
+from mobileprep.ir.branches import Branches
+from mobileprep.ir.frames import Frame
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from mobileprep.ir.refs import CONTROL, Edge, Ref, edge
-from mobileprep.ops.context import Context, find_context_kernel
+from mobileprep.ops.context import RunContext, find_context_kernel
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.ops.list_constants import constant_array
 from mobileprep.runtime.actions import (
@@ -131,7 +132,7 @@ class Region:
         if taken is None:
             return switch_action(node, data_edges(node))
 
-        def run(context: Context, inputs: Values) -> Values:
+        def run(context: RunContext, inputs: Values) -> Values:
             return inputs
 
         return Action(node, run, data_edges(node)[:1], ((0, (node.name, taken)),), (node,))
@@ -181,7 +182,7 @@ class Region:
             return
         place = np.asarray(refs[0][0], dtype=np.int32)
 
-        def run(context: Context, inputs: Values) -> Values:
+        def run(context: RunContext, inputs: Values) -> Values:
             return inputs[0], place
 
         action = Action(node, run, inputs, made(node, [0, 1]), (node,))

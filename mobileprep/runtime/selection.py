@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError, nearest_hint
-from mobileprep.ir.branches import MERGES
-from mobileprep.ir.frames import NEXT_ITERATIONS
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import MERGES, NEXT_ITERATIONS, PLACEHOLDERS
 from mobileprep.ir.refs import CONTROL, Edge, Ref
 
-PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "VarIsInitializedOp"})
 
 

@@ -93,7 +93,7 @@ def _inputs(graph: Graph, names: Sequence[str], job: Job[SamplesStage]) -> list[
     try:
         return fed_tensors(graph, names, declared)
     except (InvalidGraphError, UsageError) as error:
-        raise type(error)(error.message, error.hint, job.place("inputs")) from error
+        raise error.at(job.place("inputs")) from error
 
 
 def _samples(

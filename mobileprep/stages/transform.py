@@ -35,7 +35,7 @@ def run(job: Job[TransformStage]) -> None:
     except MobileprepError as error:
         # Where in the graph it went wrong goes into the message, for the place is the recipe's.
         message = f"{error.where}: {error.message}" if error.where else error.message
-        raise type(error)(message, error.hint, job.place("transforms")) from error
+        raise error.at(job.place("transforms"), message=message) from error
     target = job.output(GRAPH)
     write_graph(target, graph)
     statistics = graph_statistics(graph, target.stat().st_size)

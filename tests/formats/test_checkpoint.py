@@ -13,7 +13,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError, UnsupportedError
 from mobileprep.formats.checkpoint import open_checkpoint
-from mobileprep.formats.sstable import Table
+from mobileprep.formats.sstable import SortedTable
 from tests.formats.checkpoint_writer import table, write_bundle
 from tests.golden.checkpoints import make
 
@@ -155,7 +155,7 @@ def test_flipped_bits_take_no_more_memory_than_the_file_allows(prefix, tmp_path)
 
 def boundaries(data):
     """Where the blocks of a table begin and end, and all of its footer."""
-    parsed = Table(memoryview(data), "")
+    parsed = SortedTable(memoryview(data), "")
     edges = {0, *range(len(data) - 48, len(data))}
     for block in parsed._handles:
         edges |= {block.offset, block.offset + block.size, block.end}
@@ -191,7 +191,7 @@ def scrambled(entries, rng):
 @pytest.mark.parametrize("prefix", SETS)
 def test_faults_under_a_good_checksum_end_in_a_value_or_an_error(prefix, tmp_path):
     path = next(p for p in copied(prefix, tmp_path) if ".data-" not in p.name)
-    original = list(Table(memoryview(path.read_bytes()), ""))
+    original = list(SortedTable(memoryview(path.read_bytes()), ""))
     rng = np.random.default_rng(11)
     tracemalloc.start()
     for _ in range(300):

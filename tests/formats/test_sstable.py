@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.sstable import Table
+from mobileprep.formats.sstable import SortedTable
 from mobileprep.formats.wire import encode_varint
 from tests.formats.checkpoint_writer import (
     MAGIC,
@@ -23,8 +23,8 @@ from tests.formats.checkpoint_writer import (
 ENTRIES = [(f"layer{i // 4:02d}/weights_{i:03d}".encode(), bytes([i]) * i) for i in range(60)]
 
 
-def opened(data: bytes) -> Table:
-    return Table(memoryview(data), "t.index")
+def opened(data: bytes) -> SortedTable:
+    return SortedTable(memoryview(data), "t.index")
 
 
 @given(
@@ -49,7 +49,7 @@ def test_a_key_that_is_not_there_gives_none():
 
 def test_values_of_plain_blocks_are_views_on_the_file():
     data = memoryview(table(ENTRIES))
-    assert Table(data, "t").get(ENTRIES[7][0]).obj is data.obj
+    assert SortedTable(data, "t").get(ENTRIES[7][0]).obj is data.obj
 
 
 def test_separators_may_lie_between_blocks():

@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as saved_pb
 from mobileprep.freezing.object_graph import keys_by_full_name
 from mobileprep.freezing.partitions import slices_by_name
-from mobileprep.freezing.restore import Source, restored_from
+from mobileprep.freezing.restore import SavedValue, restored_from
 from mobileprep.ir.graph import Graph
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import (
@@ -85,7 +85,7 @@ def test_resources_are_restored_through_identities():
         node("set", "AssignVariableOp", "h", "same", dtype=FLOAT),
     ]
     graph = Graph([const("file", np.array(b"", dtype=object)), *nodes])
-    assert restored_from(graph, "") == {"h": [Source("key", "4 3 0,2:-")]}
+    assert restored_from(graph, "") == {"h": [SavedValue("key", "4 3 0,2:-")]}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_is_no_restoring_tells_nothing(edit):
 
 def test_slices_of_a_partitioned_variable_are_read_as_such(tmp_path):
     nodes = [ref_variable("w/part_0", 1, 3), ref_variable("w/part_1", 3, 3)]
-    keys = {"w/part_0": Source("w", "4 3 0,1:0,3"), "w/part_1": Source("w", "4 3 1,3:0,3")}
+    keys = {"w/part_0": SavedValue("w", "4 3 0,1:0,3"), "w/part_1": SavedValue("w", "4 3 1,3:0,3")}
     joined = node("y", "ConcatV2", "w/part_0/read", "w/part_1/read", "zero", T=FLOAT, N=2)
     nodes = [*nodes, const("zero", np.int32(0)), joined.with_attrs()]
     graph = frozen(source(nodes, {"w": FULL}, tmp_path, keys=keys), "y").graph
@@ -120,7 +120,7 @@ def test_slices_of_a_partitioned_variable_are_read_as_such(tmp_path):
 
 
 def test_a_slice_that_does_not_fit_is_refused(tmp_path):
-    keys = {"w": Source("w", "5 3 0,1:0,3")}
+    keys = {"w": SavedValue("w", "5 3 0,1:0,3")}
     model = source([ref_variable("w", 1, 3)], {"w": FULL}, tmp_path, keys=keys)
     with pytest.raises(InvalidGraphError, match="'5 3 0,1:0,3' does not fit"):
         frozen(model, "w/read")
@@ -175,7 +175,7 @@ def test_the_object_graph_names_variables_that_nothing_else_names(tmp_path):
     ]
     checkpoint = checkpoint_with(record, tmp_path, "a/kernel", "b", "c", "d", "e")
     found = keys_by_full_name(checkpoint, Graph(nodes))
-    assert found == {"kernel": Source("a/kernel")}
+    assert found == {"kernel": SavedValue("a/kernel")}
 
 
 def test_a_variable_of_a_plain_graph_is_read_from_a_checkpoint_of_objects(tmp_path):
@@ -212,12 +212,12 @@ def opened(folder, **tensors):
 def test_pieces_of_a_variable_are_told_by_their_shapes(tmp_path):
     checkpoint = opened(tmp_path, emb=FULL)
     assert slices_by_name(checkpoint, pieces((1, 3), (3, 3))) == {
-        "emb/part_0": Source("emb", "4 3 0,1:0,3"),
-        "emb/part_1": Source("emb", "4 3 1,3:0,3"),
+        "emb/part_0": SavedValue("emb", "4 3 0,1:0,3"),
+        "emb/part_1": SavedValue("emb", "4 3 1,3:0,3"),
     }
     assert slices_by_name(checkpoint, pieces((4, 2), (4, 1))) == {
-        "emb/part_0": Source("emb", "4 3 0,4:0,2"),
-        "emb/part_1": Source("emb", "4 3 0,4:2,1"),
+        "emb/part_0": SavedValue("emb", "4 3 0,4:0,2"),
+        "emb/part_1": SavedValue("emb", "4 3 0,4:2,1"),
     }
 
 

@@ -10,7 +10,7 @@ from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.model import TensorSpec
 from mobileprep.freezing.options import FreezeOptions
-from mobileprep.freezing.restore import Source
+from mobileprep.freezing.restore import SavedValue
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import write_graph
 from tests.formats.checkpoint_writer import write_bundle
@@ -112,7 +112,7 @@ def test_slices_of_partitioned_variables_come_from_the_collections(tmp_path):
     info.var_shape.extend((2, 3))
     made.collection_def["variables"].bytes_list.value.append(record.SerializeToString())
     model = load_source(meta_graph=write_meta(tmp_path, made))
-    assert model.keys == {"w/part_1": Source("w", "4 3 1,2:0,3")}
+    assert model.keys == {"w/part_1": SavedValue("w", "4 3 1,2:0,3")}
 
 
 @pytest.mark.parametrize("collection", ["variables", "saved_model_assets"])

@@ -10,7 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import OpDef
-from mobileprep.ir.statistics import Statistics, graph_statistics
+from mobileprep.ir.statistics import GraphStatistics, graph_statistics
 from mobileprep.ir.tensor import Tensor
 
 
@@ -21,7 +21,7 @@ def test_functions_count_and_constants_are_not_spread_out() -> None:
         [Node("a", "Relu"), constant("c", huge), Node("b", "f")],
         Library({"f": Function(OpDef("f"), body)}),
     )
-    assert graph_statistics(graph, 123) == Statistics(
+    assert graph_statistics(graph, 123) == GraphStatistics(
         nodes=5,
         parameters=(1 << 40) + 3,
         constants=2,
@@ -36,7 +36,7 @@ def test_ops_come_sorted() -> None:
 
 
 def test_an_empty_graph_is_all_zeros() -> None:
-    assert graph_statistics(Graph(), 0) == Statistics(0, 0, 0, 0, {})
+    assert graph_statistics(Graph(), 0) == GraphStatistics(0, 0, 0, 0, {})
 
 
 def test_a_constant_without_value_is_an_invalid_graph() -> None:

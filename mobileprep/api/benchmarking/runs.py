@@ -14,7 +14,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Observer
 from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats
-from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorSpec
+from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorLayout
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
@@ -139,7 +139,7 @@ def measured_costs(subject: Subject) -> GraphCosts:
     except UnsupportedError:
         shapes = {name: array.shape for name, array in subject.feeds.items()}
         return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
-    given = {edge(parse_ref(n)): TensorSpec.of(a) for n, a in subject.feeds.items()}
+    given = {edge(parse_ref(n)): TensorLayout.of(a) for n, a in subject.feeds.items()}
     wanted = [edge(parse_ref(n)) for n in subject.fetches]
     return executed_costs(subject.graph, recorder.ran, given, wanted)
 

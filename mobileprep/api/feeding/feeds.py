@@ -9,10 +9,11 @@ from mobileprep.api.feeding.tensors import tensor_info
 from mobileprep.api.feeding.values import random_values, text_value, value_in, written
 from mobileprep.errors import InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import edge
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.engines.subgraph import known_ref
-from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
+from mobileprep.runtime.selection import needed_nodes
 
 _RANDOM = "random"
 _TEXT = "text:"
@@ -114,4 +115,4 @@ def with_fed_shapes(
     if not shapes:
         return error
     told = f"the graph does not tell what shape it takes: {', '.join(shapes)}"
-    return type(error)(error.message, f"{error.hint}; {told}", error.where)
+    return error.at(error.where, hint=f"{error.hint}; {told}")

@@ -103,7 +103,7 @@ def from_file(tensor: TensorInfo, what: str, options: FeedOptions) -> Array:
             return _samples(tensor, data)
     except (CorruptFileError, UnsupportedError) as error:
         place = f"{what}, {error.where}" if error.where else what
-        raise type(error)(error.message, error.hint, place) from error
+        raise error.at(place) from error
     message = (
         f"{tensor.name!r} cannot be fed {what!r}: a file's kind is told by the end of its name"
     )

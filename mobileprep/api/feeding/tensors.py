@@ -9,9 +9,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.ends import placeholders
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.runtime.selection import PLACEHOLDERS
 
 
 @dataclass(frozen=True)

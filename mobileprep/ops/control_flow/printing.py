@@ -12,7 +12,7 @@ from mobileprep.numerics.tensor_summaries import edges, summary
 from mobileprep.numerics.texts import one_text
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import no_outputs, scalars_only, unchanged
-from mobileprep.ops.context import STREAMS, Context, Printed, context_kernel
+from mobileprep.ops.context import STREAMS, Printed, RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import shape_fn
@@ -21,7 +21,7 @@ _FILE = "file://"
 
 
 @context_kernel("Print")
-def print_tensors(context: Context, node: Node, x: Array, *data: Array) -> Array:
+def print_tensors(context: RunContext, node: Node, x: Array, *data: Array) -> Array:
     """The first input as it is; the message and the data go to the printer."""
     first = node.attr_int("first_n", -1)
     if context.printer is None:
@@ -59,7 +59,7 @@ def _types(node: Node, name: str, data: tuple[Array, ...]) -> list[DType]:
 
 
 @context_kernel("PrintV2")
-def print_text(context: Context, node: Node, text: Array) -> tuple[Array, ...]:
+def print_text(context: RunContext, node: Node, text: Array) -> tuple[Array, ...]:
     """No outputs; the text goes to the printer.
 
     Raises:

@@ -13,7 +13,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import no_outputs, scalars_only
-from mobileprep.ops.context import Context, context_kernel
+from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
@@ -101,7 +101,7 @@ def _array(handle: Array) -> TensorArray:
 
 
 @context_kernel("TensorArrayV2", "TensorArrayV3")
-def tensor_array(context: Context, node: Node, size: Array) -> tuple[Array, Array]:
+def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, Array]:
     """A handle of a new list, and the tensor that orders what is done with it."""
     count = scalar(size)
     dtype = node.attr_dtype("dtype")
@@ -129,7 +129,7 @@ flop_rule("TensorArrayV2", "TensorArrayV3")(free)
 
 @context_kernel("TensorArrayWriteV2", "TensorArrayWriteV3")
 def write(
-    context: Context, node: Node, handle: Array, index: Array, value: Array, flow: Array
+    context: RunContext, node: Node, handle: Array, index: Array, value: Array, flow: Array
 ) -> Array:
     """The flow, after an element was set."""
     _array(handle).write(scalar(index), value)
@@ -143,7 +143,7 @@ flop_rule("TensorArrayWriteV2", "TensorArrayWriteV3")(free)
 
 
 @context_kernel("TensorArrayReadV2", "TensorArrayReadV3")
-def read(context: Context, node: Node, handle: Array, index: Array, flow: Array) -> Array:
+def read(context: RunContext, node: Node, handle: Array, index: Array, flow: Array) -> Array:
     """An element."""
     return _array(handle).read(scalar(index))
 
@@ -158,7 +158,7 @@ flop_rule("TensorArrayReadV2", "TensorArrayReadV3")(free)
 
 
 @context_kernel("TensorArrayGatherV2", "TensorArrayGatherV3")
-def gather(context: Context, node: Node, handle: Array, indices: Array, flow: Array) -> Array:
+def gather(context: RunContext, node: Node, handle: Array, indices: Array, flow: Array) -> Array:
     """Elements along a new first axis."""
     return _array(handle).stacked(integers(indices))
 
@@ -178,7 +178,7 @@ flop_rule("TensorArrayGatherV2", "TensorArrayGatherV3")(free)
 
 @context_kernel("TensorArrayScatterV2", "TensorArrayScatterV3")
 def scatter(
-    context: Context, node: Node, handle: Array, indices: Array, value: Array, flow: Array
+    context: RunContext, node: Node, handle: Array, indices: Array, value: Array, flow: Array
 ) -> Array:
     """The flow, after slices of a tensor were set as elements."""
     places = integers(indices)
@@ -198,7 +198,7 @@ flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
 
 
 @context_kernel("TensorArrayConcatV2", "TensorArrayConcatV3")
-def concat(context: Context, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
+def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
     """All elements joined along their first axis, and the length of each."""
     array = _array(handle)
     items = [array.read(i) for i in range(len(array.items))]
@@ -222,7 +222,7 @@ flop_rule("TensorArrayConcatV2", "TensorArrayConcatV3")(free)
 
 @context_kernel("TensorArraySplitV2", "TensorArraySplitV3")
 def split(
-    context: Context, node: Node, handle: Array, value: Array, lengths: Array, flow: Array
+    context: RunContext, node: Node, handle: Array, value: Array, lengths: Array, flow: Array
 ) -> Array:
     """The flow, after a tensor was cut along its first axis into elements."""
     array, sizes = _array(handle), integers(lengths)
@@ -243,7 +243,7 @@ flop_rule("TensorArraySplitV2", "TensorArraySplitV3")(free)
 
 
 @context_kernel("TensorArraySizeV2", "TensorArraySizeV3")
-def size(context: Context, node: Node, handle: Array, flow: Array) -> Array:
+def size(context: RunContext, node: Node, handle: Array, flow: Array) -> Array:
     """The number of elements."""
     return np.array(len(_array(handle).items), dtype=np.int32)
 
@@ -255,7 +255,7 @@ flop_rule("TensorArraySizeV2", "TensorArraySizeV3")(free)
 
 
 @context_kernel("TensorArrayCloseV2", "TensorArrayCloseV3")
-def close(context: Context, node: Node, handle: Array) -> tuple[Array, ...]:
+def close(context: RunContext, node: Node, handle: Array) -> tuple[Array, ...]:
     """No outputs; the list goes with its last handle."""
     return ()
 

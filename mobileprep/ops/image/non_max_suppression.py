@@ -9,7 +9,12 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.non_max_suppression import Boxes, Limits, suppress, suppress_softly
+from mobileprep.numerics.non_max_suppression import (
+    Boxes,
+    SuppressionLimits,
+    suppress,
+    suppress_softly,
+)
 from mobileprep.ops.arrays import check_allocation, scalar
 from mobileprep.ops.common_costs import depends_on_values
 from mobileprep.ops.cost import flop_rule
@@ -219,12 +224,12 @@ def _measured(boxes: Array, scores: Array) -> Boxes:
 
 def _limits(
     scores: Array, count: Array, overlap: Array, least: Array, *, bounded: bool = True
-) -> Limits:
+) -> SuppressionLimits:
     most, share = scalar(count), float(overlap.reshape(()))
     if most < 0 or (bounded and not 0 <= share <= 1):
         message = f"{most} boxes that overlap by at most {share} cannot be kept"
         raise ValueError(message)
-    return Limits(min(most, scores.size), share, float(least.reshape(())))
+    return SuppressionLimits(min(most, scores.size), share, float(least.reshape(())))
 
 
 def _filled(node: Node, kept: Array, count: int) -> Array:

@@ -18,7 +18,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, one_text
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import no_outputs, scalars_only
-from mobileprep.ops.context import Context, context_kernel
+from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -61,7 +61,7 @@ class Table:
 
 
 @context_kernel("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
-def hash_table(context: Context, node: Node) -> Array:
+def hash_table(context: RunContext, node: Node) -> Array:
     """A handle of the table of that name; a new one if there is none yet."""
     name = node.attr_str("shared_name", "") or node.name
     key, value = node.attr_dtype("key_dtype"), node.attr_dtype("value_dtype")
@@ -86,7 +86,7 @@ flop_rule("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")(
 
 @context_kernel("InitializeTable", "InitializeTableV2")
 def initialize_table(
-    context: Context, node: Node, handle: Array, keys: Array, values: Array
+    context: RunContext, node: Node, handle: Array, keys: Array, values: Array
 ) -> Array:
     """Fill a table; the handle comes back, so that this can be fetched."""
     _table(handle).add(keys.ravel().tolist(), values.ravel().tolist(), fixed=True)
@@ -108,7 +108,7 @@ def _table(handle: Array) -> Table:
 
 
 @context_kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
-def initialize_from_file(context: Context, node: Node, handle: Array, file: Array) -> Array:
+def initialize_from_file(context: RunContext, node: Node, handle: Array, file: Array) -> Array:
     """Fill a table from the lines of a file; the handle comes back.
 
     The attributes ``key_index`` and ``value_index`` name the columns between ``delimiter``, or
@@ -177,7 +177,7 @@ def _field(node: Node, row: _Row, place: int, kind: DType, path: Path) -> Any:  
 @context_kernel(
     *("LookupTableInsert", "LookupTableInsertV2", "LookupTableImport", "LookupTableImportV2")
 )
-def insert(context: Context, node: Node, handle: Array, keys: Array, values: Array) -> Array:
+def insert(context: RunContext, node: Node, handle: Array, keys: Array, values: Array) -> Array:
     """Enter keys, or have the table hold them only; the handle comes back."""
     table = _table(handle)
     if "Import" in node.op:
@@ -197,7 +197,7 @@ flop_rule("LookupTableImport", "LookupTableImportV2", "LookupTableInsert", "Look
 
 
 @context_kernel("LookupTableFind", "LookupTableFindV2")
-def find(context: Context, node: Node, handle: Array, keys: Array, default: Array) -> Array:
+def find(context: RunContext, node: Node, handle: Array, keys: Array, default: Array) -> Array:
     """The value of each key, the default for those that the table does not have."""
     entries = _filled(handle, node).entries
     missing = default.reshape(())[()]
@@ -225,7 +225,7 @@ def _filled(handle: Array, node: Node) -> Table:
 
 
 @context_kernel("LookupTableSize", "LookupTableSizeV2")
-def size(context: Context, node: Node, handle: Array) -> Array:
+def size(context: RunContext, node: Node, handle: Array) -> Array:
     """How many keys the table has."""
     return np.array(len(_filled(handle, node).entries), dtype=np.int64)
 

@@ -14,13 +14,13 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import unchanged
-from mobileprep.ops.context import Context, context_kernel
+from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 
-def generator(context: Context, node: Node) -> np.random.Generator:
+def generator(context: RunContext, node: Node) -> np.random.Generator:
     """The source of a node's numbers; other numbers than TensorFlow's, equally distributed.
 
     Raises:
@@ -50,7 +50,7 @@ def _kind(node: Node) -> np.dtype[np.generic]:
 
 
 @context_kernel("RandomUniform")
-def random_uniform(context: Context, node: Node, dims: Array) -> Array:
+def random_uniform(context: RunContext, node: Node, dims: Array) -> Array:
     """Numbers from [0, 1)."""
     drawn = generator(context, node).random(_shape(node, dims), dtype=np.float32)
     # Rounding to a narrower type must not reach 1.
@@ -60,7 +60,9 @@ def random_uniform(context: Context, node: Node, dims: Array) -> Array:
 
 
 @context_kernel("RandomUniformInt")
-def random_uniform_int(context: Context, node: Node, dims: Array, low: Array, high: Array) -> Array:
+def random_uniform_int(
+    context: RunContext, node: Node, dims: Array, low: Array, high: Array
+) -> Array:
     """Integers from [low, high)."""
     first, end = int(low), int(high)
     if first >= end:
@@ -70,13 +72,13 @@ def random_uniform_int(context: Context, node: Node, dims: Array, low: Array, hi
 
 
 @context_kernel("RandomStandardNormal")
-def random_normal(context: Context, node: Node, dims: Array) -> Array:
+def random_normal(context: RunContext, node: Node, dims: Array) -> Array:
     """Numbers of mean 0 and standard deviation 1."""
     return generator(context, node).standard_normal(_shape(node, dims)).astype(_kind(node))
 
 
 @context_kernel("TruncatedNormal")
-def truncated_normal(context: Context, node: Node, dims: Array) -> Array:
+def truncated_normal(context: RunContext, node: Node, dims: Array) -> Array:
     """Standard normal numbers, drawn anew where beyond two standard deviations."""
     source, shape = generator(context, node), _shape(node, dims)
     drawn = source.standard_normal(math.prod(shape))
@@ -95,7 +97,7 @@ flop_rule("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "Truncate
 
 
 @context_kernel("RandomShuffle")
-def random_shuffle(context: Context, node: Node, x: Array) -> Array:
+def random_shuffle(context: RunContext, node: Node, x: Array) -> Array:
     """x with its slices along the first axis in random order."""
     return x if x.ndim == 0 else generator(context, node).permutation(x, axis=0)
 
@@ -105,7 +107,7 @@ flop_rule("RandomShuffle")(free)
 
 
 @context_kernel("Multinomial")
-def multinomial(context: Context, node: Node, logits: Array, count: Array) -> Array:
+def multinomial(context: RunContext, node: Node, logits: Array, count: Array) -> Array:
     """Classes drawn with the probabilities that rows of logits stand for."""
     number = int(count)
     if logits.ndim != 2 or (number and not logits.shape[1]):

@@ -14,11 +14,11 @@ from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.cost import Sizes, count_flops
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.runtime.accounting.tensor_memory import VIEWS, Executed, TensorSpec, peak_bytes
+from mobileprep.runtime.accounting.tensor_memory import VIEWS, Executed, TensorLayout, peak_bytes
 from mobileprep.runtime.engines.subgraph import known_ref
 from mobileprep.runtime.selection import needed_nodes
 
-_UNKNOWN = TensorSpec(None, 0)
+_UNKNOWN = TensorLayout(None, 0)
 
 # Of their first input they look at no element, or only at those that they give.
 _PARTIAL: Final = frozenset(
@@ -131,18 +131,21 @@ def inferred_costs(
     return executed_costs(graph, ran, given, [edge(r) for r in wanted])
 
 
-def _specs(node: Node, graph: Graph, shapes: Sequence[TensorShape]) -> tuple[TensorSpec, ...]:
+def _specs(node: Node, graph: Graph, shapes: Sequence[TensorShape]) -> tuple[TensorLayout, ...]:
     definition = signature_of(node, graph.library)
     try:
         types = output_types(node, definition) if definition is not None else []
     except InvalidGraphError:
         types = []
     sizes = [t.base.itemsize for t in types] + [0] * (len(shapes) - len(types))
-    return tuple(TensorSpec(s, n) for s, n in zip(shapes, sizes, strict=False))
+    return tuple(TensorLayout(s, n) for s, n in zip(shapes, sizes, strict=False))
 
 
 def executed_costs(
-    graph: Graph, ran: Sequence[Executed], given: Mapping[Edge, TensorSpec], wanted: Sequence[Edge]
+    graph: Graph,
+    ran: Sequence[Executed],
+    given: Mapping[Edge, TensorLayout],
+    wanted: Sequence[Edge],
 ) -> GraphCosts:
     """The costs of what was executed.
 
@@ -170,7 +173,7 @@ def executed_costs(
 class _Known:
     """What is known of tensors while executions go by."""
 
-    def __init__(self, graph: Graph, specs: dict[Edge, TensorSpec]) -> None:
+    def __init__(self, graph: Graph, specs: dict[Edge, TensorLayout]) -> None:
         self._graph = graph
         self._specs = specs
         self.constants: set[str] = set()
@@ -184,7 +187,7 @@ class _Known:
         read, written = _moved(node, inputs, executed.outputs)
         return NodeCost(node.name, node.op, count_flops(sizes), read, written)
 
-    def _spec(self, ref: Ref) -> TensorSpec:
+    def _spec(self, ref: Ref) -> TensorLayout:
         """A tensor as it was made last; through control flow that is not executed as such."""
         for _ in range(len(self._graph)):
             found = self._specs.get(edge(ref))
@@ -194,7 +197,7 @@ class _Known:
             if node.op == "Const":
                 self.constants.add(node.name)
                 tensor = node.attr_tensor("value")
-                return TensorSpec(tensor.shape, tensor.dtype.itemsize)
+                return TensorLayout(tensor.shape, tensor.dtype.itemsize)
             if node.op not in VIEWS or not node.data_inputs:
                 return _UNKNOWN
             ref = node.data_inputs[0]
@@ -202,7 +205,7 @@ class _Known:
 
 
 def _moved(
-    node: Node, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    node: Node, inputs: Sequence[TensorLayout], outputs: Sequence[TensorLayout]
 ) -> tuple[int, int]:
     """Bytes read and written by one execution."""
     if node.op in VIEWS:

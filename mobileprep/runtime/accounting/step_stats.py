@@ -9,7 +9,7 @@ from typing import Any
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.accounting.tensor_memory import VIEWS, TensorSpec
+from mobileprep.runtime.accounting.tensor_memory import VIEWS, TensorLayout
 
 _MICRO = 1_000_000
 
@@ -152,7 +152,7 @@ class StepStats:
 def _memory_of(nodes: Sequence[Node], outputs: Sequence[Array]) -> int:
     if all(n.op in VIEWS for n in nodes):
         return 0
-    return sum(TensorSpec.of(x).nbytes for x in outputs)
+    return sum(TensorLayout.of(x).nbytes for x in outputs)
 
 
 def _kind(array: Array) -> str:

@@ -41,14 +41,14 @@ VIEWS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorLayout:
     """A tensor's shape, and the bytes of one of its elements (0 for texts and handles)."""
 
     shape: TensorShape
     itemsize: int
 
     @classmethod
-    def of(cls, array: Array) -> TensorSpec:
+    def of(cls, array: Array) -> TensorLayout:
         """The shape and the bytes of an array."""
         return cls(array.shape, 0 if array.dtype == object else array.dtype.itemsize)
 
@@ -65,7 +65,7 @@ class Executed:
     """One execution of a node, and what it made."""
 
     node: Node
-    outputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorLayout, ...]
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Recorder:
     ) -> None:
         """See ``Observer``."""
         if len(nodes) == 1:
-            self.ran.append(Executed(nodes[0], tuple(map(TensorSpec.of, outputs))))
+            self.ran.append(Executed(nodes[0], tuple(map(TensorLayout.of, outputs))))
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _Buffer:
 
 
 def peak_bytes(
-    ran: Sequence[Executed], given: Mapping[Edge, TensorSpec], wanted: Sequence[Edge]
+    ran: Sequence[Executed], given: Mapping[Edge, TensorLayout], wanted: Sequence[Edge]
 ) -> int:
     """The most bytes that fed and computed tensors take at once; constants do not count.
 

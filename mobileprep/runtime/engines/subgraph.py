@@ -11,11 +11,12 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.feeds import checked_feed
-from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
+from mobileprep.runtime.selection import needed_nodes
 
 
 @dataclass(frozen=True)

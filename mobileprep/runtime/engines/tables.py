@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, edge
 from mobileprep.ir.tensor import Array
 from mobileprep.opdefs.table_ops import FILLERS
 from mobileprep.runtime.engines.subgraph import known_ref
-from mobileprep.runtime.selection import PLACEHOLDERS, needed_nodes
+from mobileprep.runtime.selection import needed_nodes
 
 
 class TableFiller:

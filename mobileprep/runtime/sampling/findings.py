@@ -11,6 +11,7 @@ import numpy as np
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.static_values import StaticValues
@@ -23,7 +24,6 @@ _FILES: Final = frozenset(
 )
 _SOUND: Final = frozenset({"AudioSpectrogram", "RFFT", "FFT"})
 _CONVOLUTIONS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "Conv3D"})
-_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 # How far from the mean of training, in standard deviations, most inputs lie.
 _SPREAD: Final = 2.0
 
@@ -66,7 +66,7 @@ class Reached(NamedTuple):
     same_shape: bool
 
 
-class Place(NamedTuple):
+class ReachedInput(NamedTuple):
     """An op, and the slot at which what was reached goes in."""
 
     graph: Graph
@@ -107,7 +107,7 @@ class Place(NamedTuple):
         return node.attr_tensor("value").shape
 
 
-def note(place: Place, found: FirstOps) -> None:
+def note(place: ReachedInput, found: FirstOps) -> None:
     """What an op tells beyond which the input is not followed."""
     node, reached = place.node, place.reached
     if node.op in _FILES:
@@ -117,7 +117,7 @@ def note(place: Place, found: FirstOps) -> None:
     elif node.op in _SOUND:
         found.is_sound = True
         note_layer(reached, found)
-    elif node.op in _NORMS and place.slot == 0:
+    elif node.op in FUSED_BATCH_NORMS and place.slot == 0:
         _note_norm(place, found)
         note_layer(reached, found)
     elif node.op in _CONVOLUTIONS and place.slot == 0:
@@ -139,7 +139,7 @@ def note_layer(reached: Reached, found: FirstOps) -> None:
     found.layers.append((reached.scale, reached.offset))
 
 
-def _note_convolution(place: Place, found: FirstOps) -> None:
+def _note_convolution(place: ReachedInput, found: FirstOps) -> None:
     node, reached = place.node, place.reached
     flat = node.op != "Conv3D"
     first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
@@ -153,7 +153,7 @@ def _note_convolution(place: Place, found: FirstOps) -> None:
             found.sizes.setdefault(axis, filters[-2])
 
 
-def _note_norm(place: Place, found: FirstOps) -> None:
+def _note_norm(place: ReachedInput, found: FirstOps) -> None:
     mean, variance = place.constant(3), place.constant(4)
     if mean is None or variance is None or not mean.size or mean.size != variance.size:
         return
@@ -163,7 +163,7 @@ def _note_norm(place: Place, found: FirstOps) -> None:
     _note_range(place.reached, low, high, found)
 
 
-def note_limits(place: Place, found: FirstOps) -> None:
+def note_limits(place: ReachedInput, found: FirstOps) -> None:
     """The range that an op of quantization-aware training was given."""
     node = place.node
     if node.op == "FakeQuantWithMinMaxArgs":
@@ -182,7 +182,7 @@ def _note_range(reached: Reached, low: float, high: float, found: FirstOps) -> N
         found.limits = ends[0], ends[1]
 
 
-def note_reshaped(place: Place, found: FirstOps) -> None:
+def note_reshaped(place: ReachedInput, found: FirstOps) -> None:
     """What an op that moves elements tells of the shape that it is given."""
     node = place.node
     if node.op.startswith("Resize") or node.op == "CropAndResize":
@@ -211,7 +211,7 @@ def note_broadcast(shape: tuple[int, ...], reached: Reached, found: FirstOps) ->
 _TABLES: Final = {"Gather": 1, "GatherV2": 1, "GatherNd": 1, "OneHot": 0}
 
 
-def _note_table(place: Place, found: FirstOps) -> None:
+def _note_table(place: ReachedInput, found: FirstOps) -> None:
     """How many rows the input chooses from, where it is the indices."""
     node = place.node
     if place.slot != _TABLES[node.op]:

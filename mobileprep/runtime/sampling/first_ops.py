@@ -14,13 +14,14 @@ from typing import Final
 import numpy as np
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.static_values import StaticValues
 from mobileprep.runtime.sampling.findings import (
     MOST_NODES,
     FirstOps,
-    Place,
     Reached,
+    ReachedInput,
     note,
     note_broadcast,
     note_layer,
@@ -40,7 +41,6 @@ _OTHER_SHAPE: Final = frozenset(
     | {"Gather", "GatherV2", "GatherNd", "CropAndResize", "Unpack", "SplitV", "Tile"}
     | {"SpaceToBatchND", "SpaceToDepth"}
 )
-_FORKS: Final = frozenset({"Switch", "RefSwitch"})
 _SPLIT_TENSOR: Final = 1
 # Elements of constants that scale an input: one, or one a channel or pixel.
 _FEW: Final = 1 << 16
@@ -58,7 +58,7 @@ def first_ops(graph: Graph, ref: Ref) -> FirstOps:
             for slot, taken in enumerate(node.data_inputs):
                 if taken != reached.ref:
                     continue
-                place = Place(graph, values, node, slot, reached)
+                place = ReachedInput(graph, values, node, slot, reached)
                 for after in _after(place, found):
                     if after.ref not in seen:
                         seen.add(after.ref)
@@ -66,7 +66,7 @@ def first_ops(graph: Graph, ref: Ref) -> FirstOps:
     return found
 
 
-def _after(place: Place, found: FirstOps) -> Iterator[Reached]:
+def _after(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
     """What an op makes of the tensor; a layer makes nothing, and its findings are noted."""
     node, reached = place.node, place.reached
     if node.op in _SAME_SHAPE or (node.op in _OTHER_SHAPE and place.slot == 0):
@@ -87,18 +87,18 @@ def _after(place: Place, found: FirstOps) -> Iterator[Reached]:
         note(place, found)
 
 
-def _moved(place: Place, found: FirstOps) -> Iterator[Reached]:
+def _moved(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
     """Where an op puts the tensor that leaves its values as they are."""
     node, reached = place.node, place.reached
     if node.op in _OTHER_SHAPE:
         note_reshaped(place, found)
-    outputs = node.attr_int("num", 1) if node.op == "Unpack" else 2 if node.op in _FORKS else 1
+    outputs = node.attr_int("num", 1) if node.op == "Unpack" else 2 if node.op in SWITCHES else 1
     same = reached.same_shape and node.op in _SAME_SHAPE
     for index in range(min(outputs, MOST_NODES)):
         yield reached._replace(ref=Ref(node.name, index), same_shape=same)
 
 
-def _computed(place: Place, found: FirstOps) -> Iterator[Reached]:
+def _computed(place: ReachedInput, found: FirstOps) -> Iterator[Reached]:
     """What arithmetic with a constant makes of the tensor."""
     node, reached = place.node, place.reached
     other = place.constant(1 - place.slot)

@@ -10,12 +10,11 @@ from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.feeds import tensor_dtype
-
-PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 # The first version of graphs in which an empty shape is that of a scalar.
 _TELLS_SCALARS: Final = 24
@@ -75,7 +74,7 @@ def fed_tensors(
 
 def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
     """The shapes of tensors; those of placeholders without a look at the rest of the graph."""
-    if all(graph[ref.node].op in PLACEHOLDERS for ref in refs):
+    if all(graph[ref.node].op in FEEDABLE for ref in refs):
         found = [graph[ref.node].attr_shape("shape") for ref in refs]
         # As TensorFlow reads them: old graphs leave the shape empty where it is unknown.
         is_old = graph.versions.producer < _TELLS_SCALARS

@@ -8,7 +8,7 @@ import pytest
 from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
-from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorSpec
+from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorLayout
 from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import const, conv, node, normal, placeholder
 
@@ -33,7 +33,7 @@ def network() -> Graph:
 def observed(graph: Graph, x: np.ndarray, fetch: str = "out") -> GraphCosts:
     recorder = Recorder()
     Interpreter(graph, combine=False, observer=recorder).run([fetch], {"x": x})
-    return executed_costs(graph, recorder.ran, {("x", 0): TensorSpec.of(x)}, [(fetch, 0)])
+    return executed_costs(graph, recorder.ran, {("x", 0): TensorLayout.of(x)}, [(fetch, 0)])
 
 
 @pytest.fixture(params=["inferred", "observed"])
@@ -88,7 +88,7 @@ def test_executions_in_a_loop_add_up() -> None:
     for _ in range(3):
         recorder([relu], 0.0, 0.0, [normal(4)])
     graph = Graph([placeholder(), relu])
-    [cost] = executed_costs(graph, recorder.ran, {("x", 0): TensorSpec((4,), 4)}, []).nodes
+    [cost] = executed_costs(graph, recorder.ran, {("x", 0): TensorLayout((4,), 4)}, []).nodes
     assert (cost.calls, cost.flops, cost.moved) == (3, 12, 96)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from mobileprep.runtime.accounting.tensor_memory import Executed, TensorSpec, peak_bytes
+from mobileprep.runtime.accounting.tensor_memory import Executed, TensorLayout, peak_bytes
 from tests.transforms.graphs import node
 
 
 def ran(name: str, op: str, inputs: str, nbytes: int) -> Executed:
-    return Executed(node(name, op, inputs), (TensorSpec((nbytes,), 1),))
+    return Executed(node(name, op, inputs), (TensorLayout((nbytes,), 1),))
 
 
 CHAIN = [ran("a", "Relu", "x", 10), ran("b", "Relu", "a", 10), ran("c", "Relu", "b", 10)]
-FED = {("x", 0): TensorSpec((10,), 1)}
+FED = {("x", 0): TensorLayout((10,), 1)}
 
 
 def test_a_chain_needs_two_tensors_at_a_time() -> None:
@@ -42,6 +42,6 @@ def test_the_next_iteration_frees_the_one_before() -> None:
 
 
 def test_unknown_sizes_count_as_nothing() -> None:
-    assert TensorSpec(None, 4).nbytes == 0
-    assert TensorSpec((-1, 3), 4).nbytes == 0
-    assert TensorSpec((), 4).nbytes == 4
+    assert TensorLayout(None, 4).nbytes == 0
+    assert TensorLayout((-1, 3), 4).nbytes == 0
+    assert TensorLayout((), 4).nbytes == 4

@@ -1,0 +1,74 @@
+"""Names: no two public classes share one, and each set of ops has one home."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import mobileprep
+from mobileprep.ir import op_sets
+
+ROOT = Path(mobileprep.__file__).parent
+# To be renamed; each with the folders whose classes share the name.
+REPEATED = {
+    "Chains": {"recipe", "transforms"},
+    "InputFile": {"plan", "recipe"},
+    "Result": {"cli", "transforms"},
+    "Step": {"recipe", "transforms"},
+}
+# Modules that still spell a set of ops themselves, to be moved.
+OWN_SETS = {"tf115/importing.py"}
+
+
+def sources() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(ROOT.rglob("*.py"))
+        if not path.stem.endswith("_pb2")
+    }
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    classes: dict[str, list[str]] = defaultdict(list)
+    for module, tree in sources().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(module)
+    repeated = {name: modules for name, modules in classes.items() if len(modules) > 1}
+    for name, modules in repeated.items():
+        assert {m.split("/")[0] for m in modules} <= REPEATED.get(name, set()), modules
+    assert repeated.keys() == REPEATED.keys(), "strike out what is repeated no more"
+
+
+def test_a_set_of_ops_is_spelt_once_outside_of_transforms() -> None:
+    known = {frozenset(v) for name, v in vars(op_sets).items() if name.isupper()}
+    repeated = []
+    for module, tree in sources().items():
+        if module == "ir/op_sets.py" or module in OWN_SETS or module.startswith("transforms/"):
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Set):
+                continue
+            if frozenset(e.value for e in node.elts if isinstance(e, ast.Constant)) in known:
+                repeated.append(f"{module}:{node.lineno}")
+    assert not repeated, "take the set from ir/op_sets.py"
+
+
+def test_errors_move_to_another_place_by_their_own_method() -> None:
+    for module, tree in sources().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                copies = ast.unparse(node.func) == "type(error)"
+                assert not copies, f"{module}:{node.lineno} makes a copy: use error.at(where)"
+
+
+def test_every_path_that_the_architecture_page_names_is_there() -> None:
+    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    where = page.split("## Where things are")[1].split("## Glossary")[0]
+    own = page.split("## Own code, and why")[1]
+    paths = [ROOT.parent / p for p in re.findall(r"`([\w/.]+/[\w/.]*)`", where)]
+    paths += [ROOT / p for p in re.findall(r"`([a-z]+/[\w/]+\.py)`", own) if "tools/" not in p]
+    assert len(paths) > 20
+    assert [p for p in paths if not p.exists()] == []
