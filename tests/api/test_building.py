@@ -28,7 +28,7 @@ def test_a_build_tells_its_folders_and_does_only_what_is_needed(digits: Path) ->
     assert "digits/freeze" in first.ran
     phone = first.targets[0]
     listed = json.loads((phone.folder / "manifest.json").read_text(encoding="utf-8"))
-    assert phone.report.model["bytes"] == (phone.folder / "digits.pb").stat().st_size
+    assert phone.report.model.bytes == (phone.folder / "digits.pb").stat().st_size
     assert "digits.pb" in listed["files"]
     again = build([load_recipe(digits)], Path("out"), targets=["phone"])
     assert [(t.folder, t.is_changed) for t in again.targets] == [(phone.folder, False)]
