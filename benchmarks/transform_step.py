@@ -17,7 +17,7 @@ from pathlib import Path
 
 from synthetic import CASES, INPUT, OUTPUT, Case, chain_of, options_of
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.cli.main import collect_seldom
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.transforms.base import Context
@@ -45,7 +45,7 @@ def seconds_of(name: str, case: Case, size: int, mode: str) -> tuple[float, floa
         graph, units = chain_of(case, size)
         write_graph(path, graph)
         del graph
-        step = Step(name, options_of(case, units, Path(folder)))
+        step = ChainStep(name, options_of(case, units, Path(folder)))
         started = time.process_time()
         read = read_graph(path)
         before = time.process_time()

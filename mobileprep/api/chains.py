@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.chains.cautions import cautions
-from mobileprep.chains.chain import Step, StepRecord, run_chain
+from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
@@ -124,15 +124,15 @@ def read_chain(chain: Chain, schemas: TransformSchemas) -> tuple[recipe.Step, ..
     return read.steps
 
 
-def runnable(steps: Iterable[recipe.Step]) -> list[Step]:
+def runnable(steps: Iterable[recipe.Step]) -> list[ChainStep]:
     """Steps as a recipe has them in the form that runs."""
     return [
-        Step(s.name, s.options, s.ignore_errors, s.plugin.file.path if s.plugin else None)
+        ChainStep(s.name, s.options, s.ignore_errors, s.plugin.file.path if s.plugin else None)
         for s in steps
     ]
 
 
-def tell_beforehand(graph: Graph, steps: Sequence[Step], context: Context, warn: Warn) -> None:
+def tell_beforehand(graph: Graph, steps: Sequence[ChainStep], context: Context, warn: Warn) -> None:
     """Warn of names that are not in the graph, and of what is known to go wrong with the steps."""
     _each(warn, _unknown_names(graph, context))
     for i, step in enumerate(steps):
@@ -141,7 +141,7 @@ def tell_beforehand(graph: Graph, steps: Sequence[Step], context: Context, warn:
 
 def run_steps(
     graph: Graph,
-    steps: Sequence[Step],
+    steps: Sequence[ChainStep],
     context: Context,
     *,
     compare: Callable[[Graph, str], Difference | None] | None = None,

@@ -16,7 +16,7 @@ from mobileprep.transforms.plugins import apply_plugin
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One transform of a chain, with its options typed as its schema says.
 
     ``plugin`` is the Python file of a transform that is none of the package's own.
@@ -48,7 +48,7 @@ class StepRecord:
 
 def run_chain(
     graph: Graph,
-    steps: Iterable[Step],
+    steps: Iterable[ChainStep],
     context: Context,
     *,
     watch: Callable[[StepRecord, Graph], None] | None = None,
@@ -79,7 +79,7 @@ def run_chain(
     return graph, records
 
 
-def run_step(graph: Graph, step: Step, context: Context) -> Result:
+def run_step(graph: Graph, step: ChainStep, context: Context) -> Result:
     """Apply one step; an ignored error leaves the graph as it was, with a warning."""
     try:
         result = _apply(graph, step, context)
@@ -95,7 +95,7 @@ def run_step(graph: Graph, step: Step, context: Context) -> Result:
     return replace(result, graph=drop_unused_functions(result.graph))
 
 
-def _apply(graph: Graph, step: Step, context: Context) -> Result:
+def _apply(graph: Graph, step: ChainStep, context: Context) -> Result:
     if step.plugin is None:
         return make_transform(step.name, step.options).apply(graph, context)
     return apply_plugin(step.name, step.options, step.plugin, graph, context)

@@ -43,7 +43,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Result:
+class RunOutputs:
     """What one run computed.
 
     Args:
@@ -59,7 +59,7 @@ class Result:
     @classmethod
     def of(
         cls, title: str, outputs: Mapping[str, Array], labels: Sequence[str], count: int
-    ) -> Result:
+    ) -> RunOutputs:
         """What some tensors hold, and the ``count`` best classes of the first.
 
         Raises:

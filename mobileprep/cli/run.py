@@ -17,7 +17,7 @@ from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 if TYPE_CHECKING:
     from mobileprep.api.feeding.rounds import Round
     from mobileprep.api.models import Model
-    from mobileprep.cli._results import Result
+    from mobileprep.cli._results import RunOutputs
     from mobileprep.ir.tensor import Array
     from mobileprep.runtime.engines.base import Engine
 
@@ -93,7 +93,7 @@ def _label_flags(parser: argparse.ArgumentParser) -> None:
 @verb("run", "run a graph, or label pictures as label_image does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load; then for each run feed, compute, print."""
-    from mobileprep.cli._results import Result, read_labels
+    from mobileprep.cli._results import RunOutputs, read_labels
 
     target = output_path(args.out) if args.out else Path()
     shown = sys.stderr if args.out and is_stdout(target) else sys.stdout
@@ -103,11 +103,11 @@ def run(args: argparse.Namespace) -> int:
     labels = read_labels(Path(args.labels)) if args.labels else []
     engine = _engine(args, model)
     count = args.top or (_TOP if labels or args.image else 0)
-    results: list[Result] = []
+    results: list[RunOutputs] = []
     written: dict[str, Array] = {}
     for number, turn in enumerate(planned):
         outputs = dict(zip(fetches, _computed(args, model, engine, turn, fetches), strict=True))
-        results.append(Result.of(turn.title, outputs, labels, count))
+        results.append(RunOutputs.of(turn.title, outputs, labels, count))
         if not args.json:
             print(results[-1], file=shown)
         if args.out:
@@ -224,7 +224,7 @@ def _computed(
     return run_fed(engine, model, feeds, fetches)
 
 
-def _as_data(engine: str, results: list[Result]) -> dict[str, Any]:
+def _as_data(engine: str, results: list[RunOutputs]) -> dict[str, Any]:
     """All that was computed; of a single run without the list around it."""
     if len(results) == 1 and not results[0].title:
         return {"engine": engine, **results[0].as_data()}
@@ -242,7 +242,7 @@ def _write(path: Path, outputs: dict[str, Array]) -> None:
         )
 
 
-def _check_self(results: list[Result]) -> None:
+def _check_self(results: list[RunOutputs]) -> None:
     for result in results:
         found = result.scores[0][0].index if result.scores else None
         if found != _MILITARY_UNIFORM:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import ENTERS
 from mobileprep.ir.op_sets import SWITCHES as TWO_WAY
 from mobileprep.ir.reachability import dependents
 
 SWITCHES: Final = TWO_WAY | {"_SwitchN"}
-_GATES: Final = SWITCHES | {"Enter", "RefEnter"}
+_GATES: Final = SWITCHES | ENTERS
 
 
 def conditional_nodes(graph: Graph) -> frozenset[str]:

@@ -16,7 +16,7 @@ from mobileprep.plan.fingerprints import (
     explain,
     fingerprint,
 )
-from mobileprep.plan.spec import InputFile, Plan, StageSpec
+from mobileprep.plan.spec import Plan, StageFile, StageSpec
 
 Stamp = tuple[int, int, int, int]
 
@@ -85,7 +85,7 @@ class State:
         """An output of a stage that is fresh."""
         return self._fresh[task].record.outputs[name]
 
-    def digest(self, file: InputFile) -> str:
+    def digest(self, file: StageFile) -> str:
         """The sha256 of an input file, taken once."""
         path = file.path
         if path not in self._digests:

@@ -12,9 +12,9 @@ from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import (
     Files,
-    InputFile,
     Plan,
     PlannedRecords,
+    StageFile,
     StageSpec,
     TargetPlan,
     Upstream,
@@ -246,7 +246,7 @@ def _graph_files(source: Source) -> Files:
     return single_file(source.file)
 
 
-def _outside(target: Target) -> Iterator[InputFile]:
+def _outside(target: Target) -> Iterator[StageFile]:
     """The files from outside that a target depends on."""
     source = target.source
     yield from _graph_files(source).members

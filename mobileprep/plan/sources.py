@@ -9,15 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
-from mobileprep.plan.spec import Files, InputFile
-from mobileprep.recipe.settings import EVERY_SHARD
-from mobileprep.recipe.settings import InputFile as Named
+from mobileprep.plan.spec import Files, StageFile
+from mobileprep.recipe.settings import EVERY_SHARD, InputFile
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 
 
-def single_file(named: Named) -> Files:
+def single_file(named: InputFile) -> Files:
     """The one file that a recipe names.
 
     Raises:
@@ -25,7 +24,7 @@ def single_file(named: Named) -> Files:
     """
     path = named.path
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
-        return _files(named, [InputFile(named.name, path)])
+        return _files(named, [StageFile(named.name, path)])
     if os.path.exists(path):  # noqa: PTH110 - as above
         hint = "name a file in it" if _is_dir(path) else "name a file"
         message = f"{named.name} is no file"
@@ -33,7 +32,7 @@ def single_file(named: Named) -> Files:
     raise _missing(named, path)
 
 
-def folder_files(named: Named) -> Files:
+def folder_files(named: InputFile) -> Files:
     """Every file below a folder, sorted by name.
 
     Raises:
@@ -45,7 +44,7 @@ def folder_files(named: Named) -> Files:
     return _files(named, (_below(named, p.relative_to(named.path).as_posix(), p) for p in files))
 
 
-def meta_graph_files(named: Named) -> Files:
+def meta_graph_files(named: InputFile) -> Files:
     """A MetaGraph and the assets beside it, sorted.
 
     Raises:
@@ -55,10 +54,10 @@ def meta_graph_files(named: Named) -> Files:
     folder = named.path.parent
     assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
     names = [_beside(named.name, p.relative_to(folder).as_posix()) for p in assets]
-    return _files(named, [file, *map(InputFile, names, assets)])
+    return _files(named, [file, *map(StageFile, names, assets)])
 
 
-def checkpoint_files(named: Named) -> Files:
+def checkpoint_files(named: InputFile) -> Files:
     """The files of a checkpoint named by prefix, member, state file or folder, sorted.
 
     A folder, or a state file, stands for all checkpoints beside it: which one is newest is in
@@ -83,10 +82,10 @@ def checkpoint_files(named: Named) -> Files:
         found = [p for p in files if _belongs(p.name, prefix)]
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
-    return _files(named, (InputFile(_beside(named.name, p.name), p) for p in sorted(found)))
+    return _files(named, (StageFile(_beside(named.name, p.name), p) for p in sorted(found)))
 
 
-def _files(named: Named, members: Iterable[InputFile]) -> Files:
+def _files(named: InputFile, members: Iterable[StageFile]) -> Files:
     return Files(named.name, named.path, tuple(members))
 
 
@@ -97,8 +96,8 @@ def _belongs(name: str, prefix: str) -> bool:
     return not rest or bool(_MEMBER.match(rest)) or bool(_SHARD.match(rest))
 
 
-def _below(named: Named, relative: str, path: Path) -> InputFile:
-    return InputFile(f"{named.name.rstrip('/')}/{relative}", path)
+def _below(named: InputFile, relative: str, path: Path) -> StageFile:
+    return StageFile(f"{named.name.rstrip('/')}/{relative}", path)
 
 
 def _beside(name: str, sibling: str) -> str:
@@ -110,7 +109,7 @@ def _is_dir(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - answers, where Path raises, for names too long
 
 
-def _missing(named: Named, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
+def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
     """The error for a path, with the nearest of some names, or else of those in its folder."""
     message = f"{named.name} is not there"
     known = sorted(names)

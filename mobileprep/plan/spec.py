@@ -43,7 +43,7 @@ def file_slot(parameter: str, index: int | None) -> str:
 
 
 @dataclass(frozen=True)
-class InputFile:
+class StageFile:
     """A file from outside the build.
 
     Args:
@@ -67,7 +67,7 @@ class Files:
 
     name: str
     root: Path
-    members: tuple[InputFile, ...]
+    members: tuple[StageFile, ...]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class StageSpec:
         return sorted({up.task for up in self.stage.upstream.values()})
 
     @property
-    def input_files(self) -> tuple[InputFile, ...]:
+    def input_files(self) -> tuple[StageFile, ...]:
         """All that it reads from outside the build."""
         return tuple(file for files in self.stage.files.values() for file in files.members)
 
@@ -186,7 +186,7 @@ class TargetPlan:
     target: str
     tasks: tuple[str, ...]
     records: PlannedRecords
-    sources: tuple[InputFile, ...]
+    sources: tuple[StageFile, ...]
     settings: Mapping[str, Any]
 
     @property

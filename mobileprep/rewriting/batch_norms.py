@@ -10,9 +10,9 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.tensor import Array, Tensor
 
-FUSED: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 GLOBAL: Final = "BatchNormWithGlobalNormalization"
 
 _FUSED_ORDER: Final = ("gamma", "beta", "mean", "variance")
@@ -51,20 +51,20 @@ def statistics(norm: Node, values: Sequence[Tensor]) -> Statistics:
         norm: FusedBatchNorm of any version, or BatchNormWithGlobalNormalization.
         values: its inputs after the first, in order.
     """
-    order = _FUSED_ORDER if norm.op in FUSED else _GLOBAL_ORDER
+    order = _FUSED_ORDER if norm.op in FUSED_BATCH_NORMS else _GLOBAL_ORDER
     return Statistics(**dict(zip(order, values, strict=True)))
 
 
 def epsilon(norm: Node) -> float:
     """What the op adds to the variance; its definition gives only the fused forms a default."""
-    if norm.op in FUSED:
+    if norm.op in FUSED_BATCH_NORMS:
         return norm.attr_float("epsilon", 1e-4)
     return norm.attr_float("variance_epsilon")
 
 
 def uses_gamma(norm: Node) -> bool:
     """Whether the op scales what it has normalized."""
-    return norm.op in FUSED or norm.attr_bool("scale_after_normalization")
+    return norm.op in FUSED_BATCH_NORMS or norm.attr_bool("scale_after_normalization")
 
 
 def is_inference(norm: Node) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mobileprep.chains.cautions import cautions
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.statistics import graph_statistics
@@ -24,7 +24,7 @@ def run(job: Job[TransformStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     plugin = None if asked.plugin is None else asked.plugin.root
-    step = Step(asked.transform, _options(asked), asked.ignore_errors, plugin)
+    step = ChainStep(asked.transform, _options(asked), asked.ignore_errors, plugin)
     context = Context(interface.inputs, interface.kept)
     graph = read_graph(job.path(asked.graph))
     warnings = list(cautions(graph, asked.earlier, step.name, step.options))

@@ -13,13 +13,11 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.default_attributes import default_attrs
 
 OUTPUT_SHAPES = "_output_shapes"
-
-_LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
-_MERGES = frozenset({"Merge", "RefMerge"})
 
 
 def imported_nodes(graph: Graph) -> list[Node]:
@@ -62,9 +60,9 @@ def import_order(graph: Graph) -> list[Node]:
     while ready:
         node = nodes[i := heapq.heappop(ready)]
         order.append(node)
-        closes = node.op in _LOOP_BACK
+        closes = node.op in NEXT_ITERATIONS
         for consumer in consumers[i]:
-            if closes and nodes[consumer].op in _MERGES:
+            if closes and nodes[consumer].op in MERGES:
                 continue
             pending[consumer] -= 1
             if not pending[consumer]:
@@ -77,7 +75,7 @@ def import_order(graph: Graph) -> list[Node]:
 
 
 def _awaited(node: Node, graph: Graph) -> int:
-    if node.op in _MERGES and any(graph[r.node].op in _LOOP_BACK for r in node.data_inputs):
+    if node.op in MERGES and any(graph[r.node].op in NEXT_ITERATIONS for r in node.data_inputs):
         return len(node.control_inputs) + 1
     return len(node.inputs)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.rewriting.affine.chain import Step
+from mobileprep.rewriting.affine.chain import AffineStep
 from mobileprep.rewriting.affine.channels import NORMS, PRODUCTS, SUMS
 from mobileprep.rewriting.affine.merge import Merged, merge_chains
 from mobileprep.rewriting.affine.runs import pairs, shorten_runs
@@ -60,7 +60,7 @@ def norms_merged(graph: Graph, protected: Collection[str]) -> Merged:
     return merge_chains(graph, _up_to_last_norm, protected)
 
 
-def _up_to_last_norm(steps: Sequence[Step]) -> int:
+def _up_to_last_norm(steps: Sequence[AffineStep]) -> int:
     """How many steps there are up to the end of the last normalization."""
     found, scaled = 0, False
     for count, step in enumerate(steps, start=1):

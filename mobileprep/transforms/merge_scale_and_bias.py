@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobileprep.ir.graph import Graph
-from mobileprep.rewriting.affine.chain import Step
+from mobileprep.rewriting.affine.chain import AffineStep
 from mobileprep.rewriting.affine.channels import NORMS, PRODUCTS, SUMS
 from mobileprep.rewriting.affine.merge import merge_chains
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -37,7 +37,7 @@ class MergeScaleAndBias(Transform):
         return Result(done.graph, done.layers, skipped)
 
 
-def _up_to_last_number(steps: Sequence[Step]) -> int:
+def _up_to_last_number(steps: Sequence[AffineStep]) -> int:
     """How many steps make up the chain, or none where there is nothing to gain."""
     end = next((i for i, s in enumerate(steps) if s.node.op in NORMS), len(steps))
     counts = [i for i, s in enumerate(steps[:end], start=1) if s.node.op in PRODUCTS | SUMS]

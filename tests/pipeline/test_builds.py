@@ -21,10 +21,10 @@ from mobileprep.pipeline.store import Store
 from mobileprep.plan.records import FreezeRecord, ModelFacts, PackageRecord
 from mobileprep.plan.spec import (
     Files,
-    InputFile,
     Plan,
     PlannedRecords,
     Stage,
+    StageFile,
     StageSpec,
     TargetPlan,
     Upstream,
@@ -92,7 +92,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def named(path: Path) -> Files:
-    return Files(path.name, path, (InputFile(path.name, path),))
+    return Files(path.name, path, (StageFile(path.name, path),))
 
 
 def chain(source: Path, *, first: dict | None = None, second: dict | None = None) -> Plan:

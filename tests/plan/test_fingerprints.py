@@ -11,10 +11,10 @@ import pytest
 
 from mobileprep.plan import fingerprints
 from mobileprep.plan.fingerprints import canonical, components, explain, fingerprint
-from mobileprep.plan.spec import Files, InputFile, Stage, Upstream
+from mobileprep.plan.spec import Files, Stage, StageFile, Upstream
 from mobileprep.plan.stages import TransformStage
 
-OWN = Files("own.py", Path("/here/own.py"), (InputFile("own.py", Path("/here/own.py")),))
+OWN = Files("own.py", Path("/here/own.py"), (StageFile("own.py", Path("/here/own.py")),))
 ASKED = TransformStage(
     transform="round_weights",
     options={"num_steps": 256},
@@ -87,7 +87,7 @@ def test_the_package_s_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     "changes",
     [
         {"plugin": dataclasses.replace(OWN, root=Path("/there/own.py"))},
-        {"plugin": dataclasses.replace(OWN, members=(InputFile("own.py", Path("/there")),))},
+        {"plugin": dataclasses.replace(OWN, members=(StageFile("own.py", Path("/there")),))},
         {"graph": Upstream("r/earlier", "graph.pb")},
     ],
 )

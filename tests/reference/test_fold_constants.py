@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.files import read_graph
@@ -29,15 +29,15 @@ pytestmark = pytest.mark.reference
 
 # The original's reciprocal square roots hang on the maker of the processor in their last bits.
 RELATIVE = 1e-6
-FOLD = [Step("fold_constants")]
-STRIP_AND_FOLD = [Step("strip_unused_nodes"), Step("fold_constants", ignore_errors=True)]
+FOLD = [ChainStep("fold_constants")]
+STRIP_AND_FOLD = [ChainStep("strip_unused_nodes"), ChainStep("fold_constants", ignore_errors=True)]
 CHAINS = {
     "fold_constants": FOLD,
     "strip_unused_nodes fold_constants(ignore_errors=true)": STRIP_AND_FOLD,
 }
 
 
-def _ours(graph: Graph, inputs: str, outputs: str, steps: list[Step]) -> Graph:
+def _ours(graph: Graph, inputs: str, outputs: str, steps: list[ChainStep]) -> Graph:
     given = tuple(n for n in inputs.split(",") if n)
     fetched = tuple(n for n in outputs.split(",") if n)
     return run_chain(graph, steps, Context(given, fetched, tf115=True))[0]
@@ -59,7 +59,7 @@ def _compared(
 @pytest.mark.parametrize("case", [*FOLDED.values(), *SHAPES.values()], ids=[*FOLDED, *SHAPES])
 def test_small_graphs_fold_alike(original: Path, case: Case, tmp_path: Path) -> None:
     theirs = run_original(original, case.graph, case.inputs, case.outputs, case.chain, tmp_path)
-    ours = _ours(case.graph, case.inputs, case.outputs, [Step("fold_constants", case.options)])
+    ours = _ours(case.graph, case.inputs, case.outputs, [ChainStep("fold_constants", case.options)])
     assert differences(ours, theirs) == []
 
 
@@ -76,7 +76,7 @@ def test_numbers_go_on_in_a_second_step(original: Path, tmp_path: Path) -> None:
     case = SHAPES["sizes multiplied"]
     chain = "fold_constants(exclude_op=Mul) fold_constants"
     theirs = run_original(original, case.graph, case.inputs, case.outputs, chain, tmp_path)
-    steps = [Step("fold_constants", {"exclude_op": ("Mul",)}), *FOLD]
+    steps = [ChainStep("fold_constants", {"exclude_op": ("Mul",)}), *FOLD]
     assert differences(_ours(case.graph, case.inputs, case.outputs, steps), theirs) == []
 
 

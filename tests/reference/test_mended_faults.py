@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.files import read_graph
@@ -208,7 +208,7 @@ def ours(
     graph: Graph, chain: str, inputs: tuple[str, ...], outputs: tuple[str, ...], *, tf115: bool
 ) -> Graph:
     parsed, _ = parse_transforms_flag(chain)
-    steps = [Step(s.name, s.options, s.ignore_errors) for s in parsed]
+    steps = [ChainStep(s.name, s.options, s.ignore_errors) for s in parsed]
     return run_chain(graph, steps, Context(inputs, outputs, tf115=tf115))[0]
 
 

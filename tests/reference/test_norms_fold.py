@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.freezing.freeze import freeze
 from mobileprep.freezing.options import FreezeOptions
@@ -30,10 +30,10 @@ PAIRS = {"DenseNet121": 62, "ResNet50V2": 17, "NASNetMobile": 4}
 LARGEST = 1e-5
 
 
-def _steps() -> list[Step]:
+def _steps() -> list[ChainStep]:
     entries = yaml.safe_load(DEFAULT_CHAIN)["transforms"]
     named = [{e: {}} if isinstance(e, str) else e for e in entries]
-    return [Step(name, options) for e in named for name, options in e.items()]
+    return [ChainStep(name, options) for e in named for name, options in e.items()]
 
 
 def _chained(graph: Graph, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Graph:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, TensorShape
@@ -92,7 +92,7 @@ def test_shapes_known_to_the_original_are_known_here(
     inputs = tuple(n.name for n in graph if n.op == "Placeholder")
     theirs = run_original(original, graph, ",".join(inputs), "asked", "fold_constants", tmp_path)
     context = Context(inputs, ("asked",), tf115=True)
-    ours = run_chain(graph, [Step("fold_constants")], context)[0]
+    ours = run_chain(graph, [ChainStep("fold_constants")], context)[0]
     found = differences(ours, theirs, relative=1e-6)
     assert [line for line in found if "attribute _class" not in line] == []
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
@@ -54,7 +54,7 @@ def theirs(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Original
 
 def ours(graph: Graph, chain: str, inputs: str, outputs: str, *, tf115: bool = True) -> Graph:
     parsed, _ = parse_transforms_flag(chain)
-    steps = [Step(s.name, s.options, s.ignore_errors) for s in parsed]
+    steps = [ChainStep(s.name, s.options, s.ignore_errors) for s in parsed]
     context = Context(tuple(inputs.split(",")), tuple(outputs.split(",")), tf115=tf115)
     return run_chain(known_to_original(graph), steps, context)[0]
 

@@ -17,7 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.spec import Files, InputFile, Section, Upstream
+from mobileprep.plan.spec import Files, Section, StageFile, Upstream
 from mobileprep.plan.stages import EngineChoice
 from mobileprep.stages.base import Job, StageType
 
@@ -58,7 +58,7 @@ def job(folder: Path, asked: StageType, **inputs: Any) -> Job[StageType]:
 
 def files(path: Path, name: str = "") -> Files:
     """A file from outside, under the name that a recipe has for it."""
-    return Files(name or path.name, path, (InputFile(name or path.name, path),))
+    return Files(name or path.name, path, (StageFile(name or path.name, path),))
 
 
 def _stored(path: Path, value: Any) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.chains.chain import Step, run_step
+from mobileprep.chains.chain import ChainStep, run_step
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
@@ -28,7 +28,7 @@ def log(tmp_path, monkeypatch):
 def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:
     """The step's result in a chain, which is sound."""
     context = Context(INPUTS, outputs, tf115)
-    result = run_step(graph, Step(name, example(name).options), context)
+    result = run_step(graph, ChainStep(name, example(name).options), context)
     check_graph(result.graph, name)
     return result
 

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mobileprep.transforms
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
@@ -112,7 +112,7 @@ BROKEN = Graph(
 @for_each
 @pytest.mark.parametrize("tf115", [True, False])
 def test_a_missing_input_is_an_error_that_says_so(name, tf115):
-    step = Step(name, needed(name))
+    step = ChainStep(name, needed(name))
     with pytest.raises(MobileprepError):
         run_chain(BROKEN, [step], Context(("x",), ("out",), tf115))
 

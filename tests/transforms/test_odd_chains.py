@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mobileprep.chains.chain import Step, run_chain
+from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import InternalError, MobileprepError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
@@ -49,7 +49,7 @@ def test_they_end_in_a_graph_or_in_an_error_of_the_user_s(seed: int) -> None:
             for _ in range(3):
                 spoils = draw.random() < 0.4
                 name = draw.choice(SPOILERS if spoils else transform_names())
-                chain.append(Step(name, options(draw, name, graph)))
+                chain.append(ChainStep(name, options(draw, name, graph)))
                 graph, _ = run_chain(graph, chain[-1:], context)
             assert list(graph_to_chunks(graph)), chain
         except InternalError:
@@ -68,7 +68,10 @@ def test_a_bias_takes_the_type_of_the_weights_where_the_layer_s_is_gone() -> Non
         const("b", normal(3)), node("sum", "Add", "layer b"),
         const("c", normal(3)), node("out", "Add", "sum c"),
     )  # fmt: skip
-    steps = [Step("remove_attribute", {"attribute_name": "T"}), Step("merge_scale_and_bias")]
+    steps = [
+        ChainStep("remove_attribute", {"attribute_name": "T"}),
+        ChainStep("merge_scale_and_bias"),
+    ]
     after, _ = run_chain(graph, steps, Context(("x",), ("out",)))
     assert after["out"].op == "BiasAdd"
     assert after["out"].attr_dtype("T") is graph["w"].attr_dtype("dtype")
@@ -76,7 +79,7 @@ def test_a_bias_takes_the_type_of_the_weights_where_the_layer_s_is_gone() -> Non
 
 def test_a_padding_without_its_second_input_is_left() -> None:
     graph = layer(node("pad", "MirrorPad", "layer", mode="REFLECT"), node("out", "Relu", "pad"))
-    after, _ = run_chain(graph, [Step("merge_scale_and_bias")], Context(("x",), ("out",)))
+    after, _ = run_chain(graph, [ChainStep("merge_scale_and_bias")], Context(("x",), ("out",)))
     assert after["pad"].op == "MirrorPad"
 
 
@@ -85,8 +88,8 @@ def test_a_constant_that_takes_what_is_fed_is_told(tf115: bool) -> None:
     odd = node("a", "Neg", "x", dtype=DType.FLOAT)
     graph = Graph([placeholder(), odd, node("out", "Add", "a a")])
     steps = [
-        Step("rename_op", {"old_op_name": "Neg", "new_op_name": "Const"}),
-        Step("fold_constants"),
+        ChainStep("rename_op", {"old_op_name": "Neg", "new_op_name": "Const"}),
+        ChainStep("fold_constants"),
     ]
     with pytest.raises(MobileprepError, match="'x'"):
         run_chain(graph, steps, Context(("x",), ("out",), tf115))
@@ -94,7 +97,7 @@ def test_a_constant_that_takes_what_is_fed_is_told(tf115: bool) -> None:
 
 def test_an_output_that_an_op_does_not_have_has_no_shape() -> None:
     graph = Graph([placeholder(), node("two", "Neg", "x"), node("out", "Shape", "two:1")])
-    after, _ = run_chain(graph, [Step("fold_constants")], Context(("x",), ("out",)))
+    after, _ = run_chain(graph, [ChainStep("fold_constants")], Context(("x",), ("out",)))
     assert after["out"].op == "Shape"
 
 
@@ -105,8 +108,8 @@ def test_a_convolution_without_strides_is_told() -> None:
         conv("out", "big w"),
     )
     steps = [
-        Step("remove_attribute", {"attribute_name": "strides"}),
-        Step("fuse_resize_and_conv"),
+        ChainStep("remove_attribute", {"attribute_name": "strides"}),
+        ChainStep("fuse_resize_and_conv"),
     ]
     with pytest.raises(MobileprepError, match="no attribute 'strides'"):
         run_chain(graph, steps, Context(("x",), ("out",)))

@@ -20,7 +20,7 @@ from mobileprep.rewriting.constant_expressions import ConstantExpressions
 
 
 @dataclass(frozen=True)
-class Step:
+class AffineStep:
     """A node after a layer, and what it does to each channel; None for one that moves them."""
 
     node: Node
@@ -43,7 +43,7 @@ class Whole:
     border: float | None = None
 
 
-class Chains:
+class AffineChains:
     """Walks along chains of a graph, and notes why a walk ended at a node.
 
     Args:
@@ -60,12 +60,12 @@ class Chains:
         self._protected = protected
         self.reasons: dict[str, str] = {}
 
-    def after(self, channels: Channels) -> list[Step]:
+    def after(self, channels: Channels) -> list[AffineStep]:
         """The steps after a layer, as far as nothing else sees what lies between them."""
         current = Ref(channels.layer.name)
         return self.along(channels, current, self._only_user(current, channels))
 
-    def along(self, channels: Channels, current: Ref, node: Node | None) -> list[Step]:
+    def along(self, channels: Channels, current: Ref, node: Node | None) -> list[AffineStep]:
         """The steps from a node on, as far as nothing else sees what lies between them.
 
         Args:
@@ -73,7 +73,7 @@ class Chains:
             current: the tensor.
             node: the consumer of it that is the first step, if there is one.
         """
-        steps: list[Step] = []
+        steps: list[AffineStep] = []
         while node is not None:
             read = self._read(node, current, channels, steps)
             if isinstance(read, str):
@@ -90,7 +90,7 @@ class Chains:
         if reason:
             self.reasons[node.name] = reason
 
-    def whole(self, steps: Sequence[Step]) -> Whole | str:
+    def whole(self, steps: Sequence[AffineStep]) -> Whole | str:
         """The steps as one map with what only moves after it, or why there is none."""
         before, after, pad = Affine(), Affine(), None
         for step in steps:
@@ -122,19 +122,19 @@ class Chains:
         return None
 
     def _read(
-        self, node: Node, source: Ref, channels: Channels, steps: Sequence[Step]
-    ) -> tuple[Step, Channels] | str:
+        self, node: Node, source: Ref, channels: Channels, steps: Sequence[AffineStep]
+    ) -> tuple[AffineStep, Channels] | str:
         if self._gives_statistics(node):
             return "the statistics that it puts out are used"
         read = channels.read(node, source)
         if isinstance(read, Affine):
-            return Step(node, read), channels
+            return AffineStep(node, read), channels
         if read:
             return read
         if node.op in PADS and any(s.node.op in PADS for s in steps):
             return "there is a second padding"
         where = moved(node, source, channels, self.shape_of)
-        return where if isinstance(where, str) else (Step(node, None), where)
+        return where if isinstance(where, str) else (AffineStep(node, None), where)
 
     def _gives_statistics(self, node: Node) -> bool:
         """Whether an output of a node but the first is used."""

@@ -15,7 +15,7 @@ from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.affine.chain import Chains, Step, Whole
+from mobileprep.rewriting.affine.chain import AffineChains, AffineStep, Whole
 from mobileprep.rewriting.affine.channels import Channels
 from mobileprep.rewriting.affine.moves import PADS
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
@@ -27,7 +27,7 @@ from mobileprep.rewriting.layers import (
     scaled,
 )
 
-Cut = Callable[[Sequence[Step]], int]
+Cut = Callable[[Sequence[AffineStep]], int]
 """``steps after a layer -> how many of them to merge``."""
 
 
@@ -80,7 +80,7 @@ class _Merging:
         self._graph = graph
         self._protected = protected
         self._constants = ConstantExpressions(graph)
-        self._chains = Chains(graph, self._constants, protected)
+        self._chains = AffineChains(graph, self._constants, protected)
         self._names = FreshNames(graph.by_name)
         self._new: dict[str, list[Node]] = {}
         self._lost: list[str] = []
@@ -109,7 +109,9 @@ class _Merging:
             # What stands behind a padding is in the way of what stands before it.
             self._merged(layer, given, _before_padding(steps), cut)
 
-    def _merged(self, layer: Node, weights: _Weights, steps: Sequence[Step], cut: Cut) -> bool:
+    def _merged(
+        self, layer: Node, weights: _Weights, steps: Sequence[AffineStep], cut: Cut
+    ) -> bool:
         """Whether the steps are dealt with: merged, or nothing to merge among them."""
         part = steps[: cut(steps)]
         whole = self._chains.whole(part)
@@ -128,7 +130,9 @@ class _Merging:
         uses = sum(r.node == weights for r in layer.data_inputs)
         return uses == 1 and not shared and weights not in self._protected
 
-    def _replace(self, layer: Node, weights: _Weights, steps: Sequence[Step], whole: Whole) -> None:
+    def _replace(
+        self, layer: Node, weights: _Weights, steps: Sequence[AffineStep], whole: Whole
+    ) -> None:
         self._layers += 1
         for step in steps:
             self._new[step.node.name] = []
@@ -197,7 +201,7 @@ class _Merging:
         return constant(self._names.name(name), tensor, inputs=weights.node.control_inputs)
 
 
-def _before_padding(steps: Sequence[Step]) -> Sequence[Step]:
+def _before_padding(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
     first = next((i for i, s in enumerate(steps) if s.node.op in PADS), 0)
     return steps[:first]
 

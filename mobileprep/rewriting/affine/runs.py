@@ -13,7 +13,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.affine.chain import Chains, Step
+from mobileprep.rewriting.affine.chain import AffineChains, AffineStep
 from mobileprep.rewriting.affine.channels import (
     MISFIT,
     NORMS,
@@ -63,7 +63,7 @@ class _Runs:
         self._protected = protected
         self._reasons = merged.reasons
         self._constants = ConstantExpressions(merged.graph)
-        self._chains = Chains(merged.graph, self._constants, protected)
+        self._chains = AffineChains(merged.graph, self._constants, protected)
         self._names = FreshNames(merged.graph.by_name)
         self._new: dict[str, list[Node]] = {}
         self._lost: list[str] = []
@@ -128,7 +128,7 @@ class _Runs:
             axis = 1 - rank
         return source, Channels(node, max(constants[0]), self._constants, axis, rank)
 
-    def _replace(self, source: Ref, axis: int, steps: Sequence[Step], affine: Affine) -> None:
+    def _replace(self, source: Ref, axis: int, steps: Sequence[AffineStep], affine: Affine) -> None:
         self._count += 1
         for step in steps:
             self._new[step.node.name] = []
@@ -148,7 +148,7 @@ class _Runs:
         end = nodes.pop()
         self._new[final.name] = [*nodes, replace(end, inputs=(*end.inputs, *controls))]
 
-    def _constant(self, name: str, steps: Sequence[Step], axis: int, values: Array) -> Node:
+    def _constant(self, name: str, steps: Sequence[AffineStep], axis: int, values: Array) -> Node:
         """One number for each channel, in the branch or loop of the constants before it."""
         first = steps[0].node
         dtype = first.attr_dtype("T")
@@ -159,7 +159,7 @@ class _Runs:
         return constant(self._names.name(name), tensor, first.device, tuple(awaited))
 
 
-def _up_to_last_number(steps: Sequence[Step]) -> Sequence[Step]:
+def _up_to_last_number(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
     """The steps before the first that moves channels, and before what only passes them on."""
     end = next((i for i, s in enumerate(steps) if s.affine is None), len(steps))
     while end and steps[end - 1].node.op == "Identity":
@@ -167,7 +167,7 @@ def _up_to_last_number(steps: Sequence[Step]) -> Sequence[Step]:
     return steps[:end]
 
 
-def _is_long(steps: Sequence[Step]) -> bool:
+def _is_long(steps: Sequence[AffineStep]) -> bool:
     """Whether steps are more than one multiplication and one addition."""
     products = sum(s.node.op in PRODUCTS for s in steps)
     sums = sum(s.node.op in SUMS for s in steps)

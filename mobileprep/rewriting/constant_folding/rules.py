@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from mobileprep.ir.graph import Library
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.opdefs.definitions import NEWEST, TF115, op_def
 from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.ops.kernel import Kernel, find_kernel
-from mobileprep.rewriting.constant_folding.execution import PLACEHOLDERS
 
 _CONTROL_FLOW = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
 _LEFT_ALONE = frozenset(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
-from mobileprep.rewriting.constant_folding.execution import PLACEHOLDERS
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.rules import Kernels
 

@@ -10,9 +10,9 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import constant_behind
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs
-from mobileprep.rewriting.batch_norms import FUSED
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.choose_inference.branches import condition, taken
 
@@ -66,7 +66,7 @@ def _phases(graph: Graph, context: Context) -> dict[str, bool | None]:
         if name and graph[name].op in ("Placeholder", "PlaceholderWithDefault"):
             votes.setdefault(name, set())
     for node in graph:
-        if votes and node.op in FUSED and node.data_inputs:
+        if votes and node.op in FUSED_BATCH_NORMS and node.data_inputs:
             found = _branch(graph, node)
             if found is not None and found[0] in votes:
                 name, branch = found
