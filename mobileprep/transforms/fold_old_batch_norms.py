@@ -13,13 +13,13 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.pattern import Match, OpTypePattern, op
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ir.unused import without_orphans
 from mobileprep.rewriting.batch_norms import (
-    FUSED,
     GLOBAL,
     Statistics,
     is_inference,
@@ -108,7 +108,7 @@ def _unlike(graph: Graph, counted: int) -> dict[str, int]:
         graph: the graph afterwards.
         counted: how many of those in it have a reason already.
     """
-    later = Counter(n.op for n in graph if n.op in FUSED and n.op not in FOLDED)
+    later = Counter(n.op for n in graph if n.op in FUSED_BATCH_NORMS and n.op not in FOLDED)
     reasons = {f"{op}, which fuse_batch_norms folds": count for op, count in later.items()}
     others = sum(n.op in FOLDED for n in graph) - counted
     if others > 0:

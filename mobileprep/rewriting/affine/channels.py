@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.rewriting.batch_norms import (
-    FUSED,
     GLOBAL,
     epsilon,
     is_inference,
@@ -27,7 +27,7 @@ from mobileprep.rewriting.layers import (
     output_axis,
 )
 
-NORMS: Final = FUSED | {GLOBAL}
+NORMS: Final = FUSED_BATCH_NORMS | {GLOBAL}
 SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
 PRODUCTS: Final = frozenset({"Mul", "RealDiv", "Div"})
 MISFIT: Final = "its statistics have not as many channels as the weights"
