@@ -49,15 +49,26 @@ class RemoveNoOps(Transform):
         Raises:
             InvalidGraphError: nodes feed each other in a circle that is no loop.
         """
-        ready = without_idle_controls(graph, context.protected)
-        work = _NoOps(ready, context)
-        for node in execution_order(ready):
-            sources = work.sources(node)
-            if sources:
-                work.bypass.take_out(node, *sources)
-        done = work.bypass.result(with_unused=False)
-        freed = sum(graph[n.name] is not n for n in ready) if ready is not graph else 0
-        return Result(done.graph, done.matched + freed, done.skipped)
+        matched = 0
+        while True:
+            done = _without_no_ops(graph, context)
+            matched += done.matched
+            if not done.matched:
+                return Result(graph, matched, done.skipped)
+            # What waited for a node that is gone may now wait for a constant alone.
+            graph = done.graph
+
+
+def _without_no_ops(graph: Graph, context: Context) -> Result:
+    ready = without_idle_controls(graph, context.protected)
+    work = _NoOps(ready, context)
+    for node in execution_order(ready):
+        sources = work.sources(node)
+        if sources:
+            work.bypass.take_out(node, *sources)
+    done = work.bypass.result(with_unused=False)
+    freed = sum(graph[n.name] is not n for n in ready) if ready is not graph else 0
+    return Result(done.graph, done.matched + freed, done.skipped)
 
 
 class _NoOps:

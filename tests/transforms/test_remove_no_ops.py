@@ -221,3 +221,16 @@ def test_the_tell_tale_of_a_branch_stays():
     result = apply("remove_no_ops", graph, inputs=("p",), outputs=("one",))
     assert result.graph is graph
     assert result.skipped == {"it tells others which branch is taken": 1}
+
+
+def test_what_waits_for_a_constant_alone_once_a_no_op_is_gone_waits_no_more():
+    nodes = [
+        placeholder(),
+        const("c", normal(3)),
+        const("one", 1.0),
+        node("same", "Mul", "c one"),
+        node("out", "Relu", "x ^same"),
+    ]
+    after = apply("remove_no_ops", Graph(nodes)).graph
+    assert [str(r) for r in after["out"].inputs] == ["x"]
+    assert apply("remove_no_ops", after).graph is after
