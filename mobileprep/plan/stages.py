@@ -52,7 +52,7 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
@@ -87,7 +87,7 @@ class TransformStage(Stage):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "step.json"
 
     transform: str
