@@ -206,7 +206,7 @@ def concat_lists(node: Node, a: Array, b: Array) -> Array:
 def tensor_list_concat_lists_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The handle of a list of elements of which both lists are."""
     args.set_handle(merge(args.handle(0), args.handle(1)))
-    return [()]
+    return [merge(args.shapes[0], args.shapes[1])]
 
 
 flop_rule("TensorListConcatLists")(free)
