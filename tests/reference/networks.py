@@ -95,7 +95,7 @@ def randomize(model: Any, rng: np.random.Generator) -> None:
             if kind in ("gamma", "moving_variance", "variance"):
                 value = rng.uniform(0.5, 1.5, shape)
             elif "kernel" in kind:
-                fan_in = np.prod(shape[:-1]) if kind == "kernel" else np.prod(shape[:2])
+                fan_in = np.prod(shape[:2] if kind == "depthwise_kernel" else shape[:-1])
                 value = rng.normal(0, np.sqrt(2 / fan_in), shape)
             else:
                 value = rng.normal(0, 0.1, shape)

@@ -54,9 +54,13 @@ def _check(tf: Any, graph: Graph, outputs: tuple[str, ...]) -> None:
 
 def _by_tensorflow(tf: Any, graph: Graph, output: str, feeds: dict[str, Any]) -> np.ndarray:
     parsed = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
+    # As it stands: TensorFlow's optimizer makes fused convolutions in groups, which it cannot run.
+    config = tf.compat.v1.ConfigProto(
+        graph_options={"rewrite_options": {"disable_meta_optimizer": True}}
+    )
     with tf.Graph().as_default() as loaded:
         tf.import_graph_def(parsed, name="")
-        with tf.compat.v1.Session(graph=loaded) as session:
+        with tf.compat.v1.Session(graph=loaded, config=config) as session:
             tensors = {n if ":" in n else f"{n}:0": v for n, v in feeds.items()}
             found: np.ndarray = session.run(output if ":" in output else f"{output}:0", tensors)
     return found
