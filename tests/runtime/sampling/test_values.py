@@ -57,6 +57,12 @@ def test_a_picture_has_its_channels_where_the_graph_wants_them() -> None:
     shares(np.moveaxis(picture, -1, 0), first)
 
 
+def test_a_picture_has_two_rows_at_least() -> None:
+    shares(signals.picture(seeded(), 2, 8, 3), sample((1, 2, 8, 3), is_picture=True))
+    # One row of pixels is a table of positions and channels.
+    shares(signals.picture(seeded(), 8, 3, 1), sample((1, 1, 8, 3), is_picture=True))
+
+
 def test_every_sample_of_a_batch_is_another() -> None:
     found = sample((3, 8, 8, 3), is_picture=True)
     assert not np.array_equal(found[0], found[1])
