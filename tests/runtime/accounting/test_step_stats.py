@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats, by_kind
 from tests.transforms.graphs import node
@@ -61,3 +62,51 @@ def test_kinds_are_sorted_by_their_time_in_a_run() -> None:
         1,
     )
     assert (second.kind, second.micros) == ("Reshape", 500)
+
+
+def test_numbers_as_data() -> None:
+    stat = Stat()
+    nothing = {"count": 0, "first": 0, "min": 0, "max": 0, "avg": 0.0, "std": 0.0}
+    assert stat.as_data() == nothing
+    assert stat.newest == 0
+    for value in (4, -2, 1):
+        stat.add(value)
+    found = stat.as_data()
+    # The squares add up to 21; 21 / 3 less the square of the mean, 1.
+    assert found.pop("std") == pytest.approx(6**0.5)
+    assert found == {"count": 3, "first": 4, "min": -2, "max": 4, "avg": 1.0}
+    assert stat.newest == 1
+
+
+def test_before_the_first_run_ends_kinds_are_counted_as_in_one() -> None:
+    stats = StepStats()
+    assert by_kind(stats) == []
+    stats([RELU], 1.0, 0.002, [ONES, ONES])
+    [kind] = by_kind(stats)
+    assert (kind.count, kind.micros, kind.memory, kind.calls) == (1, 2000, 200, 1)
+
+
+def test_kinds_of_equal_times_stand_backwards_by_name() -> None:
+    stats = StepStats()
+    for step in (RELU, CONV, node("r2", "Relu")):
+        stats([step], 1.0, 0.002 if step is CONV else 0.001, [ONES])
+    stats.end_run()
+    found = [(k.kind, k.count, k.micros, k.memory, k.calls) for k in by_kind(stats)]
+    assert found == [("Relu", 2, 2000, 200, 2), ("Conv2D", 1, 2000, 100, 1)]
+
+
+def test_each_run_begins_anew() -> None:
+    stats = StepStats()
+    stats([RELU], 10.0, 0.001, [ONES])
+    stats.end_run()
+    stats([RELU], 20.0, 0.001, [ONES])
+    assert (stats.nodes["r"].start.newest, stats.runs) == (0, 1)
+    stats.end_run()
+    assert (stats.run_times.newest, stats.run_memory.newest) == (1000, 100)
+
+
+def test_texts_take_no_memory() -> None:
+    stats = StepStats()
+    stats([RELU], 0.0, 0.001, [np.array([b"a", b"b"], object)])
+    assert stats.nodes["r"].outputs == (("string", (2,)),)
+    assert stats.nodes["r"].memory.newest == 0

@@ -45,3 +45,23 @@ def test_unknown_sizes_count_as_nothing() -> None:
     assert TensorLayout(None, 4).nbytes == 0
     assert TensorLayout((-1, 3), 4).nbytes == 0
     assert TensorLayout((), 4).nbytes == 4
+
+
+def test_views_without_inputs_take_memory_of_their_own() -> None:
+    assert peak_bytes([ran("v", "Identity", "", 10)], {}, [("v", 0)]) == 10
+
+
+def test_fed_tensors_are_there_from_the_start_to_their_last_use() -> None:
+    fed = {("x", 0): TensorLayout((10,), 1), ("z", 0): TensorLayout((5,), 1)}
+    steps = [ran("a", "Relu", "x", 10), ran("b", "AddV2", "a z", 1)]
+    assert peak_bytes(steps, fed, []) == 25
+    assert peak_bytes([], fed, []) == 15
+
+
+def test_every_output_counts() -> None:
+    two = Executed(node("s", "Split", "axis x"), (TensorLayout((3,), 4), TensorLayout((2,), 4)))
+    assert peak_bytes([two], FED, []) == 30
+    later = ran("b", "Relu", "s:1", 1)
+    # The first part is read by nothing, and is gone when the second is read.
+    assert peak_bytes([two, later], {}, [("b", 0)]) == 20
+    assert peak_bytes([two, ran("b", "Relu", "s:1", 20)], {}, [("b", 0)]) == 28

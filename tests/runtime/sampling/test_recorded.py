@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError
+from mobileprep.formats.arrays import Header
 from mobileprep.formats.dtypes import DType
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.recorded import recorded_feeds
+from mobileprep.runtime.sampling.recorded import array_of, misfit, recorded_feeds
 
 
 def cut(
@@ -80,3 +81,54 @@ def test_arrays_of_different_lengths_are_refused() -> None:
 def test_what_does_not_fit_is_refused(dtype: DType, array: Any) -> None:
     with pytest.raises(AccuracyError, match="the input 'x' takes"):
         cut((-1, 3), array, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "told"),
+    [
+        (DType.STRING, "U1", ""),
+        (DType.STRING, "S4", ""),
+        (DType.STRING, "f4", "takes string, and the array is float32"),
+        (DType.FLOAT, "U1", "takes float32, and the array is text"),
+        (DType.FLOAT, "f8", ""),
+        (DType.FLOAT, "i8", ""),
+        (DType.INT32, "f4", "takes int32, and the array is float32"),
+        (DType.INT32, "i8", ""),
+    ],
+)
+def test_types_fit_but_for_their_width(dtype: DType, given: str, told: str) -> None:
+    found = misfit(FedTensor("x", dtype, None), Header((2, 3), np.dtype(given)))
+    assert found == (f"the input 'x' {told}" if told else "")
+
+
+def test_an_array_is_found_by_its_tensor_or_its_node() -> None:
+    assert array_of({"x": 1, "x:1": 2}, "x:1", "d.npz") == 2
+    assert array_of({"x": 1}, "x:1", "d.npz") == 1
+    with pytest.raises(AccuracyError, match=r"d.npz has no array 'x'; it has a, z"):
+        array_of({"z": 1, "a": 2}, "x:1", "d.npz")
+    with pytest.raises(AccuracyError, match="it has none"):
+        array_of({}, "x", "d.npz")
+
+
+@pytest.mark.parametrize(
+    ("count", "chosen"), [(9, [0, 1, 2, 3, 4]), (5, [0, 1, 2, 3, 4]), (2, [0, 2]), (3, [0, 1, 3])]
+)
+def test_of_more_samples_some_are_spread_evenly(count: int, chosen: list[int]) -> None:
+    fed = FedTensor("x", DType.FLOAT, (-1, 1))
+    array = np.arange(5, dtype=np.float32)[:, None]
+    feeds = recorded_feeds({"x": array}, [fed], [FirstOps()], count, "d.npz")
+    assert [float(given["x"][0, 0]) for given in feeds] == chosen
+
+
+def test_the_last_of_fixed_batches_begins_again() -> None:
+    fed = FedTensor("x", DType.FLOAT, (2, 1))
+    array = np.arange(3, dtype=np.float32)[:, None]
+    feeds = recorded_feeds({"x": array}, [fed], [FirstOps()], 9, "d.npz")
+    assert [given["x"].ravel().tolist() for given in feeds] == [[0, 1], [2, 0]]
+
+
+def test_samples_that_are_nan_throughout_are_refused() -> None:
+    array = np.float32([[1, np.nan], [np.nan, np.nan], [0, 1], [np.nan, np.nan]])
+    with pytest.raises(AccuracyError, match=r"2 of 4 samples of 'x' are NaN .* sample 1"):
+        cut((-1, 2), array)
+    assert cut((-1, 2), array[:1]) == [(1, 2)]
