@@ -82,3 +82,8 @@ def test_what_is_complete_is_the_same_object() -> None:
     unknown = plain("z", "y", op="MyOwnOp")
     assert imported_nodes(Graph([placeholder(), relu, unknown]))[1:] == [relu, unknown]
     assert imported_nodes(Graph([placeholder(), relu, unknown]))[1] is relu
+
+
+def test_a_merge_that_loops_waits_for_each_of_its_control_inputs() -> None:
+    waits = plain("merge", "enter next ^first ^second", op="Merge")
+    assert order(waits, *LOOP[1:], plain("second")) == "enter first second merge body next"
