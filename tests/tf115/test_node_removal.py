@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.tf115.node_removal import remove_in_rounds
@@ -68,3 +69,18 @@ def test_what_a_node_takes_besides_its_first_input_stays_where_others_use_it() -
     graph = left(*nodes, most=2)
     assert {n.name for n in graph} == {"x", "c", "out"}
     assert inputs(graph, "out") == ["x", "c"]
+
+
+def test_what_a_branch_hangs_on_stays_with_a_reason() -> None:
+    """Waiting for the Switch would be waiting for neither of its branches."""
+    nodes = [
+        placeholder("p", DType.BOOL),
+        placeholder(),
+        node("switch", "Switch", "x p"),
+        node("pivot", "Identity", "switch:1"),
+        const("c", 1.0, inputs="^pivot"),
+        node("out", "Relu", "c"),
+    ]
+    done = remove_in_rounds(Graph(nodes), ("Identity",), 1, ())
+    assert "pivot" in done.graph
+    assert sum(done.skipped.values()) == 1
