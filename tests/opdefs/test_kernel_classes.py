@@ -70,3 +70,41 @@ def test_a_release_without_a_table_is_an_error():
     with pytest.raises(UnsupportedError, match=r"TensorFlow 1\.4") as caught:
         kernel_class(_node("Abs"), "1.4")
     assert "1.15" in caught.value.hint
+
+
+@pytest.mark.parametrize("layout", ["NHWC", b"NHWC"])
+def test_other_attributes_must_have_a_value_that_the_kernel_takes(layout):
+    plain = _node("DepthToSpace", T=DType.INT16)
+    fitting = plain.with_attrs(data_format=attr.string(layout))
+    assert kernel_class(fitting, "2.21") == "DepthToSpaceOp<CPUDevice, ::int16_t>"
+    assert kernel_class(plain.with_attrs(data_format=attr.string("NCHW")), "2.21") is None
+
+
+def test_other_attributes_count_with_their_defaults():
+    plain = _node("DepthToSpace", T=DType.INT16)
+    assert kernel_class(plain, "2.21") == "DepthToSpaceOp<CPUDevice, ::int16_t>"
+
+
+def test_an_attribute_of_another_kind_fits_no_kernel():
+    plain = _node("DepthToSpace", T=DType.INT16)
+    assert kernel_class(plain.with_attrs(data_format=attr.floating(1.0)), "2.21") is None
+
+
+@pytest.mark.parametrize(("largest", "axis", "found"), [(1, -1, 1), (0, -1, 0), (1, 0, 0)])
+def test_truth_values_and_numbers_must_fit_together(largest, axis, found):
+    given = _node("ApproxTopK", T=DType.FLOAT).with_attrs(
+        is_max_k=attr.boolean(bool(largest)), reduction_dimension=attr.integer(axis)
+    )
+    expected = "TopK<CPUDevice, float, int32>" if found else None
+    assert kernel_class(given, "2.21") == expected
+
+
+def test_a_label_that_is_no_text_counts_as_none():
+    plain = _node("Conv2DBackpropInput", T=DType.FLOAT)
+    other = plain.with_attrs(_kernel=attr.integer(1))
+    assert kernel_class(other, "1.15") == kernel_class(plain, "1.15")
+
+
+def test_a_type_attribute_of_another_kind_has_no_class():
+    given = Node("n", "Abs", attrs={"T": attr.integer(1)})
+    assert kernel_class(given, "1.15") is None

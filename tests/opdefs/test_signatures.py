@@ -13,6 +13,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import (
+    MOST_TENSORS,
     input_types,
     output_count,
     output_slots,
@@ -84,11 +85,16 @@ def test_what_the_definition_needs_must_be_there(made: Node) -> None:
         output_types(made, definition(made.op))
 
 
-@pytest.mark.parametrize("count", [-1, 1 << 40])
+@pytest.mark.parametrize("count", [-1, MOST_TENSORS + 1, 1 << 40])
 def test_hostile_counts_are_refused(count: int) -> None:
     made = node("Split", T=attr.dtype(FLOAT), num_split=attr.integer(count))
     with pytest.raises(InvalidGraphError, match=f"declares {count} tensors for 'output'"):
         output_types(made, definition("Split"))
+
+
+def test_the_most_that_may_be_declared_is_about_a_million() -> None:
+    made = node("Split", T=attr.dtype(FLOAT), num_split=attr.integer(1_048_576))
+    assert len(output_types(made, definition("Split"))) == MOST_TENSORS == 1_048_576
 
 
 def test_slots_tell_where_an_argument_s_outputs_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,6 +51,27 @@ def test_tasks_run_after_those_that_they_need(jobs: int) -> None:
     assert run_tasks(tasks(done), jobs=jobs)
     assert sorted(done) == ["r/a", "r/b", "r/c", "r/d"]
     assert (done[0], done[-1]) == ("r/a", "r/d")
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(1, 1), (2, 2)])
+def test_as_many_tasks_run_at_once_as_there_are_jobs(jobs: int, most: int) -> None:
+    running: set[str] = set()
+    seen: list[int] = []
+    both = threading.Barrier(most)
+
+    def run(name: str) -> None:
+        running.add(name)
+        both.wait(timeout=20)
+        seen.append(len(running))
+        both.wait(timeout=20)
+        running.remove(name)
+
+    listed = [
+        stage_task(spec(name), lambda name=name: run(name), lambda *_: False)  # type: ignore[misc]
+        for name in ("r/a", "r/b")
+    ]
+    assert run_tasks(listed, jobs=jobs)
+    assert seen == [most, most]
 
 
 def test_fresh_tasks_are_passed_over() -> None:

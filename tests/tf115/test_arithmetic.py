@@ -104,6 +104,21 @@ def test_functions_of_numbers_out_of_their_range() -> None:
     assert 0 <= exponentials[5] < 1e-37
 
 
+def test_a_denormal_number_of_either_sign_is_a_zero_to_the_logarithm() -> None:
+    tiny = np.finfo(np.float32).tiny
+    x = np.array([tiny, tiny / 2, -tiny / 2, -tiny, -2 * tiny, 2 * tiny, 1, 2], np.float32)
+    found = as_tf115("Log", x)
+    assert np.isneginf(found).tolist() == [False, True, True, *[False] * 5]
+    assert np.isnan(found).tolist() == [*[False] * 3, True, True, *[False] * 3]
+    np.testing.assert_allclose(found[[0, 5, 6, 7]], np.log(x[[0, 5, 6, 7]]), rtol=1e-6)
+
+
+def test_a_range_of_doubles_adds_its_step_too() -> None:
+    found = as_tf115("Range", *(np.float64(x).reshape(()) for x in (1, 2, 0.1)))
+    assert found.dtype == np.float64
+    assert found[:3].tolist() == [1, 1.1, 1.1 + 0.1]
+
+
 def test_a_range_adds_its_step_again_and_again() -> None:
     ends = (np.float32(x).reshape(()) for x in (0, 50, 0.1))
     found = as_tf115("Range", *ends)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
+import pytest
+
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.tf115.hash_order import hash_order
+from mobileprep.tf115.hashing import combine, combine_rows
 from mobileprep.tf115.node_hashes import NodeHashes
 from mobileprep.tf115.serial_names import SerialNames
 
@@ -24,6 +29,29 @@ def test_a_set_of_names_keeps_each_once() -> None:
     names = [f"input_{i}" for i in range(40)]
     assert sorted(hash_order([*names, *names])) == sorted(names)
     assert hash_order(["a"]) == ["a"]
+
+
+def test_a_set_of_names_has_the_order_of_its_hashes_and_not_that_of_their_coming() -> None:
+    names = [f"input_{i}" for i in range(20)]
+    found = [int(n.removeprefix("input_")) for n in hash_order(names)]
+    assert found == [19, 18, 5, 17, 4, 8, 3, 11, 0, 2, 16, 1, 9, 10, 6, 12, 13, 7, 14, 15]
+
+
+def test_hashes_combine_in_64_bits() -> None:
+    most = (1 << 64) - 1
+    # By hand: first ^ (second + 0x9E3779B97F4A7800 + (first << 10) + (first >> 4)).
+    assert combine(5, 7) == 5 ^ (7 + 0x9E3779B97F4A7800 + 5 * 1024)
+    assert combine(16, 0) == 16 ^ (0x9E3779B97F4A7800 + 16 * 1024 + 1)
+    assert combine(most, most) == most ^ (
+        (most + 0x9E3779B97F4A7800 + (most - 1023) + (most >> 4)) % 2**64
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 40])
+def test_rows_of_any_length_combine_as_their_parts_do(count: int) -> None:
+    big = 0xFEDCBA9876543210
+    rows = [[big ^ i, *(big >> k ^ i for k in range(i % 2 + 1))] for i in range(count)]
+    assert combine_rows(rows) == [reduce(combine, row) for row in rows]
 
 
 def test_a_name_counts_only_where_it_is_asked_for() -> None:
