@@ -23,8 +23,9 @@ def main() -> None:
     for arguments in (["--help"], ["validate", "--no-files", RECIPE]):
         taken = measure([mobileprep(), *arguments], runs=15)
         over = taken.median - bare.median
+        name = " ".join(a for a in arguments if a != RECIPE)
         print(
-            f"mobileprep {' '.join(arguments[:-1] or arguments)}: {taken.median:.3f} s, {over:.3f} s over bare "
+            f"mobileprep {name}: {taken.median:.3f} s, {over:.3f} s over bare "
             f"(bound 0.2), {taken.median / bare.median:.1f} times; numpy imported: "
             f"{imports_numpy(arguments)}"
         )

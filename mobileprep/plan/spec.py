@@ -94,7 +94,7 @@ class Stage:
     @property
     def output_files(self) -> tuple[str, ...]:
         """The names of the files that it always leaves; more may lie below ``files/``."""
-        raise NotImplementedError
+        return ()
 
     @property
     def parameters(self) -> dict[str, Any]:
