@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -77,12 +78,14 @@ def make_talkative(digits: Path, seconds: float = 0.0) -> None:
 def test_a_build_on_a_terminal_writes_little(
     digits: Path, jobs: str, environ: dict[str, str]
 ) -> None:
+    begin = time.monotonic()
     shown = on_terminal("build", digits, *OUT, "-j", jobs, environ=environ)
+    seconds = time.monotonic() - begin
     assert shown.code == 0
     assert len(shown.data) <= 20_000
-    # A line as each stage starts and as it ends, and what stays of the build.
+    # A line as each stage starts and as it ends, one a second, and what stays of the build.
     bars = [line for line in shown.drawn if line.startswith("[")]
-    assert len(bars) <= 2 * stages(digits) + 2
+    assert len(bars) <= 2 * stages(digits) + 2 + seconds
     assert all(len(line) < 80 for line in bars)
     assert not [line for line in shown.screen if line.startswith("[")]
     assert f"{stages(digits)} of {stages(digits)} stages ran" in "\n".join(shown.screen)
