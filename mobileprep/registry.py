@@ -58,9 +58,3 @@ def module_names(package: str) -> list[str]:
     """The public modules directly inside ``package``, by file name, sorted, none imported."""
     path = importlib.import_module(package).__path__
     return sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
-
-
-def import_all(package: str) -> None:
-    """Import every public module directly inside ``package``, so that decorators run."""
-    for name in module_names(package):
-        importlib.import_module(f"{package}.{name}")

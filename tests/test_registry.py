@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import InternalError
-from mobileprep.registry import Registry, import_all, module_names
+from mobileprep.registry import Registry, module_names
 
 
 def test_an_entry_is_found_under_every_name_of_its() -> None:
@@ -49,9 +49,3 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_public_modules_are_listed_unimported(package: str) -> None:
     assert module_names(package) == ["below", "first", "second"]
     assert f"{package}.first" not in sys.modules
-
-
-def test_import_all_imports_public_modules(package: str) -> None:
-    import_all(package)
-    assert f"{package}.first" in sys.modules
-    assert f"{package}._private" not in sys.modules

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Edge
 from mobileprep.ops.context import RunContext
-from mobileprep.runtime.actions import DEAD, Action, Values
+from mobileprep.runtime.actions import DEAD, Values
 from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan
 
@@ -68,8 +65,3 @@ class Loop:
             places = [np.asarray(h.places[1], np.int32) for h in self.heads]
             entered = [x if c else DEAD for x, c in zip(entered, self.constant, strict=True)]
         return left
-
-
-def loop_action(node: Node, loop: Loop, inputs: tuple[Edge, ...], exits: Sequence[Edge]) -> Action:
-    """The action that runs a loop, named after one of its nodes."""
-    return Action(node, loop, inputs, tuple(enumerate(exits)), (), pure=False)

@@ -22,8 +22,6 @@ from mobileprep.ops.dims import UNKNOWN, dim, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
-_MOST_BOXES = 1 << 24
-
 
 @kernel("NonMaxSuppression", "NonMaxSuppressionV2")
 def non_max_suppression(
