@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import check_names, load_recipe
 from mobileprep.api.targets import plan_state, publish_target
-from mobileprep.errors import UsageError
+from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.pipeline.execute import Executor, Listener, Ran
+from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.runner import build as run_stages
-from mobileprep.pipeline.runner import collect
 from mobileprep.pipeline.state import State
+from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
 
@@ -52,8 +54,9 @@ def build(
     out: FilePath = "out",
     *,
     targets: Sequence[str] = (),
-    jobs: int = 1,
+    jobs: int = 0,
     force: bool = False,
+    checksum: bool = False,
     warn: Warn | None = None,
 ) -> Build:
     """Build recipes: run the stages that are stale, and bring each target's folder up to date.
@@ -62,33 +65,96 @@ def build(
         recipes: one or more, loaded or as files.
         out: the folder for outputs; it gets a folder for each recipe and in it one a target.
         targets: the names of those to build; by default all.
-        jobs: how many stages may run at once.
+        jobs: how many stages may run at once; 0 for as many as there are processors.
         force: run every stage again.
+        checksum: hash every file, instead of trusting those whose times have not changed.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
 
     Raises:
-        UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 1.
+        UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 0.
         RecipeError: a recipe is wrong, see ``load_recipe``.
         CorruptFileError: a file is missing, damaged, or not what the recipe pins.
         MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
             TransformError of the model, AccuracyError of a check, a validation or a budget.
         ArtifactError: an output cannot be written, or would lie where the build reads.
     """
-    if jobs < 1:
+    if jobs < 0:
         message = f"jobs is {jobs}"
-        raise UsageError(message, "give a number from 1 on")
+        raise UsageError(message, "give a number from 1 on, or 0 for all processors")
     tell = warn or as_warning
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in _listed(recipes)]
     check_names(loaded)
-    state = prepared(loaded, Path(out), targets=targets, force=force)
-    ran = run_stages(
-        state, jobs=jobs, listen=_nobody, warn=lambda task, text: tell(f"{task}: {text}")
+    state = prepared(loaded, Path(out), targets=targets, force=force, checksum=checksum)
+    run = run_build(
+        state,
+        Path(out),
+        jobs=jobs or cores(),
+        listen=_nobody,
+        warn=lambda task, text: tell(f"{task}: {text}"),
     )
-    return Build(tuple(published(state, Path(out))), tuple(stage.task for stage in ran))
+    return Build(run.targets, tuple(stage.task for stage in run.ran))
+
+
+@dataclass(frozen=True)
+class BuildRun:
+    """What a run of a plan came to.
+
+    Args:
+        targets: the folders that are up to date now, in the order of the plan.
+        ran: the stages that ran, in the order they finished.
+        failures: what went wrong, where the build was to go on.
+    """
+
+    targets: tuple[BuiltTarget, ...]
+    ran: tuple[Ran, ...]
+    failures: tuple[MobileprepError, ...]
+
+
+def run_build(
+    state: State,
+    out: Path,
+    *,
+    jobs: int,
+    listen: Listener,
+    warn: StageWarn,
+    keep_going: bool = False,
+) -> BuildRun:
+    """Run what is stale of a plan, and bring the folder of each target up to date.
+
+    Args:
+        state: the plan against a store.
+        out: the output folder.
+        jobs: how many stages may run at once.
+        listen: told of every stage's start and end.
+        warn: told what stages warn of.
+        keep_going: after a failure go on with what does not depend on it.
+
+    Raises:
+        MobileprepError: the first failure, unless the build was to go on.
+    """
+    executor = Executor(state, listen, warn)
+    done: dict[str, BuiltTarget] = {}
+
+    def finish(target: TargetPlan) -> None:
+        report, is_changed = publish_target(target, executor, out)
+        folder = out.joinpath(*target.folder.split("/"))
+        done[target.folder] = BuiltTarget(folder, report, is_changed)
+
+    try:
+        failures = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
+    finally:
+        state.store.files.save()
+    targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
+    return BuildRun(targets, tuple(executor.ran), tuple(failures))
 
 
 def prepared(
-    recipes: Sequence[Recipe], out: Path, *, targets: Iterable[str] = (), force: bool = False
+    recipes: Sequence[Recipe],
+    out: Path,
+    *,
+    targets: Iterable[str] = (),
+    force: bool = False,
+    checksum: bool = False,
 ) -> State:
     """The plan of some recipes against the store, its pins and folders checked.
 
@@ -96,20 +162,16 @@ def prepared(
         UsageError, CorruptFileError: see ``plan_state``.
         ArtifactError: an output folder holds what the build reads.
     """
-    state = plan_state(recipes, targets, force=force)
+    state = plan_state(recipes, targets, out=out, force=force, checksum=checksum)
     check_overlaps(recipes, state.plan, state.store, out)
     return state
 
 
-def published(state: State, out: Path) -> Iterator[BuiltTarget]:
-    """Bring the folder of each target of a plan up to date, whose stages are all fresh.
-
-    Raises:
-        ArtifactError: a folder cannot be written.
-    """
-    for built in collect(state):
-        report, is_changed = publish_target(built, state.store, out)
-        yield BuiltTarget(out.joinpath(*built.target.folder.split("/")), report, is_changed)
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _listed(

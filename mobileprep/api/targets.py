@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
-from mobileprep.pipeline.runner import Built, check_pins
+from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Store, default_folder
+from mobileprep.pipeline.store import default_folder, open_store
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
+from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
@@ -20,14 +23,21 @@ REPORT = "report.json"
 
 
 def plan_state(
-    recipes: Sequence[Recipe], targets: Iterable[str] = (), *, force: bool = False
+    recipes: Sequence[Recipe],
+    targets: Iterable[str] = (),
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    checksum: bool = False,
 ) -> State:
     """The plan of some recipes against the store, pinned digests checked.
 
     Args:
         recipes: what to plan.
         targets: names of targets, or of their folders; all without any.
+        out: the output folder, beside whose files those that were hashed before are known.
         force: judge every stage stale.
+        checksum: hash every file, whatever its times say.
 
     Raises:
         UsageError: a target that no recipe has.
@@ -40,7 +50,11 @@ def plan_state(
         raise UsageError(
             message, nearest_hint(name, known) or f"there are {', '.join(sorted(known))}"
         )
-    state = State(plan_recipes(recipes, wanted), Store(default_folder()), force=force)
+    state = State(
+        plan_recipes(recipes, wanted),
+        open_store(default_folder(), out, checksum=checksum),
+        force=force,
+    )
     _check_pins(recipes, state)
     return state
 
@@ -52,17 +66,19 @@ def build_report(built: Built) -> Report:
     return collect_report(target.recipe, target.target, built.records, sizes)
 
 
-def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]:
+def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     """Bring a target's folder up to date; its report, and whether anything was written."""
+    state = executor.state
+    built = collect_target(target, state)
     report = build_report(built)
-    done = publish(built, {REPORT: report_json(report)}, store, out)
+    done = publish(built, {REPORT: report_json(report)}, state.store, out, executor.obtain)
     return report, bool(done)
 
 
-def target_changes(built: Built, out: Path) -> tuple[Changes, dict[str, bytes]]:
+def target_changes(built: Built, out: Path, files: FileIndex) -> tuple[Changes, dict[str, bytes]]:
     """What brings a target's folder up to date, and the files there that no stage has left."""
     extra = {REPORT: report_json(build_report(built))}
-    return changes(built, extra, out), extra
+    return changes(built, extra, out, files), extra
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:

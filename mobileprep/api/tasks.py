@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,11 +18,10 @@ from mobileprep.pipeline.doit_tasks import (
     stage_task,
     task_name,
 )
-from mobileprep.pipeline.execute import execute
+from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.runner import collect_target
-from mobileprep.pipeline.state import Fresh, State
-from mobileprep.plan.spec import StageSpec, TargetPlan
+from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe import load_recipe
 
 
@@ -48,49 +48,46 @@ def recipe_tasks(recipes: FilePath, out: FilePath = "out") -> Iterator[dict[str,
 def _tasks(files: Iterable[Path], out: Path) -> Iterator[dict[str, Any]]:
     try:
         recipes = [load_recipe(path) for path in files]
-        state = plan_state(recipes)
+        state = plan_state(recipes, out=out)
         check_overlaps(recipes, state.plan, state.store, out)
     except MobileprepError as error:
         raise for_doit(error) from error
+    executor = Executor(state, _nobody, _warn)
     for spec in state.plan.stages:
-        run = guarded(_running(spec, state), [])
-        task = stage_task(spec, run, _when(lambda s=spec: _is_fresh(s, state)))  # type: ignore[misc]
+        run = guarded(functools.partial(executor.run, spec), spec.task, {})
+        task = stage_task(spec, run, _when(functools.partial(executor.is_fresh, spec)))
         yield {**task, "task_dep": [f"recipe:{name}" for name in task["task_dep"]]}
     for target in state.plan.targets:
-        yield _publish_task(target, state, out)
+        yield _publish_task(target, executor, out)
 
 
-def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]:
+def _publish_task(target: TargetPlan, executor: Executor, out: Path) -> dict[str, Any]:
+    state = executor.state
+
     def publish() -> None:
-        publish_target(collect_target(target, state), state.store, out)
+        publish_target(target, executor, out)
+        state.store.files.save()
 
     def is_current() -> bool:
-        todo, _ = target_changes(collect_target(target, state), out)
+        todo, _ = target_changes(collect_target(target, state), out, state.store.files)
         return not todo
 
     return {
         "name": f"{target.recipe}/{target.target}",
         "doc": f"the folder of {target.folder}",
-        "actions": [guarded(publish, [])],
+        "actions": [guarded(publish, target.folder, {})],
         "task_dep": [f"recipe:{task_name(task)}" for task in target.tasks],
         "uptodate": [_when(is_current)],
     }
 
 
-def _running(spec: StageSpec, state: State) -> Callable[[], None]:
-    def run() -> None:
-        execute(spec, state, lambda text: _warn(spec.task, text))
-
-    return run
+def _nobody(task: str, seconds: float | None) -> None:
+    """doit tells itself what runs."""
 
 
 def _warn(task: str, text: str) -> None:
     # doit runs this as an action: there is no caller that could be told instead.
     sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
-
-
-def _is_fresh(spec: StageSpec, state: State) -> bool:
-    return isinstance(state.verdict(spec.task), Fresh)
 
 
 def _when(check: Callable[[], bool]) -> Callable[..., bool]:

@@ -117,7 +117,7 @@ def _of_folder(target: TargetPlan, state: State, out: Path) -> Verdict:
         files: Mapping[str, str | None] = dict.fromkeys([*_promised(target, state), MANIFEST])
     else:
         built = collect_target(target, state)
-        todo, extra = target_changes(built, out)
+        todo, extra = target_changes(built, out, state.store.files)
         files = expected = expected_files(built, extra, todo)
         reasons = folder_reasons(todo, expected)
     outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from mobileprep.cli._arguments import (
     targets_of,
 )
 from mobileprep.cli.verb import verb
-from mobileprep.errors import UsageError
+from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
     from mobileprep.api.verdicts import Verdict
@@ -29,7 +30,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
-    parser.add_argument("-j", dest="jobs", type=int, default=1, metavar="N", help="stages at once")
+    parser.add_argument(
+        "-j", dest="jobs", type=int, metavar="N", help="stages at once, by default the processors"
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="after a failure build the other targets"
+    )
+    parser.add_argument(
+        "--checksum", action="store_true", help="hash every file, whatever its times say"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would run, run nothing")
     exit_code_argument(parser)
     parser.add_argument("--explain", action="store_true", help="say why each stage runs")
@@ -42,37 +51,57 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("build", "build recipes: one folder for each target device", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
-    from mobileprep.api.building import prepared, published
+    from mobileprep.api.building import cores, prepared, run_build
     from mobileprep.cli._load import load_recipes
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
-    from mobileprep.pipeline.runner import build, stale_stages
+    from mobileprep.pipeline.runner import stale_stages
 
     _check(args)
     started = time.perf_counter()
+    out = Path(args.out)
     recipes = load_recipes(args)
-    state = prepared(recipes, Path(args.out), targets=targets_of(args), force=args.force)
+    state = prepared(
+        recipes, out, targets=targets_of(args), force=args.force, checksum=args.checksum
+    )
     if args.dry_run or args.explain:
-        judged = _explain(state, Path(args.out))
+        judged = _explain(state, out)
     if args.dry_run:
         return _dry(args, judged)
     with Progress(len(stale_stages(state))) as progress:
-        ran = build(state, jobs=args.jobs, listen=progress.listen, warn=progress.warn)
-    reports = []
-    for built in published(state, Path(args.out)):
-        if built.is_changed or args.json:
-            reports.append(built.report)
+        done = run_build(
+            state,
+            out,
+            jobs=args.jobs or cores(),
+            listen=progress.listen,
+            warn=progress.warn,
+            keep_going=args.keep_going,
+        )
+    for built in done.targets:
         folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
         _say(f"{folder}: {'written' if built.is_changed else 'up to date'}")
-    _say(
-        f"{len(ran)} of {len(state.plan.stages)} stages ran, {time.perf_counter() - started:.2f} s"
-    )
-    print_reports(reports, as_json=args.json)
+    took = time.perf_counter() - started
+    _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
+    if not (args.json and done.failures):
+        print_reports(
+            [b.report for b in done.targets if b.is_changed or args.json], as_json=args.json
+        )
+    _raise_first(done.failures)
     return 0
 
 
+def _raise_first(failures: Sequence[MobileprepError]) -> None:
+    """Tell of what failed while the build went on; the first failure ends it."""
+    from mobileprep.cli._failures import tell_error
+
+    for error in failures[1:]:
+        tell_error(error, as_json=False)
+    if failures:
+        raise failures[0]
+
+
 def _check(args: argparse.Namespace) -> None:
-    if args.jobs < 1:
+    if args.jobs is not None and args.jobs < 1:
         message = f"-j takes a number from 1 on, and got {args.jobs}"
         raise UsageError(message)
     if args.exit_code and not args.dry_run:

@@ -131,7 +131,8 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
 def _run_stages(state: State) -> None:
     """Run what is stale, with a bar; its warnings come again with the user's own build."""
     from mobileprep.cli._progress import Progress
+    from mobileprep.pipeline.execute import Executor
     from mobileprep.pipeline.runner import build, stale_stages
 
     with Progress(len(stale_stages(state))) as progress:
-        build(state, listen=progress.listen, warn=lambda *_: None)
+        build(Executor(state, progress.listen, lambda *_: None))

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._load import load_recipes, warn_of_chains
 
     recipes = load_recipes(args)
-    state = plan_state(recipes, targets_of(args))
+    state = plan_state(recipes, targets_of(args), out=Path(args.out))
     warn_of_chains(recipes)
     judged = verdicts(state, Path(args.out))
     if args.json:

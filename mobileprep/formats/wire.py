@@ -51,10 +51,14 @@ SAVED_MODEL_LAYOUT: Final = Layout({2: META_GRAPH_LAYOUT})
 
 @dataclass(frozen=True)
 class Payload:
-    """The bytes of one tensor field, and the field's number in TensorProto."""
+    """The bytes of one tensor field, and the field's number in TensorProto.
+
+    ``sha256`` is their digest where it is known, else empty.
+    """
 
     field: int
     view: memoryview
+    sha256: str = ""
 
 
 _TAKEN: Final = Payload(0, memoryview(b""))

@@ -45,9 +45,17 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
         write_text(path, text_format.MessageToString(graph_to_proto(graph)))
         return
     chunks = list(graph_to_chunks(graph))
-    size = sum(len(c) for c in chunks)
-    if size > _PROTOBUF_LIMIT:
-        message = f"the graph would take {size} bytes, more than protobuf's limit of 2 GiB"
-        raise ArtifactError(message, "quantize the weights first (quantize_weights)", str(path))
+    check_serialized_size(sum(len(c) for c in chunks), str(path))
     with atomic_writer(path) as stream:
         stream.writelines(chunks)
+
+
+def check_serialized_size(size: int, where: str) -> None:
+    """Whether a binary graph of so many bytes can be read again.
+
+    Raises:
+        ArtifactError: it is longer than protobuf reads.
+    """
+    if size > _PROTOBUF_LIMIT:
+        message = f"the graph would take {size} bytes, more than protobuf's limit of 2 GiB"
+        raise ArtifactError(message, "quantize the weights first (quantize_weights)", where)

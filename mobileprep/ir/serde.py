@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from sys import intern
 
 from google.protobuf.message import DecodeError
@@ -27,6 +27,7 @@ from mobileprep.ir.refs import Ref, parse_function_ref, parse_ref
 from mobileprep.ir.serde_attrs import attr_from_proto, attr_to_proto
 from mobileprep.ir.serde_opdef import opdef_from_proto, opdef_to_proto
 from mobileprep.ir.serde_tensor import is_written_raw, tensor_to_proto
+from mobileprep.ir.tensor import Tensor
 
 _NODE_FIELD = 1
 _LIBRARY_FIELD = 2
@@ -53,7 +54,16 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
         CorruptFileError: the bytes are no GraphDef.
         InvalidGraphError: a constant has an impossible shape.
     """
-    skeleton, payloads = split_payloads(data, GRAPH_LAYOUT, file)
+    return graph_from_skeleton(*split_payloads(data, GRAPH_LAYOUT, file), file)
+
+
+def graph_from_skeleton(skeleton: bytes, payloads: list[Payload], file: str) -> Graph:
+    """Read a serialized GraphDef in which numbers of ``payloads`` stand for large contents.
+
+    Raises:
+        CorruptFileError: the bytes are no GraphDef, or name other payloads than there are.
+        InvalidGraphError: a constant has an impossible shape.
+    """
     nodes: list[Node] = []
     others = b""
     for run, others_here in split_runs(skeleton, _NODE_FIELD, _PARSED_AT_ONCE, file):
@@ -95,7 +105,51 @@ def graph_to_chunks(graph: Graph) -> Iterator[bytes | memoryview]:
 
     Equal graphs give equal bytes.
     """
-    yield from _nodes_to_chunks(graph.nodes, _NODE_FIELD)
+    for piece in graph_to_pieces(graph):
+        yield memoryview(piece.raw()).cast("B") if isinstance(piece, Tensor) else piece
+
+
+def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
+    """The pieces of the serialized graph in turn; a tensor stands for its raw content."""
+    yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
+    yield from _rest_to_pieces(graph)
+
+
+def graph_to_skeleton(graph: Graph, least: int, number: Callable[[Tensor], int]) -> Iterator[bytes]:
+    """The serialized graph with numbers in place of large contents, piece by piece.
+
+    ``graph_from_skeleton`` reads it.
+
+    Args:
+        graph: the graph.
+        least: how many bytes a content has at least that a number takes the place of; not below
+            ``LARGE``. Contents in the bodies of functions stay where they are.
+        number: gives the number that stands for a tensor's content, from 1 on, each once.
+    """
+    run = pb.GraphDef()
+    for node in graph.nodes:
+        large = _large_attrs(node, least)
+        proto = run.node.add()
+        _node_to_proto(node, proto, large)
+        for name in sorted(large):
+            tensor = node.attrs[name].value
+            target = proto.attr[name].tensor
+            tensor_to_proto(tensor, target, with_content=False)
+            target.payload = number(tensor)
+        if len(run.node) == _RUN:
+            yield run.SerializeToString(deterministic=True)
+            run.Clear()
+    yield run.SerializeToString(deterministic=True)
+    yield from _rest_to_pieces(graph)
+
+
+def serialized_size(graph: Graph) -> int:
+    """The length of the serialized graph in bytes."""
+    return sum(map(_length, graph_to_pieces(graph)))
+
+
+def _rest_to_pieces(graph: Graph) -> Iterator[bytes]:
+    """What follows the nodes."""
     if graph.library:
         yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
     if graph.versions != Versions():
@@ -135,10 +189,10 @@ def _read_node(
     return Node(proto.name, intern(proto.op), inputs, device, attrs, debug if any(debug) else _NONE)
 
 
-def _nodes_to_chunks(nodes: Iterable[Node], number: int) -> Iterator[bytes | memoryview]:
+def _nodes_to_pieces(nodes: Iterable[Node], number: int) -> Iterator[bytes | Tensor]:
     run = pb.GraphDef()
     for node in nodes:
-        large = _large_attrs(node)
+        large = _large_attrs(node, LARGE)
         if large or len(run.node) == _RUN:
             yield run.SerializeToString(deterministic=True)
             run.Clear()
@@ -149,35 +203,39 @@ def _nodes_to_chunks(nodes: Iterable[Node], number: int) -> Iterator[bytes | mem
     yield run.SerializeToString(deterministic=True)
 
 
-def _large_attrs(node: Node) -> frozenset[str]:
+def _large_attrs(node: Node, least: int) -> frozenset[str]:
     """The tensor attributes whose content is worth writing from where it lies."""
     return frozenset(
         name
         for name, value in node.attrs.items()
-        if value.kind == "tensor" and is_written_raw(value.value) and value.value.nbytes >= LARGE
+        if value.kind == "tensor" and is_written_raw(value.value) and value.value.nbytes >= least
     )
 
 
-def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | memoryview]:
+def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | Tensor]:
     head = pb.NodeDef()
     _node_to_proto(node, head, large)
-    pieces: list[bytes | memoryview] = [head.SerializeToString(deterministic=True)]
+    pieces: list[bytes | Tensor] = [head.SerializeToString(deterministic=True)]
     for name in sorted(large):
         pieces.extend(_large_attr(name, node.attrs[name]))
-    yield field_header(number, sum(len(p) for p in pieces))
+    yield field_header(number, sum(map(_length, pieces)))
     yield from pieces
 
 
-def _large_attr(name: str, value: AttrValue) -> list[bytes | memoryview]:
+def _length(piece: bytes | Tensor) -> int:
+    return piece.nbytes if isinstance(piece, Tensor) else len(piece)
+
+
+def _large_attr(name: str, value: AttrValue) -> list[bytes | Tensor]:
     """The map entry of a tensor attribute, with the content as its last field."""
     proto = pb.TensorProto()
     tensor_to_proto(value.value, proto, with_content=False)
-    content = memoryview(value.value.raw()).cast("B")
-    head = proto.SerializeToString(deterministic=True) + field_header(CONTENT_FIELD, len(content))
+    length = value.value.nbytes
+    head = proto.SerializeToString(deterministic=True) + field_header(CONTENT_FIELD, length)
     for number in (_TENSOR_FIELD, 2):
-        head = field_header(number, len(head) + len(content)) + head
+        head = field_header(number, len(head) + length) + head
     key = delimited(1, name.encode())
-    return [field_header(_ATTR_FIELD, len(key) + len(head) + len(content)) + key + head, content]
+    return [field_header(_ATTR_FIELD, len(key) + len(head) + length) + key + head, value.value]
 
 
 def _node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:

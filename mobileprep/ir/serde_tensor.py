@@ -49,6 +49,8 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
         values = np.empty(0, dtype=dtype.numpy or object) if listed is None else listed
     tensor = Tensor(dtype, shape, content=content, values=values)
     _check_length(tensor, where)
+    if payload is not None and payload.sha256 and payload.view is content:
+        tensor.lying_at(payload.view, payload.sha256)
     return tensor
 
 

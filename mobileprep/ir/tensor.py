@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +35,7 @@ class Tensor:
         values: leading elements, 1-D; for strings an object array of bytes.
     """
 
-    __slots__ = ("_array", "content", "dtype", "opaque", "shape", "values")
+    __slots__ = ("_array", "_digest", "content", "dtype", "opaque", "shape", "values")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Tensor:
         self.opaque = opaque
         """Serialized handles or variants, carried through unread."""
         self._array: Array | None = None
+        self._digest: str | None = None
 
     @classmethod
     def of(cls, array: Any, dtype: DType | None = None) -> Tensor:  # noqa: ANN401 - as np.asarray
@@ -112,9 +114,10 @@ class Tensor:
             UnsupportedError: the type has no elements to look at (resource, variant), or the
                 shape has more axes than numpy's arrays.
         """
-        if self._array is None:
-            self._array = _read_only(self._decode())
-        return self._array
+        array = self._array
+        if array is None:
+            array = self._array = _read_only(self._decode())
+        return array
 
     def raw(self) -> bytes | memoryview:
         """The elements as contiguous little-endian bytes. Not for strings."""
@@ -122,6 +125,22 @@ class Tensor:
             return self.content
         # Through uint8: a memoryview cannot be taken of bfloat16 and its like.
         return np.ascontiguousarray(self.array()).reshape(-1).view(np.uint8).data
+
+    def digest(self) -> str:
+        """The sha256 of ``raw()`` in hex, taken once. Not for strings."""
+        if self._digest is None:
+            self._digest = hashlib.sha256(self.raw()).hexdigest()
+        return self._digest
+
+    def lying_at(self, content: memoryview, digest: str) -> None:
+        """Let go of the elements in memory, which lie elsewhere too: a mapped file, as a rule.
+
+        Args:
+            content: the same bytes as ``raw()``.
+            digest: their sha256.
+        """
+        self.content, self._digest = content, digest
+        self.values = self._array = None
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor:
         """The same elements under another shape of the same size, in the form that they are in.
@@ -132,8 +151,9 @@ class Tensor:
         if math.prod(shape) != self.size:
             message = f"a tensor of shape {list(self.shape)} does not fit into {list(shape)}"
             raise InvalidGraphError(message, "the sizes have to multiply to the same")
-        if self._array is not None and self.content is None and self.values is None:
-            return Tensor.of(self._array.reshape(shape), self.dtype)
+        array = self._array
+        if array is not None and self.content is None and self.values is None:
+            return Tensor.of(array.reshape(shape), self.dtype)
         return Tensor(self.dtype, shape, content=self.content, values=self.values)
 
     def identical(self, other: Tensor) -> bool:

@@ -14,9 +14,9 @@ from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 
 from mobileprep.errors import MobileprepError
-from mobileprep.plan.spec import StageSpec
+from mobileprep.plan.spec import StageSpec, TargetPlan
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 Check = Callable[[], bool]
 
 _BACKEND: Final = "none"
@@ -40,43 +40,57 @@ def stage_task(spec: StageSpec, run: Action, is_fresh: Check) -> dict[str, Any]:
     }
 
 
+def finish_task(target: TargetPlan, run: Action) -> dict[str, Any]:
+    """What is done for a target after its stages, as a doit task; it judges itself what to do."""
+    return {
+        "name": task_name(f"{target.folder}/"),
+        "actions": [run],
+        "task_dep": sorted({task_name(task) for task in target.tasks}),
+        "io": {"capture": False},
+    }
+
+
 def task_name(task: str) -> str:
     """A stage's name as doit spells it; doit keeps ``=`` for itself."""
     return task.replace("=", "_")
 
 
-def guarded(action: Action, failures: list[BaseException]) -> Callable[[], TaskFailed | None]:
-    """The action with its exceptions kept in ``failures``; doit would print their tracebacks."""
+def guarded(
+    action: Action, name: str, failures: dict[str, BaseException]
+) -> Callable[[], TaskFailed | None]:
+    """The action with its exception kept in ``failures``; doit would print a traceback."""
 
     def run() -> TaskFailed | None:
         try:
             action()
         except MobileprepError as error:
-            failures.append(error)
+            failures[name] = error
             return TaskFailed(_told(error))
         except Exception as error:  # noqa: BLE001 - raised again, whole, once doit has stopped
-            failures.append(error)
+            failures[name] = error
             return TaskFailed(repr(error))
         except KeyboardInterrupt as error:
-            failures.append(error)
+            failures[name] = error
             return TaskFailed("interrupted")
         return None
 
     return run
 
 
-def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int) -> bool:
+def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int, keep_going: bool = False) -> bool:
     """Run tasks through doit; whether all went well.
 
     Args:
         tasks: as ``stage_task`` makes them.
         jobs: how many may run at once.
+        keep_going: after a failure run what does not depend on it.
 
     Raises:
         Exception: whatever a task's check of freshness raises.
     """
     command = _Run(task_loader=_Loader([dict_to_task(task) for task in tasks]))
-    code = command.parse_execute(["-n", str(jobs if jobs > 1 else 0), "-P", "thread"])
+    flags = ["-n", str(jobs if jobs > 1 else 0), "-P", "thread"]
+    code = command.parse_execute([*flags, *(["--continue"] if keep_going else [])])
     return bool(code == 0)
 
 

@@ -1,75 +1,168 @@
-"""Runs one stage in a folder of its own, and takes what it leaves into the store."""
+"""Runs the stages of a plan: each in a folder of its own, what it leaves taken into the store."""
 
 from __future__ import annotations
 
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import ArtifactError, InternalError
-from mobileprep.pipeline.state import Fresh, State
-from mobileprep.pipeline.store import Record, unwritable
-from mobileprep.plan.fingerprints import fingerprint
-from mobileprep.plan.spec import Stage, StageSpec
+from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.objects import unwritable
+from mobileprep.pipeline.state import Fresh, Stale, State
+from mobileprep.pipeline.store import Output, Record
+from mobileprep.plan.fingerprints import Components, fingerprint
+from mobileprep.plan.spec import StageSpec, Upstream
+from mobileprep.plan.stages import PUBLISHED
 from mobileprep.stages.base import Job, stage_function
 
+Listener = Callable[[str, float | None], None]
+"""Called with a task's name as it starts, and again with its seconds when it is done."""
 
-def execute(spec: StageSpec, state: State, warn: Callable[[str], None]) -> Record:
-    """Run a stage whose earlier stages are fresh; its record, already in the store.
+Warn = Callable[[str, str], None]
+"""Called with a task's name and what it has to say before it does its work."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One stage that was run, and how long it took in seconds."""
+
+    task: str
+    seconds: float
+
+
+class Executor:
+    """Runs stages of one plan, from any thread, each once.
 
     Args:
-        spec: the stage.
         state: the plan against a store.
-        warn: takes what the stage has to say before it does its work.
-
-    Raises:
-        MobileprepError: whatever the stage raises.
-        CorruptFileError: an input file changed while the stage ran.
+        listen: told of every stage's start and end.
+        warn: told what stages warn of.
     """
-    verdict = state.verdict(spec.task)
-    if isinstance(verdict, Fresh):
-        return verdict.record  # another build of the same has just been here
-    if verdict.parts is None:
-        message = f"{spec.task} was run before the stages that it needs"
-        raise InternalError(message)
-    folder = state.store.workspace()
-    started = time.perf_counter()
-    try:
-        stage_function(spec.kind)(_job(spec, state, folder, warn))
-        state.check_unchanged(spec)
-        outputs = {name: state.store.take(folder / name) for name in _left(folder, spec)}
-    except ArtifactError as error:
-        if not isinstance(error.__cause__, OSError):
-            raise
-        # Stages write nowhere but to their folder, whose name would tell the user nothing.
-        raise unwritable(error.__cause__, state.store.folder) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    record = Record(verdict.parts, outputs, round(time.perf_counter() - started, 4))
-    state.store.save(fingerprint(verdict.parts), record)
-    state.store.save_latest(state.latest_key(spec), verdict.parts)
-    state.finished(spec.task, record)
-    return record
+
+    def __init__(self, state: State, listen: Listener, warn: Warn) -> None:
+        self.state = state
+        self.ran: list[Ran] = []
+        """The stages that ran, in the order they finished."""
+        self._listen = listen
+        self._warn = warn
+        self._handover = Handover(state.plan)
+        # By task, and by fingerprint: two tasks may ask for the same.
+        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+
+    def run(self, spec: StageSpec) -> Record:
+        """Run a stage unless it is fresh; its record, already in the store.
+
+        Earlier stages are fresh; where what they left is needed and lost, they run again first.
+
+        Raises:
+            MobileprepError: whatever the stage raises.
+            CorruptFileError: an input file changed while the stage ran.
+        """
+        with self._locks[spec.task]:
+            try:
+                while isinstance(self.state.verdict(spec.task), Stale):
+                    inputs = {up: self.obtain(up) for up in spec.stage.upstream.values()}
+                    # What ran again for an input may have left something else this time.
+                    verdict = self.state.verdict(spec.task)
+                    if isinstance(verdict, Stale) and verdict.parts is not None:
+                        return self._run_once(spec, verdict.parts, inputs)
+                return self._record(spec.task)
+            finally:
+                self._handover.done(spec)
+
+    def is_fresh(self, spec: StageSpec) -> bool:
+        """Whether a stage has nothing to do, so that graphs need not be kept for it."""
+        if isinstance(self.state.verdict(spec.task), Stale):
+            return False
+        self._handover.done(spec)
+        return True
+
+    def obtain(self, upstream: Upstream) -> Output:
+        """An output of a stage that is fresh, made sure to be at hand.
+
+        Raises:
+            MobileprepError: it was lost, and the stage that left it fails now.
+        """
+        verdict = self.state.verdict(upstream.task)
+        if isinstance(verdict, Fresh):
+            output = verdict.record.outputs[upstream.output]
+            if self._handover.find(upstream) is not None or self.state.store.holds(output):
+                return output
+            self.state.lose(upstream.task, upstream.output)
+        return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
+
+    def _run_once(
+        self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]
+    ) -> Record:
+        key = fingerprint(parts)
+        with self._locks[key]:
+            again = self.state.verdict(spec.task)
+            if isinstance(again, Fresh):
+                return again.record
+            self._listen(spec.task, None)
+            record = self._execute(spec, parts, inputs)
+            self.ran.append(Ran(spec.task, record.seconds))
+            self.state.store.save(key, record)
+            self.state.store.save_latest(self.state.latest_key(spec), parts)
+            self.state.finished(spec.task, record)
+            self._listen(spec.task, record.seconds)
+            return record
+
+    def _execute(
+        self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]
+    ) -> Record:
+        # Only now: a build with nothing to do must not pay for numpy's start-up.
+        from mobileprep.pipeline.exchange import StoreExchange
+
+        started = time.perf_counter()
+        store = self.state.store
+        workspace = store.workspace()
+        folder = workspace / "left"
+        try:
+            exchange = StoreExchange(spec.task, store, inputs, self._handover, workspace / "read")
+            job = Job(spec.task, spec.stage, exchange, folder, spec.places, self._warning(spec))
+            stage_function(spec.kind)(job)
+            self.state.check_unchanged(spec)
+            outputs = {**exchange.left, **self._taken(folder)}
+            _check_promised(spec, outputs)
+        except ArtifactError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # Stages write nowhere but to their folder, whose name would tell the user nothing.
+            raise unwritable(error.__cause__, store.folder) from error
+        finally:
+            shutil.rmtree(workspace, ignore_errors=True)
+        return Record(parts, outputs, round(time.perf_counter() - started, 4))
+
+    def _taken(self, folder: Path) -> dict[str, Output]:
+        """The files that a stage has left, in the store."""
+        names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+        return {
+            name: self.state.store.take(
+                folder / name, inline=name.endswith(".json") and not name.startswith(PUBLISHED)
+            )
+            for name in names
+        }
+
+    def _record(self, task: str) -> Record:
+        verdict = self.state.verdict(task)
+        if isinstance(verdict, Stale):
+            message = f"{task} is stale after it has run"
+            raise InternalError(message)
+        return verdict.record
+
+    def _warning(self, spec: StageSpec) -> Callable[[str], None]:
+        return lambda text: self._warn(spec.task, text)
 
 
-def _left(folder: Path, spec: StageSpec) -> list[str]:
-    """The outputs in a stage's folder, sorted.
-
-    Raises:
-        InternalError: one that the plan promises is not there.
-    """
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+def _check_promised(spec: StageSpec, outputs: Mapping[str, Output]) -> None:
+    """Whether a stage has left all that the plan promises."""
     for name in spec.stage.output_files:
-        if name not in names:
+        if name not in outputs:
             message = f"the stage {spec.kind} did not leave {name}"
             raise InternalError(message)
-    return names
-
-
-def _job(spec: StageSpec, state: State, folder: Path, warn: Callable[[str], None]) -> Job[Stage]:
-    inputs = {
-        up: state.store.object_path(state.output(up.task, up.output).sha256)
-        for up in spec.stage.upstream.values()
-    }
-    return Job(spec.task, spec.stage, inputs, folder, spec.places, warn)

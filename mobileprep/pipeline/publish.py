@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from mobileprep.fsio import (
     inside,
     read_bytes,
     sha256_bytes,
-    sha256_file,
     write_bytes,
 )
+from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.runner import Built
-from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store import Output, Store
+from mobileprep.plan.spec import Upstream
 
 MANIFEST = "manifest.json"
 _MOST_MANIFEST = 64 << 20
@@ -46,46 +47,64 @@ class Changes:
         return bool(self.write or self.remove)
 
 
-def changes(built: Built, extra: Mapping[str, bytes], out: Path) -> Changes:
-    """Compare a target's folder with what it should hold, byte for byte.
+def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileIndex) -> Changes:
+    """Compare a target's folder with what it should hold.
 
     Args:
         built: what the target's stages left.
         extra: further files, by name.
         out: the output folder of the build.
+        files: tells what bytes files have.
 
     Raises:
         ArtifactError: the target's name leads out of the folder.
     """
     folder = inside(out, built.target.folder)
-    wanted = {name: output.sha256 for name, output in built.files.items()}
-    wanted.update({name: sha256_bytes(data) for name, data in extra.items()})
-    manifest = _manifest(built, wanted)
-    write = [n for n in sorted(wanted) if not _has(file_inside(folder, n), wanted[n])]
-    if write or not _has(folder / MANIFEST, sha256_bytes(manifest)):
+    wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
+    wanted.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
+    manifest = _manifest(built, {name: digest for name, (digest, _) in wanted.items()})
+    write = [n for n in sorted(wanted) if not files.matches(file_inside(folder, n), *wanted[n])]
+    if write or not files.matches(folder / MANIFEST, sha256_bytes(manifest), len(manifest)):
         write.append(MANIFEST)
     remove = sorted(_files_of(folder) - set(wanted))
     return Changes(folder, tuple(write), tuple(remove), manifest)
 
 
-def publish(built: Built, extra: Mapping[str, bytes], store: Store, out: Path) -> Changes:
+def publish(
+    built: Built,
+    extra: Mapping[str, bytes],
+    store: Store,
+    out: Path,
+    obtain: Callable[[Upstream], Output] | None = None,
+) -> Changes:
     """Bring a target's folder up to date; what was done.
 
     Files whose bytes are right stay untouched. A link is replaced, wherever it leads: what is
     behind it may be another output, or none of ours. The manifest is written last, so that a folder
     with a fitting manifest is whole.
 
+    Args:
+        built: what the target's stages left.
+        extra: further files, by name.
+        store: the store.
+        out: the output folder of the build.
+        obtain: makes sure that an output is at hand; without it the store has to have it.
+
     Raises:
+        CorruptFileError: the store does not have an output any more.
         ArtifactError: a file cannot be written.
     """
-    todo = changes(built, extra, out)
+    todo = changes(built, extra, out, store.files)
     for name in todo.write:
         path = file_inside(todo.folder, name)
         if name in built.files:
+            if obtain is not None:
+                obtain(built.origins[name])
             store.publish(built.files[name], path)
         else:
             data = todo.manifest if name == MANIFEST else extra[name]
             write_bytes(path, data, follow=False)
+            store.files.note(path, sha256_bytes(data))
     for name in todo.remove:
         _remove(todo.folder, name)
     return todo
@@ -137,10 +156,3 @@ def _remove(folder: Path, name: str) -> None:
     except (OSError, ValueError, ArtifactError):
         # A folder that holds something else stays; a manifest that points elsewhere is not ours.
         return
-
-
-def _has(path: Path, digest: str) -> bool:
-    try:
-        return path.is_file() and not path.is_symlink() and sha256_file(path) == digest
-    except (CorruptFileError, OSError):
-        return False

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
-from mobileprep.pipeline.execute import execute
+from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output, Record
 from mobileprep.plan.records import (
     CheckRecord,
+    CompressRecord,
     FreezeRecord,
     PackageRecord,
     RecordType,
@@ -21,7 +23,7 @@ from mobileprep.plan.records import (
     ValidationRecord,
     record_from,
 )
-from mobileprep.plan.spec import PlannedRecords, StageSpec, TargetPlan, Upstream
+from mobileprep.plan.spec import Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
 from mobileprep.plan.stages import PUBLISHED
 
 
@@ -32,29 +34,16 @@ class Built:
     Args:
         target: the target's plan.
         files: the outputs that make up its folder, by name there.
+        origins: the stages that left them, by the same names.
         records: what the report is made of.
         sources: the sha256 of each file from outside, by name.
     """
 
     target: TargetPlan
     files: Mapping[str, Output]
+    origins: Mapping[str, Upstream]
     records: TargetRecords
     sources: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """One stage that was run, and how long it took in seconds."""
-
-    task: str
-    seconds: float
-
-
-Listener = Callable[[str, float | None], None]
-"""Called with a task's name as it starts, and again with its seconds when it is done."""
-
-Warn = Callable[[str, str], None]
-"""Called with a task's name and what it has to say before it does its work."""
 
 
 def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
@@ -68,37 +57,69 @@ def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
 
 
 def build(
-    state: State, *, jobs: int = 1, listen: Listener, warn: Warn = lambda *_: None
-) -> list[Ran]:
-    """Run what is stale; the stages that ran, in the order they finished.
+    executor: Executor,
+    *,
+    jobs: int = 1,
+    keep_going: bool = False,
+    finish: Callable[[TargetPlan], None] | None = None,
+) -> list[MobileprepError]:
+    """Run what is stale, then ``finish`` for each target whose stages have all run.
 
     Args:
-        state: a plan against a store.
-        jobs: how many stages may run at once.
-        listen: told of every stage's start and end.
-        warn: told what stages warn of.
+        executor: runs the stages of a plan, and has them listed afterwards.
+        jobs: how many stages and targets may be worked at at once.
+        keep_going: after a failure go on with what does not depend on it.
+        finish: what is to be done for a target.
+
+    Returns:
+        The failures, where the build was to go on after them, in the order of the plan.
 
     Raises:
         MobileprepError: the first failure; what ran before it stays in the store.
     """
+    state = executor.state
     if not stale_stages(state):
-        return []
+        steps = _finishing(state.plan, finish)
+        return _one_by_one([step for _, step in steps], keep_going=keep_going)
     # Only now: a build with nothing to do must not pay for doit's start-up.
-    from mobileprep.pipeline.doit_tasks import guarded, run_tasks, stage_task
+    from mobileprep.pipeline.doit_tasks import finish_task, guarded, run_tasks, stage_task
 
-    ran: list[Ran] = []
-    failures: list[BaseException] = []
+    failures: dict[str, BaseException] = {}
     tasks = []
     for spec in state.plan.stages:
-        action = guarded(_action(spec, state, ran, listen, warn), failures)
-        tasks.append(stage_task(spec, action, _check(spec, state)))
-    went_well = run_tasks(tasks, jobs=jobs)
-    if failures:
-        raise failures[0]
-    if not went_well:
+        action = guarded(_action(spec, executor), spec.task, failures)
+        tasks.append(stage_task(spec, action, _check(spec, executor)))
+    for target, step in _finishing(state.plan, finish):
+        tasks.append(finish_task(target, guarded(step, target.folder, failures)))
+    went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
+    order = [*(s.task for s in state.plan.stages), *(t.folder for t in state.plan.targets)]
+    found = [failures[name] for name in order if name in failures]
+    told = [error for error in found if isinstance(error, MobileprepError)]
+    for error in found:
+        if not keep_going or error not in told:
+            raise error
+    if not went_well and not found:
         message = "a stage failed and left no error"
         raise InternalError(message)
-    return ran
+    return told
+
+
+def _finishing(
+    plan: Plan, finish: Callable[[TargetPlan], None] | None
+) -> list[tuple[TargetPlan, Callable[[], None]]]:
+    return [] if finish is None else [(t, functools.partial(finish, t)) for t in plan.targets]
+
+
+def _one_by_one(steps: Iterable[Callable[[], None]], *, keep_going: bool) -> list[MobileprepError]:
+    failures: list[MobileprepError] = []
+    for step in steps:
+        try:
+            step()
+        except MobileprepError as error:
+            if not keep_going:
+                raise
+            failures.append(error)
+    return failures
 
 
 def collect(state: State) -> list[Built]:
@@ -112,15 +133,16 @@ def collect_target(target: TargetPlan, state: State) -> Built:
     Raises:
         CorruptFileError: a stage of it has not run.
     """
-    files = {
-        name.removeprefix(PUBLISHED): output
+    found = {
+        name.removeprefix(PUBLISHED): (output, Upstream(task, name))
         for task in target.tasks
         for name, output in _record(state, task).outputs.items()
         if name.startswith(PUBLISHED)
     }
     return Built(
         target,
-        files,
+        {name: output for name, (output, _) in found.items()},
+        {name: origin for name, (_, origin) in found.items()},
         _records(target.records, state),
         {f.name: state.digest(f) for f in target.sources},
     )
@@ -145,17 +167,12 @@ def check_pins(pins: Iterable[tuple[str, str, str, str]]) -> None:
         raise CorruptFileError("\n".join(wrong), hint)
 
 
-def _action(
-    spec: StageSpec, state: State, ran: list[Ran], listen: Listener, warn: Warn
-) -> Callable[[], None]:
+def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:
     def run() -> None:
-        listen(spec.task, None)
         try:
-            record = execute(spec, state, lambda text: warn(spec.task, text))
+            executor.run(spec)
         except MobileprepError as error:
             raise _placed(error, spec) from error
-        ran.append(Ran(spec.task, record.seconds))
-        listen(spec.task, record.seconds)
 
     return run
 
@@ -167,8 +184,8 @@ def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
     return error.at(spec.task)
 
 
-def _check(spec: StageSpec, state: State) -> Callable[..., bool]:
-    return lambda *_: isinstance(state.verdict(spec.task), Fresh)
+def _check(spec: StageSpec, executor: Executor) -> Callable[..., bool]:
+    return lambda *_: executor.is_fresh(spec)
 
 
 def _record(state: State, task: str) -> Record:
@@ -182,12 +199,13 @@ def _record(state: State, task: str) -> Record:
 def _records(planned: PlannedRecords, state: State) -> TargetRecords:
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
         output = _record(state, up.task).outputs[up.output]
-        return record_from(kind, json.loads(state.store.object_path(output.sha256).read_bytes()))
+        return record_from(kind, json.loads(b"".join(state.store.pieces(output))))
 
     samples, validation = planned.samples, planned.validation
     return TargetRecords(
         read(FreezeRecord, planned.freeze),
         read(PackageRecord, planned.package),
+        read(CompressRecord, planned.compressed),
         tuple(read(TransformRecord, up) for up in planned.steps),
         tuple(read(CheckRecord, up) for up in planned.checks),
         None if samples is None else read(SamplesRecord, samples),

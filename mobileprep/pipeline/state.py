@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import sha256_file
 from mobileprep.pipeline.store import Output, Record, Store
-from mobileprep.plan.fingerprints import (
-    Components,
-    components,
-    digest_text,
-    explain,
-    fingerprint,
-)
+from mobileprep.plan.fingerprints import Components, components, explain, fingerprint
 from mobileprep.plan.spec import Plan, StageFile, StageSpec
-
-Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """A stage whose outputs are in the store, whole."""
+    """A stage that has run before on the same; what it left is known, but may not be at hand."""
 
     record: Record
 
@@ -42,8 +34,9 @@ class Stale:
 class State:
     """The freshness of a plan's stages against a store.
 
-    Each input file is hashed once for the life of the object, always from its bytes: times
-    and sizes do not tell whether a file has changed.
+    A stage is fresh by its record alone. What it left is looked at when something needs it: a
+    stage that runs, or a folder that lacks it. Where that is missing or damaged then, the stage is
+    stale after all (``lose``).
 
     Args:
         plan: the plan.
@@ -57,12 +50,17 @@ class State:
         self._force = force
         self._specs = {s.task: s for s in plan.stages}
         self._digests: dict[Path, str] = {}
-        self._stamps: dict[Path, Stamp | None] = {}
-        self._held: set[Output] = set()
         self._fresh: dict[str, Fresh] = {}
+        self._ran: set[str] = set()
+        self._lost: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def spec(self, task: str) -> StageSpec:
+        """The stage of that task name."""
+        return self._specs[task]
 
     def verdict(self, task: str) -> Fresh | Stale:
-        """Whether a stage is fresh. What is found fresh stays so for the life of the object.
+        """Whether a stage is fresh. What is found fresh stays so, unless its outputs are lost.
 
         What is stale is judged anew: another process may have run the stage in the meantime.
 
@@ -79,7 +77,19 @@ class State:
 
     def finished(self, task: str, record: Record) -> None:
         """Note that a stage has just run."""
-        self._fresh[task] = Fresh(record)
+        with self._lock:
+            before = self._fresh.get(task)
+            self._fresh[task] = Fresh(record)
+            self._ran.add(task)
+            self._lost.pop(task, None)
+            if before is None or before.record.outputs != record.outputs:
+                self._forget_after(task)
+
+    def lose(self, task: str, name: str) -> None:
+        """Note that an output of a stage is needed, and neither here nor to be had."""
+        with self._lock:
+            self._lost[task] = f"the stored {name} is missing or damaged"
+            self._fresh.pop(task, None)
 
     def output(self, task: str, name: str) -> Output:
         """An output of a stage that is fresh."""
@@ -87,12 +97,10 @@ class State:
 
     def digest(self, file: StageFile) -> str:
         """The sha256 of an input file, taken once."""
-        path = file.path
-        if path not in self._digests:
-            stamp = _stamp(path)
-            self._digests[path] = sha256_file(path)
-            self._stamps[path] = stamp
-        return self._digests[path]
+        found = self._digests.get(file.path)
+        if found is None:
+            found = self._digests[file.path] = self.store.files.digest(file.path)
+        return found
 
     def check_unchanged(self, spec: StageSpec) -> None:
         """Make sure that a stage has read the bytes that its fingerprint was made of.
@@ -101,7 +109,7 @@ class State:
             CorruptFileError: an input file was touched since its digest was taken.
         """
         for file in spec.input_files:
-            if _stamp(file.path) != self._stamps.get(file.path):
+            if not self.store.files.unchanged(file.path):
                 message = f"{file.name} changed during the build"
                 raise CorruptFileError(message, "build again", str(file.path))
 
@@ -119,24 +127,21 @@ class State:
                 return Stale((f"{up.task} runs first",))
             digests[slot] = verdict.record.outputs[up.output].sha256
         parts = components(spec.stage, digests)
-        if self._force:
+        if self._force and spec.task not in self._ran:
             return Stale(("--force was given",), parts)
+        if spec.task in self._lost:
+            return Stale((self._lost[spec.task],), parts)
         record = self.store.load(fingerprint(parts))
         if record is None or not set(spec.stage.output_files) <= set(record.outputs):
             return Stale(tuple(self._reasons(spec, parts)), parts)
-        for name, output in record.outputs.items():
-            if not self._holds(output):
-                wanted = digest_text(output.sha256)
-                return Stale(
-                    (f"the stored {name} is missing or damaged, expected {wanted}",), parts
-                )
         return Fresh(record)
 
-    def _holds(self, output: Output) -> bool:
-        """Whether the store has an object whole; steps that change nothing share theirs."""
-        if output not in self._held and self.store.holds(output):
-            self._held.add(output)
-        return output in self._held
+    def _forget_after(self, task: str) -> None:
+        """Judge anew what reads a stage that has left something else."""
+        for spec in self.plan.stages:
+            if spec.task in self._fresh and task in spec.needs:
+                del self._fresh[spec.task]
+                self._forget_after(spec.task)
 
     def _reasons(self, spec: StageSpec, parts: Components) -> list[str]:
         before = self.store.latest(self.latest_key(spec))
@@ -146,12 +151,3 @@ class State:
             return explain(dict(before), parts) or ["its record is gone"]
         except (KeyError, TypeError, AttributeError):
             return ["its record cannot be read"]
-
-
-def _stamp(path: Path) -> Stamp | None:
-    """What tells cheaply that a file was touched; None where it is gone."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)

@@ -1,7 +1,7 @@
-"""The content-addressed store: outputs by their digest, records by their fingerprint.
+"""The store: what stages left, by their fingerprints, and the objects that hold it.
 
-A record is a JSON object of its key, its data, and the digest of both: one that was edited, or put
-under another key, counts as gone, like one that an older version left without a digest.
+A record is a line with a digest, and under it a JSON object with the record's key and its data: one
+that was edited, or put under another key, counts as gone.
 """
 
 from __future__ import annotations
@@ -10,27 +10,47 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.fsio import place, read_bytes, sha256_bytes, sha256_file, write_text
+from mobileprep.formats.parts import Part
+from mobileprep.fsio import atomic_writer, read_bytes, sha256_bytes, write_bytes
+from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.objects import HINT, Objects, unwritable
 from mobileprep.plan.fingerprints import canonical
 
-_FORMAT = "v1"
+_FORMAT = "v2"
 _MOST_RECORD = 64 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-_HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
+INLINE = 64 << 10
+"""Outputs of at most so many bytes that are JSON stand in the record itself."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A file that a stage left: its digest, and its length in bytes."""
+    """Something that a stage left.
+
+    Args:
+        sha256: of a graph, that of its index; of all else that of its bytes.
+        size: its length in bytes; of a graph, the index's.
+        index: the index that tells what it is made of; None for what is one object or stands here.
+        text: its bytes themselves, where they are short and JSON.
+    """
 
     sha256: str
     size: int
+    index: Part | None = None
+    text: str | None = None
+
+    @property
+    def part(self) -> Part | None:
+        """The first object that is needed for it, None where none is."""
+        if self.text is not None:
+            return None
+        return self.index or Part(self.sha256, self.size)
 
 
 @dataclass(frozen=True)
@@ -39,7 +59,7 @@ class Record:
 
     Args:
         components: what the fingerprint was made of.
-        outputs: the files it left, by name.
+        outputs: what it left, by name.
         seconds: how long it took.
     """
 
@@ -54,61 +74,110 @@ def default_folder() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "mobileprep"
 
 
+def open_store(folder: Path, out: Path | None = None, *, checksum: bool = False) -> Store:
+    """The store in a folder.
+
+    Args:
+        folder: where it is.
+        out: the output folder of the builds that use it: for each, the store knows which files
+            it has hashed, and need not hash again.
+        checksum: hash every file all the same.
+    """
+    index = None
+    if out is not None:
+        key = sha256_bytes(os.fsencode(os.path.realpath(out)))
+        index = folder / _FORMAT / "seen" / f"{key}.json"
+    return Store(folder, FileIndex(index, checksum=checksum))
+
+
 class Store:
-    """The store in one folder. Several builds may use it at once: every write is atomic."""
+    """The store in one folder. Several builds may use it at once: every write is atomic.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where it is.
+        files: tells whether files still have the bytes that they had; by default it hashes them.
+    """
+
+    def __init__(self, folder: Path, files: FileIndex | None = None) -> None:
         self.folder = folder / _FORMAT
-
-    def object_path(self, digest: str) -> Path:
-        """Where the bytes of that digest lie, or would."""
-        return self.folder / "objects" / digest[:2] / digest
+        self.files = files or FileIndex(None)
+        self.objects = Objects(self.folder, self.files)
 
     def holds(self, output: Output) -> bool:
-        """Whether an object is there and its bytes still have its digest."""
-        path = self.object_path(output.sha256)
-        try:
-            if path.stat().st_size != output.size:
-                return False
-        except OSError:
+        """Whether all that an output is made of is there, its bytes those of their digests."""
+        part = output.part
+        if part is None:
+            return True
+        if not self.objects.holds(part):
             return False
-        return sha256_file(path) == output.sha256
+        if output.index is None:
+            return True
+        try:
+            return all(self.objects.holds(p) for p in {*self.objects.parts(output.index)})
+        except CorruptFileError:
+            return False
 
     def workspace(self) -> Path:
-        """A new folder inside the store for a stage to write to; the caller removes it.
+        """A new folder inside the store, with a folder ``left`` for what a stage leaves and one
+        ``read`` for what it reads; the caller removes it.
 
         Raises:
             ArtifactError: the store cannot be written.
         """
         folder = self.folder / "tmp" / os.urandom(8).hex()
         try:
-            folder.mkdir(parents=True)
+            for name in ("left", "read"):
+                (folder / name).mkdir(parents=True)
         except OSError as error:
             raise unwritable(error, folder.parent) from error
         return folder
 
-    def take(self, path: Path) -> Output:
-        """Move a finished file of a workspace into the store.
+    def take(self, path: Path, *, inline: bool = False) -> Output:
+        """Take a finished file of a workspace into the store.
+
+        Args:
+            path: the file.
+            inline: whether it may stand in the record.
 
         Raises:
             ArtifactError: the store cannot be written.
         """
-        output = Output(sha256_file(path), path.stat().st_size)
-        target = self.object_path(output.sha256)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target)
-        except OSError as error:
-            raise unwritable(error, target.parent) from error
-        return output
+        if inline and path.stat().st_size <= INLINE:
+            data = path.read_bytes()
+            return Output(sha256_bytes(data), len(data), text=data.decode())
+        part = self.objects.take(path)
+        return Output(part.sha256, part.size)
+
+    def pieces(self, output: Output) -> Iterator[bytes | memoryview]:
+        """The bytes of an output, in pieces.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+        """
+        if output.text is not None:
+            yield output.text.encode()
+        elif output.index is not None:
+            yield from self.objects.assemble(output.index)
+        else:
+            yield self.objects.view(Part(output.sha256, output.size))
 
     def publish(self, output: Output, target: Path) -> None:
-        """Give ``target`` an object's bytes."""
-        place(self.object_path(output.sha256), target)
+        """Give ``target`` an output's bytes.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+            ArtifactError: the target cannot be written.
+        """
+        if output.index is None and output.text is None:
+            self.objects.place(Part(output.sha256, output.size), target)
+        else:
+            with atomic_writer(target, follow=False) as stream:
+                stream.writelines(self.pieces(output))
+        self.files.note(target, output.sha256)
 
     def load(self, fingerprint: str) -> Record | None:
         """The record of that fingerprint; None where there is none, or it cannot be read."""
-        return _record(self._json("records", fingerprint))
+        return _record(self._json("ac", fingerprint))
 
     def save(self, fingerprint: str, record: Record) -> None:
         """Keep a record.
@@ -118,10 +187,10 @@ class Store:
         """
         data = {
             "components": record.components,
-            "outputs": {name: asdict(out) for name, out in record.outputs.items()},
+            "outputs": {name: _output_data(out) for name, out in record.outputs.items()},
             "seconds": record.seconds,
         }
-        self._write("records", fingerprint, data)
+        self._write("ac", fingerprint, data)
 
     def latest(self, task_key: str) -> Mapping[str, Any] | None:
         """The components of a task's last run in this store, to explain what has changed."""
@@ -140,45 +209,57 @@ class Store:
         return self.folder / kind / key[:2] / f"{key}.json"
 
     def _write(self, kind: str, key: str, data: object) -> None:
-        record = {"key": key, "data": data}
-        text = canonical({**record, "sha256": _digest(record)})
+        body = canonical({"key": key, "data": data}).encode()
         try:
-            write_text(self._path(kind, key), text, follow=False)
+            text = b"%s\n%s" % (sha256_bytes(body).encode(), body)
+            write_bytes(self._path(kind, key), text, follow=False)
         except ArtifactError as error:
-            raise ArtifactError(error.message, _HINT, error.where) from error
+            raise ArtifactError(error.message, HINT, error.where) from error
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            found = json.loads(read_bytes(self._path(kind, key), limit=_MOST_RECORD))
-            data = found["data"]
-            whole = found["sha256"] == _digest({"key": key, "data": data})
+            text = read_bytes(self._path(kind, key), limit=_MOST_RECORD)
+            digest, _, body = text.partition(b"\n")
+            if digest != sha256_bytes(body).encode():
+                return None
+            found = json.loads(body)
+            return found["data"] if found["key"] == key else None
         except (CorruptFileError, ValueError, KeyError, TypeError, RecursionError):
             # A record that is gone or damaged only means that the stage runs again.
             return None
-        return data if whole else None
 
 
-def _digest(record: Mapping[str, object]) -> str:
-    return sha256_bytes(canonical(record).encode())
-
-
-def unwritable(error: OSError, folder: Path) -> ArtifactError:
-    """The error for a store that the system would not let us write to."""
-    reason = error.strerror or str(error)
-    return ArtifactError(f"the store cannot be written: {reason}", _HINT, str(folder))
+def _output_data(output: Output) -> dict[str, Any]:
+    data: dict[str, Any] = {"sha256": output.sha256, "size": output.size}
+    if output.index is not None:
+        data["index"] = {"sha256": output.index.sha256, "size": output.index.size}
+    if output.text is not None:
+        data["text"] = output.text
+    return data
 
 
 def _record(data: object) -> Record | None:
     try:
-        outputs = {k: _output(v["sha256"], v["size"]) for k, v in data["outputs"].items()}  # type: ignore[index]
+        outputs = {k: _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
         components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     return Record(components, outputs, seconds) if isinstance(components, dict) else None
 
 
-def _output(sha256: object, size: object) -> Output:
+def _output(data: Mapping[str, Any]) -> Output:
+    part = _part(data)
+    index = _part(data["index"]) if "index" in data else None
+    text = data.get("text")
+    if text is not None and sha256_bytes(text.encode()) != part.sha256:
+        message = "a text that is not that of its digest"
+        raise ValueError(message)
+    return Output(part.sha256, part.size, index, text)
+
+
+def _part(data: Mapping[str, Any]) -> Part:
+    sha256, size = data["sha256"], data["size"]
     if not isinstance(sha256, str) or not _DIGEST.match(sha256) or type(size) is not int:
         message = "no output of a record"
         raise TypeError(message)
-    return Output(sha256, size)
+    return Part(sha256, size)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
+from mobileprep.plan.compressor import compressor
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
@@ -23,7 +24,9 @@ from mobileprep.plan.spec import (
 from mobileprep.plan.stages import (
     GRAPH,
     PUBLISHED,
+    BudgetStage,
     CheckStage,
+    CompressStage,
     EvaluateStage,
     FreezeStage,
     PackageStage,
@@ -33,7 +36,7 @@ from mobileprep.plan.stages import (
 )
 from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.recipe.model import Recipe, Step, Target, digestible
-from mobileprep.recipe.settings import Source, Validation
+from mobileprep.recipe.settings import Budget, Source, Validation
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -100,10 +103,12 @@ class _TargetPlanner:
         freeze = self._add(_freeze_spec(target))
         samples, steps, checks = self._chain(frozen_by(freeze))
         package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
+        sizes = self._sizes(package)
         validation = self._validate(frozen_by(freeze), package)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
+            Upstream(sizes[0], CompressStage.RECORD),
             tuple(Upstream(task, TransformStage.RECORD) for task in steps),
             tuple(Upstream(task, CheckStage.RECORD) for task in checks),
             Upstream(samples[0], SamplesStage.RECORD) if samples else None,
@@ -112,7 +117,7 @@ class _TargetPlanner:
         return TargetPlan(
             self._recipe.name,
             target.folder,
-            (freeze, *samples, *steps, *checks, package, *validation),
+            (freeze, *samples, *steps, *checks, package, *sizes, *validation),
             records,
             tuple(_outside(target)),
             _settings(target),
@@ -155,12 +160,27 @@ class _TargetPlanner:
             platform=target.platform,
             abis=target.abis,
             registration=target.registration,
-            budget=target.budget,
             graph=Upstream(last, GRAPH),
             interface=frozen.interface,
         )
-        where = places(target, "budget", "registration", "artifact", "transforms")
+        where = places(target, "registration", "artifact", "transforms")
         return StageSpec(f"{target.folder}/package", stage, where)
+
+    def _sizes(self, package: str) -> list[str]:
+        """The task that measures the compressed model, and the one that holds it to limits."""
+        target = self._target
+        model = Upstream(package, f"{PUBLISHED}{self._model_file()}")
+        stage = CompressStage(compressor=compressor(), model=model)
+        compress = self._add(StageSpec(f"{target.folder}/compress", stage))
+        if target.budget == Budget():
+            return [compress]
+        limits = BudgetStage(
+            budget=target.budget,
+            package=Upstream(package, PackageStage.RECORD),
+            compressed=Upstream(compress, CompressStage.RECORD),
+        )
+        where = places(target, "budget")
+        return [compress, self._add(StageSpec(f"{target.folder}/budget", limits, where))]
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name

@@ -101,7 +101,6 @@ class ModelFacts:
     """The model that ships: its file, and what it amounts to."""
 
     file: str
-    compressed_bytes: int
     nodes: int
     parameters: int
     constants: int
@@ -121,6 +120,32 @@ class PackageRecord:
     model: ModelFacts
     ops: Mapping[str, int]
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CompressRecord:
+    """The model file as app packages store it, ``compress.json``.
+
+    Args:
+        compressed_bytes: the length of the compressed file.
+        compressor: what the figure is for.
+    """
+
+    compressed_bytes: int
+    compressor: str
+
+
+@dataclass(frozen=True)
+class BudgetRecord:
+    """What of a budget is left, ``budget.json``; None for sizes without a limit.
+
+    Args:
+        model_bytes: bytes that the model file stays below its limit.
+        compressed_bytes: the same of the compressed file.
+    """
+
+    model_bytes: int | None
+    compressed_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -246,6 +271,7 @@ class TargetRecords:
     Args:
         freeze: of the source.
         package: of what ships.
+        compressed: of its compressed size.
         steps: of the transforms, in order.
         checks: how far the graph after each is from the source; empty where that was not asked.
         samples: what the checks feed.
@@ -254,6 +280,7 @@ class TargetRecords:
 
     freeze: FreezeRecord
     package: PackageRecord
+    compressed: CompressRecord
     steps: tuple[TransformRecord, ...] = ()
     checks: tuple[CheckRecord, ...] = ()
     samples: SamplesRecord | None = None

@@ -201,6 +201,7 @@ class PlannedRecords:
 
     freeze: Upstream
     package: Upstream
+    compressed: Upstream
     steps: tuple[Upstream, ...] = ()
     checks: tuple[Upstream, ...] = ()
     samples: Upstream | None = None

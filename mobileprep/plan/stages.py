@@ -115,13 +115,12 @@ class PackageStage(Stage):
         platform: what the target runs.
         abis: of an Android app.
         registration: the TensorFlow versions to write headers for.
-        budget: limits of size.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "package.json"
 
     file: str
@@ -129,7 +128,6 @@ class PackageStage(Stage):
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
-    budget: Budget
     graph: Upstream
     interface: Upstream
 
@@ -142,6 +140,52 @@ class PackageStage(Stage):
     def output_files(self) -> tuple[str, ...]:
         """The model and the record; headers and build fragments lie beside the model."""
         return (self.model, self.RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressStage(Stage):
+    """Measures a model file as app packages store it, compressed.
+
+    Args:
+        compressor: what compresses, with its version.
+        model: the model file.
+    """
+
+    stage_name: ClassVar[str] = "compress"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "compress.json"
+
+    compressor: str
+    model: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetStage(Stage):
+    """Refuses a model file that is larger than the target allows.
+
+    Args:
+        budget: limits of size.
+        package: the record of what ships.
+        compressed: the record of its compressed size.
+    """
+
+    stage_name: ClassVar[str] = "budget"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "budget.json"
+
+    budget: Budget
+    package: Upstream
+    compressed: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +318,8 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     SamplesStage,
     CheckStage,
     PackageStage,
+    CompressStage,
+    BudgetStage,
     EvaluateStage,
     ValidateStage,
 )

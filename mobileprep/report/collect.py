@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from mobileprep.plan.records import (
     CheckRecord,
+    CompressRecord,
     EngineRecord,
     FreezeRecord,
     ModelFacts,
@@ -114,7 +115,8 @@ class Report:
         target: the target's name.
         source: the frozen source: nodes, parameters, bytes, and notes of the freezing.
         steps: the transforms in order.
-        model: the model file: name, bytes, compressed bytes, nodes, parameters.
+        model: the model file: name, bytes, nodes, parameters.
+        compressed: the model file's length compressed, and what compressed it.
         ops: how many nodes of each op are left.
         files: the bytes of each file of the folder, by name.
         check: how far the transforms' graphs are from the source, where the recipe checks.
@@ -128,6 +130,7 @@ class Report:
     source: FreezeRecord
     steps: tuple[StepLine, ...]
     model: ModelFacts
+    compressed: CompressRecord
     ops: Mapping[str, int]
     files: Mapping[str, int]
     check: Checked | None
@@ -154,6 +157,7 @@ def collect_report(
         records.freeze,
         tuple(_step(s, c) for s, c in zip_longest(records.steps, checks)),
         package.model,
+        records.compressed,
         package.ops,
         dict(sorted(files.items())),
         None if records.samples is None else _checked(records.samples, checks),

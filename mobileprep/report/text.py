@@ -66,10 +66,10 @@ def _remarks(step: StepLine) -> Iterator[str]:
 
 
 def _model_line(report: Report) -> str:
-    model = report.model
+    model, packed = report.model, report.compressed
     return (
-        f"model    {model.file}: {model.bytes:,} bytes, "
-        f"{model.compressed_bytes:,} compressed, {model.nodes:,} nodes"
+        f"model    {model.file}: {model.bytes:,} bytes, {packed.compressed_bytes:,} compressed "
+        f"({packed.compressor}), {model.nodes:,} nodes"
     )
 
 

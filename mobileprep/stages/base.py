@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mobileprep.errors import InternalError
-from mobileprep.fsio import inside, read_bytes, write_bytes
+from mobileprep.fsio import inside, write_bytes
 from mobileprep.plan.records import RecordType, record_from
 from mobileprep.plan.spec import Section, Stage, Upstream
 from mobileprep.registry import Registry
@@ -19,8 +19,26 @@ from mobileprep.registry import Registry
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from mobileprep.ir.graph import Graph
+
 StageType = TypeVar("StageType", bound=Stage)
 StageTypeCo = TypeVar("StageTypeCo", bound=Stage, covariant=True)
+
+
+class Exchange(Protocol):
+    """How a stage reads what earlier stages left, and leaves graphs."""
+
+    def path(self, upstream: Upstream) -> Path:
+        """Where an output lies that is a file."""
+
+    def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
+        """An output's bytes, in pieces."""
+
+    def graph(self, upstream: Upstream) -> Graph:
+        """A graph that an earlier stage left, in whatever form."""
+
+    def leave_graph(self, name: str, graph: Graph) -> int:
+        """Leave a graph in binary form; its length in bytes."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +48,37 @@ class Job(Generic[StageTypeCo]):
     Args:
         task: the task's name, for messages.
         asked: what the stage is asked to do.
-        inputs: where the outputs of earlier stages lie.
-        folder: where outputs go.
+        exchange: how it gets what earlier stages left, and leaves graphs.
+        folder: where the files go that it leaves.
         places: where in the recipe parameters stand: ``{"outputs": "recipe.yaml:9:10"}``.
         warn: takes what the user should know before the stage does its work, a sentence a time.
     """
 
     task: str
     asked: StageTypeCo
-    inputs: Mapping[Upstream, Path]
+    exchange: Exchange
     folder: Path
     places: Mapping[Section, str] = field(default_factory=dict)
     warn: Callable[[str], None] = lambda _: None
 
     def path(self, upstream: Upstream) -> Path:
-        """Where an output of an earlier stage lies."""
-        return self.inputs[upstream]
+        """Where an output of an earlier stage lies that is a file."""
+        return self.exchange.path(upstream)
+
+    def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
+        """An output's bytes, in pieces."""
+        return self.exchange.data(upstream)
+
+    def graph(self, upstream: Upstream) -> Graph:
+        """A graph that an earlier stage left."""
+        return self.exchange.graph(upstream)
+
+    def leave_graph(self, name: str, graph: Graph) -> int:
+        """Leave a graph in binary form; its length in bytes."""
+        return self.exchange.leave_graph(name, graph)
 
     def output(self, name: str) -> Path:
-        """The path of an output."""
+        """The path of an output that is a file."""
         return inside(self.folder, name)
 
     def write_record(self, name: str, record: DataclassInstance) -> None:
@@ -59,7 +89,7 @@ class Job(Generic[StageTypeCo]):
 
     def record(self, kind: type[RecordType], upstream: Upstream) -> RecordType:
         """The record that an earlier stage left."""
-        return record_from(kind, json.loads(read_bytes(self.path(upstream))))
+        return record_from(kind, json.loads(b"".join(self.data(upstream))))
 
     def place(self, section: Section) -> str:
         """Where in the recipe something stands, or the task's name."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
-from mobileprep.ir.files import read_graph
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.differences import Difference, differences, shown_difference
 from mobileprep.plan.records import CheckRecord, EngineRecord, Interface
@@ -67,7 +66,7 @@ def _judge(job: Job[CheckStage], worst: Difference) -> None:
 def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]], EngineRecord]:
     """What the step's graph gives for each sample, and what ran it."""
     asked = job.asked
-    graph = read_graph(job.path(asked.graph))
+    graph = job.graph(asked.graph)
     runs = read_runs(job.path(asked.samples))
     feeds = [dict(zip(interface.inputs, run, strict=True)) for run in runs]
     # Without inputs the source was run once all the same.

@@ -9,7 +9,6 @@ import numpy as np
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.fsio import atomic_writer
-from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
@@ -48,7 +47,7 @@ def run(job: Job[EvaluateStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     arrays = read_arrays(asked.data.root)
-    graph = read_graph(job.path(asked.graph))
+    graph = job.graph(asked.graph)
     feeds = {name: _array(arrays, name, job) for name in interface.inputs}
     labels = _array(arrays, asked.labels, job)
     _check_data(feeds, labels, asked.labels, job)

@@ -14,7 +14,6 @@ from mobileprep.freezing.source import LoadedSource, load_source
 from mobileprep.fsio import place
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.files import write_graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
@@ -32,14 +31,13 @@ def run(job: Job[FreezeStage]) -> None:
     options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
     result = _freeze(_load(asked), options, job)
     check_graph(result.graph, job.place("source"))
-    target = job.output(GRAPH)
-    write_graph(target, result.graph)
+    size = job.leave_graph(GRAPH, result.graph)
     inputs = tuple(i.name for i in asked.inputs) or result.inputs
     job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))
     write_assets(job.output(ASSETS), {asset.name: asset.path for asset in result.assets})
     for asset in result.assets:
         place(asset.path, job.output(f"{PUBLISHED}assets/{asset.name}"))
-    statistics = graph_statistics(result.graph, target.stat().st_size)
+    statistics = graph_statistics(result.graph, size)
     record = FreezeRecord(
         **dataclasses.asdict(statistics),
         variables=len(result.variables),

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from mobileprep.chains.norms_left import norms_left
-from mobileprep.errors import AccuracyError
-from mobileprep.formats.mapped_file import map_file
 from mobileprep.fsio import write_text
-from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
@@ -22,7 +18,6 @@ from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
 
 HEADER = "ops_to_register.h"
-_BLOCK = 1 << 20
 
 
 @stage(PackageStage)
@@ -30,22 +25,27 @@ def run(job: Job[PackageStage]) -> None:
     """Leaves the model and what goes with it below ``files/``, and ``package.json``.
 
     Raises:
-        AccuracyError: a budget of size is missed.
         UnsupportedError: an op is not in the TensorFlow release that the target links.
     """
     asked = job.asked
-    graph = read_graph(job.path(asked.graph))
+    graph = job.graph(asked.graph)
     warnings = _warnings(job, graph)
-    model = job.output(asked.model)
-    write_graph(model, graph, as_text=asked.artifact == "text")
-    size, compressed = model.stat().st_size, compressed_size(model)
-    _check_budget(job, size, compressed)
+    size = _leave_model(job, graph)
     for release in asked.registration:
         _write_registration(job, graph, release, _folder(asked.registration, release))
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
-    facts = ModelFacts(asked.file, compressed, **statistics)
+    facts = ModelFacts(asked.file, **statistics)
     job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings)))
+
+
+def _leave_model(job: Job[PackageStage], graph: Graph) -> int:
+    """Leave the model file; its length in bytes."""
+    if job.asked.artifact != "text":
+        return job.leave_graph(job.asked.model, graph)
+    path = job.output(job.asked.model)
+    write_graph(path, graph, as_text=True)
+    return path.stat().st_size
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
@@ -56,16 +56,6 @@ def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     for text in warnings:
         job.warn(f"{job.place('transforms')}: {text}")
     return warnings
-
-
-def compressed_size(path: Path) -> int:
-    """The bytes of a file under deflate at level 9, as app packages store it."""
-    data = map_file(path)
-    packer = zlib.compressobj(9)
-    size = sum(
-        len(packer.compress(data[start : start + _BLOCK])) for start in range(0, len(data), _BLOCK)
-    )
-    return size + len(packer.flush())
 
 
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str, folder: str) -> None:
@@ -79,18 +69,3 @@ def _write_registration(job: Job[PackageStage], graph: Graph, release: str, fold
 def _folder(releases: Sequence[str], release: str) -> str:
     """With several releases, each has a folder: the headers must keep their name."""
     return "" if len(releases) == 1 else f"tensorflow-{release}/"
-
-
-def _check_budget(job: Job[PackageStage], size: int, compressed: int) -> None:
-    budget = job.asked.budget
-    missed = [
-        f"{what} is {found:,} bytes, {found - limit:,} over the budget of {limit:,}"
-        for limit, what, found in (
-            (budget.model_bytes, "the model", size),
-            (budget.compressed_bytes, "the compressed model", compressed),
-        )
-        if limit is not None and found > limit
-    ]
-    if missed:
-        hint = "quantize the weights, cut the graph further, or raise the budget"
-        raise AccuracyError("; ".join(missed), hint, job.place("budget"))

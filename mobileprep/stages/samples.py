@@ -17,7 +17,6 @@ from mobileprep.errors import (
 )
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.fsio import atomic_writer
-from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface, SamplesRecord
@@ -45,7 +44,7 @@ def run(job: Job[SamplesStage]) -> None:
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
-    graph = read_graph(job.path(asked.graph))
+    graph = job.graph(asked.graph)
     inputs = _inputs(graph, interface.inputs, job)
     with asset_folder(job.path(asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))

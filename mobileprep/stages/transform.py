@@ -9,7 +9,6 @@ from typing import Any
 from mobileprep.chains.cautions import cautions
 from mobileprep.chains.chain import ChainStep, run_chain
 from mobileprep.errors import MobileprepError
-from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.plan.records import Interface, TransformRecord
 from mobileprep.plan.spec import Files, file_slot
@@ -26,7 +25,7 @@ def run(job: Job[TransformStage]) -> None:
     plugin = None if asked.plugin is None else asked.plugin.root
     step = ChainStep(asked.transform, _options(asked), asked.ignore_errors, plugin)
     context = Context(interface.inputs, interface.kept)
-    graph = read_graph(job.path(asked.graph))
+    graph = job.graph(asked.graph)
     warnings = list(cautions(graph, asked.earlier, step.name, step.options))
     for caution in warnings:
         job.warn(caution)
@@ -36,9 +35,7 @@ def run(job: Job[TransformStage]) -> None:
         # Where in the graph it went wrong goes into the message, for the place is the recipe's.
         message = f"{error.where}: {error.message}" if error.where else error.message
         raise error.at(job.place("transforms"), message=message) from error
-    target = job.output(GRAPH)
-    write_graph(target, graph)
-    statistics = graph_statistics(graph, target.stat().st_size)
+    statistics = graph_statistics(graph, job.leave_graph(GRAPH, graph))
     facts = {**dataclasses.asdict(done), **dataclasses.asdict(statistics)}
     facts["warnings"] = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
     facts["skipped"] = {_portable(asked, why): count for why, count in done.skipped.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.files import write_graph
+from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
@@ -53,7 +54,29 @@ def job(folder: Path, asked: StageType, **inputs: Any) -> Job[StageType]:
     work = folder / "work"
     work.mkdir(exist_ok=True)
     stored = {asked.upstream[slot]: _stored(folder / slot, v) for slot, v in inputs.items()}
-    return Job("r/task", asked, stored, work, PLACES)
+    return Job("r/task", asked, FileExchange(stored, work), work, PLACES)
+
+
+class FileExchange:
+    """What earlier stages left lies in files, and graphs become files of the stage's folder."""
+
+    def __init__(self, inputs: Mapping[Upstream, Path], folder: Path) -> None:
+        self._inputs = inputs
+        self._folder = folder
+
+    def path(self, upstream: Upstream) -> Path:
+        return self._inputs[upstream]
+
+    def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
+        yield self._inputs[upstream].read_bytes()
+
+    def graph(self, upstream: Upstream) -> Graph:
+        return read_graph(self._inputs[upstream])
+
+    def leave_graph(self, name: str, graph: Graph) -> int:
+        path = self._folder / name
+        write_graph(path, graph)
+        return path.stat().st_size
 
 
 def files(path: Path, name: str = "") -> Files:

@@ -1,0 +1,120 @@
+"""What a stage reads of earlier stages, and the graphs that it leaves, against the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mobileprep.formats.parts import Part
+from mobileprep.fsio import write_bytes
+from mobileprep.ir.files import check_serialized_size, read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_to_chunks, serialized_size
+from mobileprep.ir.stored import file_index, graph_from_index, graph_index
+from mobileprep.ir.tensor import Tensor
+from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.store import Output, Store
+from mobileprep.plan.spec import Upstream
+from mobileprep.plan.stages import PUBLISHED
+
+
+class StoreExchange:
+    """One run of a stage, see ``stages.base.Exchange``.
+
+    Args:
+        task: the task's name.
+        store: the store.
+        inputs: what earlier stages left.
+        handover: the graphs that stages of this run have left.
+        folder: the stage's own, for files that have to be put together first.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        store: Store,
+        inputs: Mapping[Upstream, Output],
+        handover: Handover,
+        folder: Path,
+    ) -> None:
+        self._task = task
+        self._store = store
+        self._inputs = inputs
+        self._handover = handover
+        self._folder = folder
+        self._read: dict[int, tuple[Graph, Output]] = {}
+        self.left: dict[str, Output] = {}
+        """The graphs that the stage has left, by name."""
+
+    def path(self, upstream: Upstream) -> Path:
+        """Where an output lies that is a file."""
+        output = self._inputs[upstream]
+        if output.index is None and output.text is None:
+            return self._store.objects.path(output.sha256)
+        path = self._folder / output.sha256
+        if not path.exists():
+            write_bytes(path, self._store.pieces(output))
+        return path
+
+    def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:
+        """An output's bytes, in pieces."""
+        return self._store.pieces(self._inputs[upstream])
+
+    def graph(self, upstream: Upstream) -> Graph:
+        """A graph that an earlier stage left: as it lies in memory, else from the store."""
+        output = self._inputs[upstream]
+        graph = self._handover.find(upstream)
+        if graph is None:
+            graph = self._stored(upstream, output)
+            self._handover.leave(upstream, graph)
+        self._read[id(graph)] = graph, output
+        return graph
+
+    def leave_graph(self, name: str, graph: Graph) -> int:
+        """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow."""
+        if name.startswith(PUBLISHED):
+            output = self._file(graph)
+            size = output.size
+        else:
+            size = serialized_size(graph)
+            known = self._read.get(id(graph))
+            output = known[1] if known is not None and _is_graph(known[1]) else self._index(graph)
+        self.left[name] = output
+        self._handover.leave(Upstream(self._task, name), graph)
+        return size
+
+    def _stored(self, upstream: Upstream, output: Output) -> Graph:
+        if not _is_graph(output):
+            return read_graph(self.path(upstream))
+        objects = self._store.objects
+        where = str(objects.path(output.sha256))
+        view = objects.view(Part(output.sha256, output.size))
+        return graph_from_index(view, objects.view, where)
+
+    def _index(self, graph: Graph) -> Output:
+        data = graph_index(graph, self._keep)
+        part = self._store.objects.put([data])
+        return Output(part.sha256, part.size, part)
+
+    def _file(self, graph: Graph) -> Output:
+        digest, size = hashlib.sha256(), 0
+        for chunk in graph_to_chunks(graph):
+            digest.update(chunk)
+            size += len(chunk)
+        check_serialized_size(size, self._task)
+        index = self._store.objects.put([file_index(graph, self._keep)])
+        return Output(digest.hexdigest(), size, index)
+
+    def _keep(self, tensor: Tensor) -> Part:
+        """Keep a tensor's content; the tensor then lets go of what it has in memory."""
+        part = Part(tensor.digest(), tensor.nbytes)
+        content = tensor.content if tensor.content is not None else tensor.raw()
+        lies = self._store.objects.keep(part, memoryview(content).cast("B"))
+        tensor.lying_at(lies, part.sha256)
+        return part
+
+
+def _is_graph(output: Output) -> bool:
+    """Whether an output is the index of a graph."""
+    return output.index is not None and output.index.sha256 == output.sha256

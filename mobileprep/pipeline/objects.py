@@ -1,0 +1,196 @@
+"""The objects of a store: bytes that are found by their sha256, written once and never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.parts import Part, read_between, read_index
+from mobileprep.fsio import place, unreadable, write_bytes
+from mobileprep.pipeline.file_index import FileIndex
+
+HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
+_GONE_HINT = "build again: what is missing is made anew"
+
+
+class Objects:
+    """The objects below one folder. Several builds may use it at once: every write is atomic.
+
+    Args:
+        folder: the store's folder.
+        files: tells whether a file still has the bytes that it had.
+    """
+
+    def __init__(self, folder: Path, files: FileIndex) -> None:
+        self._folder = folder
+        self._files = files
+        self._maps: weakref.WeakValueDictionary[str, _Map] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        # What this process has written or read whole, by the file that it was then.
+        self._verified: dict[str, tuple[int, ...]] = {}
+
+    def path(self, sha256: str) -> Path:
+        """Where the bytes of that digest lie, or would."""
+        return self._folder / "cas" / sha256[:2] / sha256
+
+    def holds(self, part: Part) -> bool:
+        """Whether an object is there, and its bytes are those of its digest."""
+        path = self.path(part.sha256)
+        known = self._verified.get(part.sha256)
+        if known is not None and known == _stamp(path):
+            return True
+        stamp = _stamp(path)
+        try:
+            is_whole = self._files.matches(path, part.sha256, part.size)
+        except CorruptFileError:
+            return False
+        if is_whole and stamp is not None:
+            self._verified[part.sha256] = stamp
+        return is_whole
+
+    def view(self, part: Part) -> memoryview:
+        """An object's bytes, mapped; the map lives as long as a view on it.
+
+        Raises:
+            CorruptFileError: it is not there, or damaged.
+        """
+        if not part.size:
+            return memoryview(b"")
+        with self._lock:
+            known = self._maps.get(part.sha256)
+            if known is None:
+                known = self._maps[part.sha256] = _Map(self._checked(part), part.size)
+            return memoryview(known)
+
+    def put(self, data: Iterable[Buffer]) -> Part:
+        """Keep bytes, given in pieces.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        pieces = list(data)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        part = Part(digest.hexdigest(), sum(map(len, pieces)))
+        self._write(part, pieces)
+        return part
+
+    def keep(self, part: Part, data: Buffer) -> memoryview:
+        """Keep bytes whose digest is known; where they lie then.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        if not is_mapped(data):
+            self._write(part, [data])
+        return self.view(part)
+
+    def take(self, path: Path) -> Part:
+        """Move a finished file of a workspace into the store.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
+        part = Part(self._files.digest(path), path.stat().st_size)
+        target = self.path(part.sha256)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+        except OSError as error:
+            raise unwritable(error, target.parent) from error
+        self._written(target, part)
+        return part
+
+    def place(self, part: Part, target: Path) -> None:
+        """Give ``target`` an object's bytes.
+
+        Raises:
+            CorruptFileError: the object is not there, or damaged.
+            ArtifactError: the target cannot be written.
+        """
+        place(self._checked(part), target)
+
+    def assemble(self, index: Part) -> Iterator[memoryview]:
+        """The pieces of the file that an index tells how to put together.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+        """
+        for piece in read_between(self.view(index), self._named(index)):
+            yield self.view(piece) if isinstance(piece, Part) else piece
+
+    def parts(self, index: Part) -> tuple[Part, ...]:
+        """The objects that an index names, in order.
+
+        Raises:
+            CorruptFileError: the index is not there, or damaged.
+        """
+        return read_index(self.view(index), self._named(index))[0]
+
+    def _named(self, part: Part) -> str:
+        return str(self.path(part.sha256))
+
+    def _checked(self, part: Part) -> Path:
+        if not self.holds(part):
+            message = "the store's object is missing or damaged"
+            raise CorruptFileError(message, _GONE_HINT, self._named(part))
+        return self.path(part.sha256)
+
+    def _write(self, part: Part, pieces: Iterable[Buffer]) -> None:
+        if self.holds(part):
+            return
+        path = self.path(part.sha256)
+        try:
+            write_bytes(path, iter(pieces), follow=False)
+        except ArtifactError as error:
+            raise ArtifactError(error.message, HINT, error.where) from error
+        self._written(path, part)
+
+    def _written(self, path: Path, part: Part) -> None:
+        self._files.note(path, part.sha256)
+        stamp = _stamp(path)
+        if stamp is not None:
+            self._verified[part.sha256] = stamp
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def is_mapped(data: object) -> bool:
+    """Whether bytes are a view on an object of a store."""
+    return isinstance(data, memoryview) and isinstance(data.obj, _Map)
+
+
+class _Map(mmap.mmap):
+    """An object, mapped read-only."""
+
+    def __new__(cls, path: Path, size: int) -> _Map:
+        """Map ``size`` bytes.
+
+        Raises:
+            CorruptFileError: the file has fewer, or cannot be read.
+        """
+        try:
+            with path.open("rb") as stream:
+                return super().__new__(cls, stream.fileno(), size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            reason = error if isinstance(error, OSError) else OSError(str(error))
+            raise unreadable(path, reason) from error
+
+
+def unwritable(error: OSError, folder: Path) -> ArtifactError:
+    """The error for a store that the system would not let us write to."""
+    reason = error.strerror or str(error)
+    return ArtifactError(f"the store cannot be written: {reason}", HINT, str(folder))
