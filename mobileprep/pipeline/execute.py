@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.memory import return_free_memory
 from mobileprep.pipeline.objects import unwritable
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output, Record
@@ -137,6 +138,8 @@ class Executor:
             raise unwritable(error.__cause__, store.folder) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
+            store.objects.let_go()
+            return_free_memory()
         return Record(parts, outputs, round(time.perf_counter() - started, 4))
 
     def _taken(self, folder: Path) -> dict[str, Output]:

@@ -124,7 +124,19 @@ class Objects:
             CorruptFileError: an object is not there, or damaged.
         """
         for piece in read_between(self.view(index), self._named(index)):
-            yield self.view(piece) if isinstance(piece, Part) else piece
+            if isinstance(piece, Part):
+                view = self.view(piece)
+                yield view
+                _let_go(view.obj)
+            else:
+                yield piece
+
+    def let_go(self) -> None:
+        """Let go of the memory that mapped objects take; they are read again where needed."""
+        with self._lock:
+            maps = list(self._maps.values())
+        for mapped in maps:
+            _let_go(mapped)
 
     def parts(self, index: Part) -> tuple[Part, ...]:
         """The objects that an index names, in order.
@@ -158,6 +170,12 @@ class Objects:
         stamp = _stamp(path)
         if stamp is not None:
             self._verified[part.sha256] = stamp
+
+
+def _let_go(mapped: object) -> None:
+    # The pages stay in the system's cache; they only no longer count as this process's.
+    if isinstance(mapped, _Map) and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
