@@ -1,7 +1,8 @@
 """Files kept in parts: an index names the parts by their digests, and holds what lies between them.
 
-An index is ``mobileprep parts 1``, the number of parts, for each its sha256 and its length, and
-then a body whose meaning is its reader's.
+An index is a line that tells what it is of, the number of parts, for each its sha256 and its
+length, and then a body. That of a file made of pieces holds the bytes between parts; that of a graph
+is the reader's, see ``ir/stored.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.wire import encode_varint
 
-_MAGIC: Final = b"mobileprep parts 1\n"
+GRAPH: Final = b"mobileprep graph 1\n"
+FILE: Final = b"mobileprep file  1\n"
 _COUNT: Final = struct.Struct("<I")
 _PART: Final = struct.Struct("<32sQ")
 
@@ -28,29 +30,38 @@ class Part:
     size: int
 
 
-def index_bytes(parts: Sequence[Part], body: Iterable[Buffer]) -> bytes:
-    """An index of parts with a body."""
+def index_bytes(kind: bytes, parts: Sequence[Part], body: Iterable[Buffer]) -> bytes:
+    """An index of parts with a body; ``kind`` is ``GRAPH`` or ``FILE``."""
     rows = [_PART.pack(bytes.fromhex(part.sha256), part.size) for part in parts]
-    return b"".join([_MAGIC, _COUNT.pack(len(parts)), *rows, *body])
+    return b"".join([kind, _COUNT.pack(len(parts)), *rows, *body])
 
 
-def is_index(data: Buffer) -> bool:
-    """Whether bytes begin as an index does."""
-    return bytes(data[: len(_MAGIC)]) == _MAGIC
+def index_kind(data: Buffer) -> bytes | None:
+    """What bytes are an index of: ``GRAPH``, ``FILE``, or None for none."""
+    head = bytes(data[: len(GRAPH)])
+    return head if head in (GRAPH, FILE) else None
 
 
-def read_index(data: Buffer, file: str) -> tuple[tuple[Part, ...], memoryview]:
+def read_index(
+    data: Buffer, file: str, kind: bytes | None = None
+) -> tuple[tuple[Part, ...], memoryview]:
     """The parts that an index names, and its body.
 
+    Args:
+        data: the index.
+        file: its name, for messages.
+        kind: what it must be of; by default either.
+
     Raises:
-        CorruptFileError: the bytes are no index, or end within the list of parts.
+        CorruptFileError: the bytes are no such index, or end within the list of parts.
     """
     view = memoryview(data)
-    head = len(_MAGIC) + _COUNT.size
-    if not is_index(view) or len(view) < head:
+    head = len(GRAPH) + _COUNT.size
+    found = index_kind(view)
+    if found is None or kind not in (None, found) or len(view) < head:
         message = "is no index of parts"
         raise CorruptFileError(message, "the file is damaged or of another kind", file)
-    (count,) = _COUNT.unpack_from(view, len(_MAGIC))
+    (count,) = _COUNT.unpack_from(view, len(GRAPH))
     end = head + count * _PART.size
     if end > len(view):
         message = f"names {count} parts and has no room for them"
@@ -77,7 +88,7 @@ def between_bytes(pieces: Iterable[Buffer | Part]) -> bytes:
         else:
             run.append(piece)
     close()
-    return index_bytes(parts, body)
+    return index_bytes(FILE, parts, body)
 
 
 def read_between(data: Buffer, file: str) -> Iterator[memoryview | Part]:
@@ -86,7 +97,7 @@ def read_between(data: Buffer, file: str) -> Iterator[memoryview | Part]:
     Raises:
         CorruptFileError: the index is damaged.
     """
-    parts, body = read_index(data, file)
+    parts, body = read_index(data, file, FILE)
     cursor = Cursor(body, file=file)
     for part in (*parts, None):
         length = cursor.varint()

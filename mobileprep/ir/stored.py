@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mobileprep.formats.cursor import Buffer
-from mobileprep.formats.parts import Part, between_bytes, index_bytes, read_index
+from mobileprep.formats.parts import GRAPH, Part, between_bytes, index_bytes, read_index
 from mobileprep.formats.wire import CONTENT_FIELD, Payload
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_skeleton, graph_to_pieces, graph_to_skeleton
@@ -31,7 +31,7 @@ def graph_index(graph: Graph, keep: Keep) -> bytes:
         return len(parts)
 
     body = list(graph_to_skeleton(graph, APART, number))
-    return index_bytes(parts, body)
+    return index_bytes(GRAPH, parts, body)
 
 
 def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str) -> Graph:
@@ -45,7 +45,7 @@ def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str
     Raises:
         CorruptFileError: the index is damaged.
     """
-    parts, body = read_index(data, file)
+    parts, body = read_index(data, file, GRAPH)
     payloads = [Payload(CONTENT_FIELD, find(part), part.sha256) for part in parts]
     return graph_from_skeleton(bytes(body), payloads, file)
 

@@ -127,11 +127,11 @@ class CompressRecord:
     """The model file as app packages store it, ``compress.json``.
 
     Args:
-        compressed_bytes: the length of the compressed file.
+        bytes: the length of the compressed file.
         compressor: what the figure is for.
     """
 
-    compressed_bytes: int
+    bytes: int
     compressor: str
 
 

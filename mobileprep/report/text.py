@@ -68,7 +68,7 @@ def _remarks(step: StepLine) -> Iterator[str]:
 def _model_line(report: Report) -> str:
     model, packed = report.model, report.compressed
     return (
-        f"model    {model.file}: {model.bytes:,} bytes, {packed.compressed_bytes:,} compressed "
+        f"model    {model.file}: {model.bytes:,} bytes, {packed.bytes:,} compressed "
         f"({packed.compressor}), {model.nodes:,} nodes"
     )
 

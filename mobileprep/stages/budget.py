@@ -23,7 +23,7 @@ def run(job: Job[BudgetStage]) -> None:
     packed = f"the model compressed by {compressed.compressor}"
     sizes = (
         (budget.model_bytes, "the model", model.bytes),
-        (budget.compressed_bytes, packed, compressed.compressed_bytes),
+        (budget.compressed_bytes, packed, compressed.bytes),
     )
     missed = [
         f"{what} is {found:,} bytes, {found - limit:,} over the budget of {limit:,}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from isal import isal_zlib
@@ -30,8 +30,20 @@ def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
     times as long.
     """
     packer = isal_zlib.compressobj(LEVEL)
-    size = 0
-    for piece in pieces:
-        for start in range(0, len(piece), _BLOCK):
-            size += len(packer.compress(piece[start : start + _BLOCK]))
+    size = sum(len(packer.compress(block)) for block in _blocks(pieces))
     return size + len(packer.flush())
+
+
+def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytearray]:
+    """The bytes of pieces in blocks of one length, for the blocks decide the size a little."""
+    block = bytearray()
+    for piece in pieces:
+        rest = memoryview(piece)
+        while len(rest):
+            room = _BLOCK - len(block)
+            block += rest[:room]
+            rest = rest[room:]
+            if len(block) == _BLOCK:
+                yield block
+                block = bytearray()
+    yield block

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.errors import UnsupportedError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.plan.stages import PackageStage
-from mobileprep.recipe.settings import Budget
 from mobileprep.stages.base import Job
-from mobileprep.stages.package import compressed_size, run
+from mobileprep.stages.package import run
 from tests.stages.jobs import classifier, interface, job, left, op, slots
 
 
@@ -26,7 +24,6 @@ def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[Pac
         "platform": "android",
         "abis": ("arm64-v8a",),
         "registration": (),
-        "budget": Budget(),
         **changes,
     }
     inputs = {"graph": graph or classifier(), "interface": interface("y")}
@@ -48,7 +45,6 @@ def test_the_model_and_its_numbers_are_left(tmp_path: Path) -> None:
     assert facts["model"] == {
         "file": "m.pb",
         "bytes": len(data),
-        "compressed_bytes": len(zlib.compress(data, 9)),
         "nodes": 5,
         "parameters": 12,
         "constants": 2,
@@ -94,27 +90,3 @@ def test_an_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
     strange = graph.with_nodes([*graph.nodes, op("z", "NoSuchOp", "y")])
     with pytest.raises(UnsupportedError, match="NoSuchOp"):
         run(package(tmp_path, strange, registration=("1.15",)))
-
-
-@pytest.mark.parametrize("key", ["model_bytes", "compressed_bytes"])
-def test_a_budget_is_met_to_the_byte(tmp_path: Path, key: str) -> None:
-    data = graph_to_bytes(classifier())
-    size = len(data) if key == "model_bytes" else len(zlib.compress(data, 9))
-    run(package(tmp_path, budget=Budget(**{key: size})))
-    with pytest.raises(AccuracyError, match=f"1 over the budget of {size - 1:,}") as caught:
-        run(package(tmp_path, budget=Budget(**{key: size - 1})))
-    assert caught.value.where == "recipe.yaml:10:1"
-    assert ("compressed" in caught.value.message) == (key == "compressed_bytes")
-
-
-def test_both_budgets_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(AccuracyError) as caught:
-        run(package(tmp_path, budget=Budget(0, 0)))
-    assert caught.value.message.count("over the budget of 0") == 2
-
-
-@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 3 << 20])
-def test_compressed_size_is_that_of_one_stream(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "f"
-    path.write_bytes(bytes(i * i % 251 for i in range(1024)) * (size // 1024) + bytes(size % 1024))
-    assert compressed_size(path) == len(zlib.compress(path.read_bytes(), 9))
