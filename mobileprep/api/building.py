@@ -54,7 +54,7 @@ def build(
     out: FilePath = "out",
     *,
     targets: Sequence[str] = (),
-    jobs: int = 0,
+    jobs: int | None = None,
     force: bool = False,
     checksum: bool = False,
     warn: Warn | None = None,
@@ -65,22 +65,22 @@ def build(
         recipes: one or more, loaded or as files.
         out: the folder for outputs; it gets a folder for each recipe and in it one a target.
         targets: the names of those to build; by default all.
-        jobs: how many stages may run at once; 0 for as many as there are processors.
+        jobs: how many stages may run at once; by default as many as there are processors.
         force: run every stage again.
         checksum: hash every file, instead of trusting those whose times have not changed.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
 
     Raises:
-        UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 0.
+        UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 1.
         RecipeError: a recipe is wrong, see ``load_recipe``.
         CorruptFileError: a file is missing, damaged, or not what the recipe pins.
         MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
             TransformError of the model, AccuracyError of a check, a validation or a budget.
         ArtifactError: an output cannot be written, or would lie where the build reads.
     """
-    if jobs < 0:
+    if jobs is not None and jobs < 1:
         message = f"jobs is {jobs}"
-        raise UsageError(message, "give a number from 1 on, or 0 for all processors")
+        raise UsageError(message, "give a number from 1 on")
     tell = warn or as_warning
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in _listed(recipes)]
     check_names(loaded)

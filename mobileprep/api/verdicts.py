@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.api.targets import target_changes
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
+from mobileprep.pipeline.needs import lose_what_is_gone
 from mobileprep.pipeline.publish import MANIFEST
 from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output
-from mobileprep.plan.spec import StageSpec, TargetPlan
+from mobileprep.plan.spec import StageSpec, TargetPlan, Upstream
 from mobileprep.plan.stages import PUBLISHED
 
 PUBLISH: Final = "publish"
@@ -82,10 +83,20 @@ def verdicts(state: State, out: Path) -> list[Verdict]:
         CorruptFileError: an input file is missing or unreadable.
         ArtifactError: a name leads out of the output folder.
     """
+    lose_what_is_gone(state, _needed_by_folders(state, out))
     return [
         *(_of_stage(spec, state) for spec in state.plan.stages),
         *(_of_folder(target, state, out) for target in state.plan.targets),
     ]
+
+
+def _needed_by_folders(state: State, out: Path) -> Iterator[Upstream]:
+    """What the folders lack of targets whose stages are all fresh."""
+    for target in state.plan.targets:
+        if all(isinstance(state.verdict(task), Fresh) for task in target.tasks):
+            built = collect_target(target, state)
+            todo, _ = target_changes(built, out, state.store.files)
+            yield from (built.origins[name] for name in todo.write if name in built.origins)
 
 
 def _of_stage(spec: StageSpec, state: State) -> Verdict:

@@ -15,9 +15,9 @@ class FileIndex:
 
     def digest(self, path: Path) -> str:
         """The sha256."""
-        if path in self._digests:
-            return self._digests[path][0]
         stamp = _stamp(path)
+        if path in self._digests and self._digests[path][1] == stamp:
+            return self._digests[path][0]
         found = sha256_file(path)
         if stamp is not None:
             self._digests[path] = (found, stamp)

@@ -39,7 +39,7 @@ def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Pat
         if other != target.folder:
             message = f"the outputs of {other} and {target.folder} would go to the same folder"
             raise ArtifactError(message, "remove the link that leads there", str(folder))
-    _check_store(folders, store.folder)
+    _check_store(folders, store.root)
     held = _Places(folders)
     for path in sorted({*_read(recipes, plan)}):
         holder = held.holder(path)

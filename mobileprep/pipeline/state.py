@@ -9,7 +9,13 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.pipeline.store import Output, Record, Store
-from mobileprep.plan.fingerprints import Components, components, explain, fingerprint
+from mobileprep.plan.fingerprints import (
+    Components,
+    components,
+    digest_text,
+    explain,
+    fingerprint,
+)
 from mobileprep.plan.spec import Plan, StageFile, StageSpec
 
 
@@ -88,8 +94,10 @@ class State:
     def lose(self, task: str, name: str) -> None:
         """Note that an output of a stage is needed, and neither here nor to be had."""
         with self._lock:
-            self._lost[task] = f"the stored {name} is missing or damaged"
-            self._fresh.pop(task, None)
+            wanted = digest_text(self.output(task, name).sha256)
+            self._lost[task] = f"the stored {name} is missing or damaged, expected {wanted}"
+            del self._fresh[task]
+            self._forget_after(task)
 
     def output(self, task: str, name: str) -> Output:
         """An output of a stage that is fresh."""

@@ -99,6 +99,8 @@ class Store:
     """
 
     def __init__(self, folder: Path, files: FileIndex | None = None) -> None:
+        self.root = folder
+        """Where stores of all formats lie."""
         self.folder = folder / _FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
-from mobileprep.plan.compressor import compressor
+from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
@@ -170,7 +170,7 @@ class _TargetPlanner:
         """The task that measures the compressed model, and the one that holds it to limits."""
         target = self._target
         model = Upstream(package, f"{PUBLISHED}{self._model_file()}")
-        stage = CompressStage(compressor=compressor(), model=model)
+        stage = CompressStage(compressor=compressor(), level=LEVEL, model=model)
         compress = self._add(StageSpec(f"{target.folder}/compress", stage))
         if target.budget == Budget():
             return [compress]

@@ -148,6 +148,7 @@ class CompressStage(Stage):
 
     Args:
         compressor: what compresses, with its version.
+        level: how hard it tries.
         model: the model file.
     """
 
@@ -156,6 +157,7 @@ class CompressStage(Stage):
     RECORD: ClassVar[str] = "compress.json"
 
     compressor: str
+    level: int
     model: Upstream
 
     @property

@@ -7,7 +7,6 @@ from typing import Final
 
 from isal import isal_zlib
 
-from mobileprep.plan.compressor import LEVEL
 from mobileprep.plan.records import CompressRecord
 from mobileprep.plan.stages import CompressStage
 from mobileprep.stages.base import Job, stage
@@ -19,17 +18,17 @@ _BLOCK: Final = 1 << 20
 def run(job: Job[CompressStage]) -> None:
     """Leaves ``compress.json``."""
     asked = job.asked
-    size = compressed_size(job.data(asked.model))
+    size = compressed_size(job.data(asked.model), asked.level)
     job.write_record(asked.RECORD, CompressRecord(size, asked.compressor))
 
 
-def compressed_size(pieces: Iterable[bytes | memoryview]) -> int:
-    """The bytes of a file under deflate, as the zlib format holds it, by ISA-L.
+def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
+    """The bytes of a file under deflate, as the zlib format holds it, by ISA-L at a level.
 
     zlib's level 9, which most packagers use, comes out some percent smaller and takes a hundred
     times as long.
     """
-    packer = isal_zlib.compressobj(LEVEL)
+    packer = isal_zlib.compressobj(level)
     size = sum(len(packer.compress(block)) for block in _blocks(pieces))
     return size + len(packer.flush())
 

@@ -317,7 +317,7 @@ def test_explain_tells_why_and_then_builds(built: Path, run: Run) -> None:
     told = run("build", built, *OUT, "--explain")
     assert '"num_steps":256' in told.err
     assert "digits/08-obfuscate_names: digits/07-round_weights runs first" in told.err
-    assert "\n6 of " in told.err
+    assert "\n7 of " in told.err
 
 
 def test_force_runs_every_stage(built: Path, run: Run) -> None:

@@ -49,10 +49,10 @@ def outputs(folder: Path) -> dict[str, bytes]:
 
 def check_whole(store: Path, out: Path, expected: dict[str, bytes]) -> None:
     """Every file under a final name has the bytes that belong to that name."""
-    for path in store.glob("*/objects/*/*"):
+    for path in store.glob("*/cas/*/*"):
         if not path.name.startswith("."):
             assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
-    for path in store.glob("*/records/*/*.json"):
+    for path in store.glob("*/ac/*/*.json"):
         if not path.name.startswith("."):
             json.loads(path.read_text())
     for name, data in outputs(out).items():

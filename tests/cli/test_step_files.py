@@ -121,7 +121,7 @@ def build(run: Run, app: Path, name: str) -> list[str]:
 
 
 def test_an_edited_log_reruns_its_step_and_what_follows(app: Path, run: Run) -> None:
-    assert len(build(run, app, "ranges")) == 5
+    assert len(build(run, app, "ranges")) == 6
     assert upper(app) == 2.5
     assert build(run, app, "ranges") == []
     (app / "logs" / "run.txt").write_text(line(-1.5, 7))
@@ -131,6 +131,7 @@ def test_an_edited_log_reruns_its_step_and_what_follows(app: Path, run: Run) -> 
         "ranges/02-freeze_requantization_ranges",
         "ranges/03-sort_by_execution_order",
         "ranges/phone/package",
+        "ranges/phone/compress",
     ]
     assert upper(app) == 7
 
@@ -148,7 +149,11 @@ def test_a_checkpoint_is_found_by_its_prefix_and_each_file_of_it_counts(
     assert values(app) == [3, -2]
     assert build(run, app, "lookups") == []
     write_bundle(app / "weights" / "tuned", {"w": COLUMN * 2}, shards=2)
-    assert build(run, app, "lookups") == ["lookups/01-sparsify_gather", "lookups/phone/package"]
+    assert build(run, app, "lookups") == [
+        "lookups/01-sparsify_gather",
+        "lookups/phone/package",
+        "lookups/phone/compress",
+    ]
     assert values(app) == [6, -4]
     shard = app / "weights" / "tuned.data-00001-of-00002"
     shard.write_bytes(shard.read_bytes() + b"\0")

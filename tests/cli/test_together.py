@@ -68,7 +68,7 @@ def test_an_interrupt_ends_the_build_whole(
 ) -> None:
     build = start(folder, "out", "-j", jobs)
     deadline = time.monotonic() + 60
-    while not list((folder / "store").glob("*/records/*/*.json")):
+    while not list((folder / "store").glob("*/ac/*/*.json")):
         assert build.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -79,7 +79,7 @@ def test_an_interrupt_ends_the_build_whole(
     assert "Traceback" not in told
     assert not (folder / "out").exists()
     monkeypatch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
-    kept = len(list((folder / "store").glob("*/records/*/*.json")))
+    kept = len(list((folder / "store").glob("*/ac/*/*.json")))
     assert main(["build", str(folder / "digits/recipe.yaml"), "--out", str(folder / "out")]) == 0
     ran, _, total, *_ = capsys.readouterr().err.splitlines()[-1].split()
     assert int(ran) == int(total) - kept

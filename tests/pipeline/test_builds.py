@@ -14,11 +14,12 @@ import pytest
 
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
 from mobileprep.pipeline import execute as execution
+from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.publish import MANIFEST, publish, unpublish
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
-from mobileprep.plan.records import FreezeRecord, ModelFacts, PackageRecord
+from mobileprep.plan.records import CompressRecord, FreezeRecord, ModelFacts, PackageRecord
 from mobileprep.plan.spec import (
     Files,
     Plan,
@@ -31,7 +32,7 @@ from mobileprep.plan.spec import (
 )
 from mobileprep.stages.base import Job
 
-OUTPUTS = ("freeze.json", "package.json", "files/text")
+OUTPUTS = ("freeze.json", "package.json", "compress.json", "files/text")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +64,14 @@ def join(job: Job[JoinStage]) -> None:
     if asked.fail is not None:
         raise asked.fail
     texts = [f.path.read_text() for files in asked.files.values() for f in files.members]
-    texts += [job.path(up).read_text() for up in asked.upstream.values()]
+    texts += [b"".join(job.data(up)).decode() for up in asked.upstream.values()]
     text = "".join(texts) + asked.say
     job.output("files").mkdir(exist_ok=True)
     job.output("files/text").write_text(text[: asked.keep])
     size = len(text)
     job.write_record("freeze.json", FreezeRecord(size, 0, 0, 0, {}, 0, (), (), {}))
-    facts = ModelFacts("text", size, 0, 0, 0, size)
+    facts = ModelFacts("text", 0, 0, 0, size)
+    job.write_record("compress.json", CompressRecord(size, "none"))
     job.write_record("package.json", PackageRecord(facts, {}, ()))
 
 
@@ -100,14 +102,20 @@ def chain(source: Path, *, first: dict | None = None, second: dict | None = None
     a = StageSpec("r/a", JoinStage(source=named(source), **(first or {})))
     text = Upstream("r/a", "files/text")
     b = StageSpec("r/b", JoinStage(text=text, **(second or {"say": "!"})))
-    records = PlannedRecords(Upstream("r/b", "freeze.json"), Upstream("r/b", "package.json"))
+    records = PlannedRecords(
+        Upstream("r/b", "freeze.json"),
+        Upstream("r/b", "package.json"),
+        Upstream("r/b", "compress.json"),
+    )
     target = TargetPlan("r", "t", ("r/a", "r/b"), records, named(source).members, {})
     return Plan((a, b), (target,))
 
 
 def ran(plan: Plan, store: Store, **options: object) -> list[str]:
     state = State(plan, store, force=bool(options.pop("force", False)))
-    return [r.task for r in build(state, listen=lambda *_: None, **options)]  # type: ignore[arg-type]
+    executor = Executor(state, lambda *_: None, lambda *_: None)
+    build(executor, **options)  # type: ignore[arg-type]
+    return [r.task for r in executor.ran]
 
 
 def test_a_first_build_runs_everything_and_a_second_nothing(source: Path, store: Store) -> None:
@@ -143,20 +151,46 @@ def test_a_moved_folder_is_as_fresh(source: Path, store: Store, tmp_path: Path) 
     assert ran(chain(moved), store) == []
 
 
-@pytest.mark.parametrize("spoil", [lambda p: p.unlink(), lambda p: p.write_text("abcX")])
-def test_a_damaged_object_is_made_again(
+SPOILS = [lambda p: p.unlink(), lambda p: p.write_text("abcX")]
+
+
+def spoilt(source: Path, store: Store, task: str, spoil: Callable[[Path], object]) -> Store:
+    """The store with what a stage left spoilt, as another process sees it."""
+    state = State(chain(source), store)
+    stale_stages(state)
+    spoil(store.objects.path(state.output(task, "files/text").sha256))
+    return Store(store.folder.parent)
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_a_damaged_object_is_made_again_when_a_folder_needs_it(
+    source: Path, store: Store, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    ran(chain(source), store)
+    again = spoilt(source, store, "r/b", spoil)
+    state = State(chain(source), again)
+    executor = Executor(state, lambda *_: None, lambda *_: None)
+    build(executor)
+    assert executor.ran == []
+    (built,) = collect(state)
+    publish(built, {}, again, tmp_path / "out", executor.obtain)
+    assert [r.task for r in executor.ran] == ["r/b"]
+    assert (tmp_path / "out/r/t/text").read_text() == "abc!"
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_a_damaged_object_is_made_again_when_a_stage_needs_it(
     source: Path, store: Store, spoil: Callable[[Path], object]
 ) -> None:
     ran(chain(source), store)
-    state = State(chain(source), store)
-    stale_stages(state)
-    spoil(store.object_path(state.output("r/b", "files/text").sha256))
-    assert ran(chain(source), store) == ["r/b"]
+    again = spoilt(source, store, "r/a", spoil)
+    assert ran(chain(source), again) == []
+    assert ran(chain(source, second={"say": "?"}), again) == ["r/a", "r/b"]
 
 
 def test_a_damaged_record_is_made_again(source: Path, store: Store) -> None:
     ran(chain(source), store)
-    for record in (store.folder / "records").rglob("*.json"):
+    for record in (store.folder / "ac").rglob("*.json"):
         record.write_text('{"outputs": 3')
     assert ran(chain(source), store) == ["r/a", "r/b"]
 
@@ -229,7 +263,7 @@ def test_a_file_that_changes_before_its_stage_begins_is_an_error(
     assert ran(Plan((a, b), ()), store) == ["r/b"]
     state = State(Plan((a, b), ()), store)
     stale_stages(state)
-    assert store.object_path(state.output("r/b", "files/text").sha256).read_text() == "OTHERabc!"
+    assert store.objects.path(state.output("r/b", "files/text").sha256).read_text() == "OTHERabc!"
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda p: p.write_text("x" * 9)])
@@ -243,7 +277,7 @@ def test_a_file_that_goes_while_its_stage_runs_is_an_error(
     monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
     with pytest.raises(CorruptFileError, match=r"source\.txt changed during the build"):
         ran(chain(source), store)
-    assert not list((store.folder / "records").rglob("*"))
+    assert not list((store.folder / "ac").rglob("*"))
     assert not list((store.folder / "tmp").iterdir())
 
 
@@ -300,9 +334,10 @@ def published(
     plan: Plan, store: Store, out: Path, extra: dict[str, bytes] | None = None
 ) -> list[str]:
     state = State(plan, store)
-    build(state, listen=lambda *_: None)
+    executor = Executor(state, lambda *_: None, lambda *_: None)
+    build(executor)
     (built,) = collect(state)
-    todo = publish(built, extra or {}, store, out)
+    todo = publish(built, extra or {}, store, out, executor.obtain)
     return [*todo.write, *(f"-{n}" for n in todo.remove)]
 
 

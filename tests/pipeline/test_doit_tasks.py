@@ -86,18 +86,18 @@ def test_a_failure_is_kept_whole_and_what_needs_it_does_not_run(
     jobs: int, error: Exception, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done: list[str] = []
-    failures: list[BaseException] = []
+    failures: dict[str, BaseException] = {}
 
     def fail() -> None:
         raise error
 
     listed = [
-        stage_task(spec("r/a"), guarded(fail, failures), lambda *_: False),  # type: ignore[arg-type]
+        stage_task(spec("r/a"), guarded(fail, "r/a", failures), lambda *_: False),  # type: ignore[arg-type]
         stage_task(spec("r/b", "r/a"), lambda: done.append("r/b"), lambda *_: False),
     ]
     assert not run_tasks(listed, jobs=jobs)
-    assert failures == [error]
-    assert failures[0].__traceback__ is not None
+    assert failures == {"r/a": error}
+    assert failures["r/a"].__traceback__ is not None
     assert done == []
     told = capfd.readouterr()
     assert (told.out, told.err) == ("", "")

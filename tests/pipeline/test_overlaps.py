@@ -51,7 +51,7 @@ def plan(*reads: Path, targets: tuple[str, ...] = ("t",)) -> Plan:
         StageSpec(f"r/{i}", ReadStage(source=Files("f", path, (StageFile("f", path),))))
         for i, path in enumerate(reads)
     )
-    records = PlannedRecords(Upstream("r/0", "a"), Upstream("r/0", "b"))
+    records = PlannedRecords(Upstream("r/0", "a"), Upstream("r/0", "b"), Upstream("r/0", "c"))
     return Plan(stages, tuple(TargetPlan("r", name, (), records, (), {}) for name in targets))
 
 

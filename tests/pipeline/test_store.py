@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.store import Output, Record, Store, default_folder
 from mobileprep.plan.fingerprints import canonical
 
+OBJECT = {"sha256": "0" * 64, "size": 3}
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
@@ -21,16 +23,16 @@ def store(tmp_path: Path) -> Store:
 
 def taken(store: Store, data: bytes = b"abc") -> Output:
     folder = store.workspace()
-    (folder / "file").write_bytes(data)
-    output = store.take(folder / "file")
-    folder.rmdir()
+    (folder / "left" / "file").write_bytes(data)
+    output = store.take(folder / "left" / "file")
+    shutil.rmtree(folder)
     return output
 
 
 def test_an_object_lies_under_its_digest(store: Store, tmp_path: Path) -> None:
     output = taken(store)
     assert output == Output(sha256_bytes(b"abc"), 3)
-    assert store.object_path(output.sha256).read_bytes() == b"abc"
+    assert store.objects.path(output.sha256).read_bytes() == b"abc"
     assert store.holds(output)
     store.publish(output, tmp_path / "out" / "file")
     assert (tmp_path / "out" / "file").read_bytes() == b"abc"
@@ -38,7 +40,7 @@ def test_an_object_lies_under_its_digest(store: Store, tmp_path: Path) -> None:
 
 def test_equal_objects_are_one(store: Store) -> None:
     assert taken(store) == taken(store)
-    assert len(list((store.folder / "objects").rglob("*"))) == 2  # a folder and a file
+    assert len(list((store.folder / "cas").rglob("*"))) == 2  # a folder and a file
 
 
 def test_a_published_file_is_a_copy(store: Store, tmp_path: Path) -> None:
@@ -51,7 +53,7 @@ def test_a_published_file_is_a_copy(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"", b"abd", b"abcd"])
 def test_a_damaged_object_is_not_held(store: Store, data: bytes) -> None:
     output = taken(store)
-    store.object_path(output.sha256).write_bytes(data)
+    store.objects.path(output.sha256).write_bytes(data)
     assert not store.holds(output)
 
 
@@ -85,7 +87,7 @@ def test_records_come_back(store: Store) -> None:
 )
 def test_a_damaged_record_is_none(store: Store, text: str) -> None:
     store.save("f" * 64, Record({}, {}, 0))
-    (path,) = (store.folder / "records").rglob("*.json")
+    (path,) = (store.folder / "ac").rglob("*.json")
     path.write_text(text, encoding="latin-1")
     assert store.load("f" * 64) is None
 
@@ -105,12 +107,17 @@ def test_a_damaged_record_is_none(store: Store, text: str) -> None:
         {"components": {}, "outputs": {"a": {"sha256": "0" * 64, "size": "3"}}, "seconds": 1},
         {"components": {}, "outputs": {"a": {"sha256": "0" * 64, "size": True}}, "seconds": 1},
         {"components": {}, "outputs": {"a": {"sha256": "../" * 9, "size": 3}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {**OBJECT, "index": 5}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {**OBJECT, "index": {"size": 3}}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {**OBJECT, "text": "abc"}}, "seconds": 1},
+        {"components": {}, "outputs": {"a": {**OBJECT, "text": 5}}, "seconds": 1},
     ],
 )
 def test_a_record_of_wrong_types_is_none_though_its_digest_fits(store: Store, data: object) -> None:
     text = {"key": "f" * 64, "data": data}
-    whole = json.dumps({**text, "sha256": sha256_bytes(canonical(text).encode())})
-    path = store.folder / "records" / "ff" / f"{'f' * 64}.json"
+    body = canonical(text)
+    whole = f"{sha256_bytes(body.encode())}\n{body}"
+    path = store.folder / "ac" / "ff" / f"{'f' * 64}.json"
     path.parent.mkdir(parents=True)
     path.write_text(whole)
     assert store.load("f" * 64) is None
@@ -118,8 +125,8 @@ def test_a_record_of_wrong_types_is_none_though_its_digest_fits(store: Store, da
 
 def test_a_record_that_was_edited_or_moved_is_none(store: Store) -> None:
     store.save("f" * 64, Record({}, {"graph.pb": Output("ab" * 32, 3)}, 0))
-    (path,) = (store.folder / "records").rglob("*.json")
-    moved = store.folder / "records" / "ee" / f"{'e' * 64}.json"
+    (path,) = (store.folder / "ac").rglob("*.json")
+    moved = store.folder / "ac" / "ee" / f"{'e' * 64}.json"
     moved.parent.mkdir()
     moved.write_bytes(path.read_bytes())
     assert store.load("f" * 64) is not None

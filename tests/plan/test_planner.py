@@ -62,8 +62,10 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
         "r0/02-fold_batch_norms",
         "r0/03-quantize_weights",
         "r0/a/package",
+        "r0/a/compress",
         "r0/03-round_weights",
         "r0/b/package",
+        "r0/b/compress",
     ]
 
 
@@ -263,6 +265,7 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
         "r0/02-fold_batch_norms",
         "r0/03-quantize_weights",
         "r0/a/package",
+        "r0/a/compress",
         "r0/evaluate-source",
         "r0/a/evaluate",
         "r0/a/validate",
@@ -342,7 +345,7 @@ EDITS = {
     "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"transform"}),
     "quantize: weights": ("quantize: {mode: weights, minimum_size: 5}", {"transform"}),
     "a: {": ("a: {platform: ios, ", {"package"}),
-    "b: {": ("b: {budget: {model_bytes: 1 MB}, ", {"package"}),
+    "b: {": ("b: {budget: {model_bytes: 1 MB}, ", {"budget"}),
     "max_drop: 0.01": ("max_drop: 0.02", {"validate"}),
     "labels: label": ("labels: other", {"evaluate"}),
     "inputs: {x: {}}": ("inputs: {x: {}}\nengine: auto", {"evaluate"}),

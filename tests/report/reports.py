@@ -7,6 +7,7 @@ from typing import Any
 
 from mobileprep.plan.records import (
     CheckRecord,
+    CompressRecord,
     FreezeRecord,
     PackageRecord,
     SamplesRecord,
@@ -31,11 +32,11 @@ FREEZE: dict[str, Any] = {
 MODEL: dict[str, Any] = {
     "file": "digits.pb",
     "bytes": 15723,
-    "compressed_bytes": 12831,
     "nodes": 35,
     "parameters": 9968,
     "constants": 11,
 }
+COMPRESSED: dict[str, Any] = {"bytes": 12831, "compressor": "deflate by X 1"}
 NUMPY: dict[str, Any] = {
     "name": "numpy",
     "version": "",
@@ -134,6 +135,7 @@ def made(
     records = TargetRecords(
         record_from(FreezeRecord, freeze),
         record_from(PackageRecord, package),
+        record_from(CompressRecord, COMPRESSED),
         tuple(record_from(TransformRecord, one) for one in steps),
         tuple(record_from(CheckRecord, one) for one in checks),
         None if samples is None else record_from(SamplesRecord, samples),

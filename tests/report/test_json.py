@@ -27,6 +27,7 @@ def test_it_tells_all_there_is() -> None:
     assert sorted(data) == [
         "accuracy",
         "check",
+        "compressed",
         "engines",
         "files",
         "model",

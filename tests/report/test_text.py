@@ -23,7 +23,7 @@ quantize_weights    1,234      10,349  15,723        2      6        0        2
   strip_unused_nodes: found nothing to do
   quantize_weights: 8 left as they were: fewer elements than minimum_size
   warning: quantize_weights: see [/docs] for [1, 2]
-model    digits.pb: 15,723 bytes, 12,831 compressed, 35 nodes
+model    digits.pb: 15,723 bytes, 12,831 compressed (deflate by X 1), 35 nodes
 accuracy top-1 0.9933 before, 0.9911 after (450 samples); largest output difference 0.0082
 engine   numpy ran source, model: it is the reference, so nothing is compared
 ops      Conv2D 2, Const 15

@@ -19,10 +19,10 @@ def data(size: int) -> bytes:
 
 def test_the_record_has_the_size_and_what_it_is_of(tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(data(5000))
-    asked = CompressStage(compressor="deflate by X 1", **slots("model"))
+    asked = CompressStage(compressor="deflate by X 1", level=1, **slots("model"))
     done = job(tmp_path, asked, model=tmp_path / "model.pb")
     run(done)
-    size = compressed_size([data(5000)])
+    size = compressed_size([data(5000)], 1)
     assert left(done, "compress.json") == {"bytes": size, "compressor": "deflate by X 1"}
 
 
@@ -33,10 +33,10 @@ def test_it_is_the_size_of_one_stream_that_zlib_reads(size: int) -> None:
     packed = b"".join(packer.compress(data(size)[at : at + (1 << 20)]) for at in blocks)
     packed += packer.flush()
     assert zlib.decompress(packed) == data(size)
-    assert compressed_size([data(size)]) == len(packed)
+    assert compressed_size([data(size)], 1) == len(packed)
 
 
 def test_how_the_file_is_cut_into_pieces_does_not_matter() -> None:
     whole = data(3 << 20)
     pieces = [whole[:7], whole[7 : 2 << 20], whole[2 << 20 :]]
-    assert compressed_size(pieces) == compressed_size([whole])
+    assert compressed_size(pieces, 1) == compressed_size([whole], 1)
