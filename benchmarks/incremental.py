@@ -2,7 +2,7 @@
 
     python benchmarks/incremental.py [--dvc PATH] [--runs 5] [--only ROW]
 
-The script makes a graph of InceptionV3's size (94 convolutions with batch norms, 24 million weights,
+The script makes a graph of InceptionV3's size (94 convolutions with batch norms, 24M weights,
 96 MB), and a recipe with the documented deployment chain and four targets: 8-bit weights with a
 header, rounded weights, plain, and 8-bit with obfuscated names in the order of execution. Every run
 is a fresh process; stores and outputs are in a temporary folder. With ``--dvc`` the same stages run

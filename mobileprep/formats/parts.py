@@ -1,8 +1,8 @@
 """Files kept in parts: an index names the parts by their digests, and holds what lies between them.
 
 An index is a line that tells what it is of, the number of parts, for each its sha256 and its
-length, and then a body. That of a file made of pieces holds the bytes between parts; that of a graph
-is the reader's, see ``ir/stored.py``.
+length, and then a body. Of a file made of pieces the body holds the bytes between parts; of a
+graph it is the reader's, see ``ir/stored.py``.
 """
 
 from __future__ import annotations

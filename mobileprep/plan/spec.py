@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -96,7 +97,7 @@ class Stage:
         """The names of the files that it always leaves; more may lie below ``files/``."""
         return ()
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         """What it is told, as JSON can hold it; of files, the names that the recipe has."""
         return {
@@ -105,7 +106,7 @@ class Stage:
             if not isinstance(value, Upstream)
         }
 
-    @property
+    @cached_property
     def files(self) -> dict[str, Files]:
         """What it reads from outside the build, by slot."""
         found: dict[str, Files] = {}
@@ -116,7 +117,7 @@ class Stage:
                 found |= {slot: item for slot, item in value.items() if isinstance(item, Files)}
         return found
 
-    @property
+    @cached_property
     def upstream(self) -> dict[str, Upstream]:
         """What it reads of earlier stages, by slot."""
         return {name: value for name, value in self._fields() if isinstance(value, Upstream)}

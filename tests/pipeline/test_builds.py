@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,7 +53,7 @@ class JoinStage(Stage):
     def output_files(self) -> tuple[str, ...]:
         return OUTPUTS
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         # An exception cannot be fingerprinted; its text can.
         return {"say": self.say, "keep": self.keep, "fail": repr(self.fail)}

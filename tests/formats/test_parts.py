@@ -1,0 +1,76 @@
+"""Indexes of files in parts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.parts import (
+    FILE,
+    GRAPH,
+    Part,
+    between_bytes,
+    index_bytes,
+    index_kind,
+    read_between,
+    read_index,
+)
+
+PARTS = (Part("ab" * 32, 70_000), Part("01" * 32, 1 << 40))
+
+
+def test_an_index_tells_its_parts_and_its_body() -> None:
+    parts, body = read_index(index_bytes(GRAPH, PARTS, [b"bo", b"dy"]), "f")
+    assert parts == PARTS
+    assert bytes(body) == b"body"
+
+
+def test_the_kind_is_told_from_the_beginning() -> None:
+    assert index_kind(index_bytes(GRAPH, (), [])) == GRAPH
+    assert index_kind(index_bytes(FILE, (), [])) == FILE
+    assert index_kind(b"") is None
+    assert index_kind(b"mobileprep graph 2\n") is None
+    with pytest.raises(CorruptFileError, match="is no index of parts"):
+        read_index(index_bytes(GRAPH, (), []), "f", FILE)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [b"only"],
+        [PARTS[0]],
+        [PARTS[0], PARTS[0]],
+        [b"a", PARTS[0], b"b", b"c", PARTS[1], b"d"],
+        [PARTS[1], b"x" * 200, PARTS[0]],
+    ],
+)
+def test_pieces_come_back_in_order(pieces: list[bytes | Part]) -> None:
+    joined: list[bytes | Part] = []
+    for piece in pieces:
+        if joined and isinstance(piece, bytes) and isinstance(joined[-1], bytes):
+            joined[-1] += piece
+        else:
+            joined.append(piece)
+    found = [
+        p if isinstance(p, Part) else bytes(p) for p in read_between(between_bytes(pieces), "f")
+    ]
+    assert found == joined
+
+
+def test_a_damaged_index_is_refused_or_read_within_its_bounds() -> None:
+    rng = random.Random(3)
+    whole = between_bytes([b"a" * 40, PARTS[0], b"b" * 300, PARTS[1], b"c"])
+    for _ in range(500):
+        data = bytearray(whole[: rng.randrange(len(whole) + 1)])
+        for _ in range(rng.randrange(3)):
+            if data:
+                data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            pieces = list(read_between(bytes(data), "f"))
+        except CorruptFileError as error:
+            assert error.where.startswith("f")
+        else:
+            assert sum(len(p) for p in pieces if not isinstance(p, Part)) <= len(data)
