@@ -14,6 +14,7 @@ from mobileprep.pipeline.publish import MANIFEST
 from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.pipeline.store import Output
+from mobileprep.plan.changes import Change
 from mobileprep.plan.spec import StageSpec, TargetPlan, Upstream
 from mobileprep.plan.stages import PUBLISHED
 
@@ -52,6 +53,10 @@ class Verdict:
         stage: which stage it is, or ``publish`` for the folder of a target.
         needs: the tasks before it.
         reasons: why it would run, in words; nothing where it is fresh.
+        changes: what is not as it was when it last ran.
+        certain: false where it runs only if a stage before it leaves something else than before.
+        seconds: how long its last run took, None where that is not known.
+        bytes: the length of all that it left then.
         inputs: the files from outside that it reads.
         outputs: the files that it leaves, as far as they are known before it has run.
     """
@@ -60,6 +65,10 @@ class Verdict:
     stage: str
     needs: tuple[str, ...]
     reasons: tuple[str, ...]
+    changes: tuple[Change, ...]
+    certain: bool
+    seconds: float | None
+    bytes: int | None
     inputs: tuple[InputFact, ...]
     outputs: tuple[OutputFact, ...]
 
@@ -102,11 +111,17 @@ def _needed_by_folders(state: State, out: Path) -> Iterator[Upstream]:
 def _of_stage(spec: StageSpec, state: State) -> Verdict:
     found = state.verdict(spec.task)
     made = found.record.outputs if isinstance(found, Fresh) else {}
+    stale = found if isinstance(found, Stale) else None
+    last = found.record if isinstance(found, Fresh) else found.last
     return Verdict(
         spec.task,
         spec.kind,
         tuple(spec.needs),
-        found.reasons if isinstance(found, Stale) else (),
+        stale.reasons if stale else (),
+        stale.changes if stale else (),
+        stale is None or stale.parts is not None,
+        last.seconds if last else None,
+        last.bytes if last else None,
         tuple(
             InputFact(slot, file.name, str(file.path), state.digest(file))
             for slot, files in spec.stage.files.items()
@@ -132,7 +147,10 @@ def _of_folder(target: TargetPlan, state: State, out: Path) -> Verdict:
         files = expected = expected_files(built, extra, todo)
         reasons = folder_reasons(todo, expected)
     outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))
-    return Verdict(task, PUBLISH, target.tasks, tuple(reasons), (), tuple(outputs))
+    known = not waits
+    return Verdict(
+        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, (), tuple(outputs)
+    )
 
 
 def _promised(target: TargetPlan, state: State) -> list[str]:

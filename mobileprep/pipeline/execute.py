@@ -109,7 +109,7 @@ class Executor:
             record = self._execute(spec, parts, inputs)
             self.ran.append(Ran(spec.task, record.seconds))
             self.state.store.save(key, record)
-            self.state.store.save_latest(self.state.latest_key(spec), parts)
+            self.state.store.save_last_run(self.state.latest_key(spec), record)
             self.state.finished(spec.task, record)
             self._listen(spec.task, record.seconds)
             return record

@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.pipeline.store import Output, Record, Store
-from mobileprep.plan.fingerprints import (
-    Components,
-    components,
-    digest_text,
-    explain,
-    fingerprint,
-)
+from mobileprep.pipeline.store import LastRun, Output, Record, Store
+from mobileprep.plan.changes import Change, changes_of
+from mobileprep.plan.fingerprints import Components, components, digest_text, fingerprint
 from mobileprep.plan.spec import Plan, StageFile, StageSpec
 
 
@@ -28,13 +23,19 @@ class Fresh:
 
 @dataclass(frozen=True)
 class Stale:
-    """A stage that must run, with the reasons in words.
+    """A stage that must run.
 
-    ``parts`` is None while an earlier stage has yet to run.
+    Args:
+        reasons: why, in words.
+        parts: what its fingerprint is made of; None while an earlier stage has yet to run.
+        changes: what is not as it was when it last ran.
+        last: its last run, where the store knows of one.
     """
 
     reasons: tuple[str, ...]
     parts: Components | None = None
+    changes: tuple[Change, ...] = ()
+    last: LastRun | None = None
 
 
 class State:
@@ -132,16 +133,16 @@ class State:
         for slot, up in spec.stage.upstream.items():
             verdict = self.verdict(up.task)
             if isinstance(verdict, Stale):
-                return Stale((f"{up.task} runs first",))
+                return Stale((f"{up.task} runs first",), last=self._last(spec))
             digests[slot] = verdict.record.outputs[up.output].sha256
         parts = components(spec.stage, digests)
         if self._force and spec.task not in self._ran:
-            return Stale(("--force was given",), parts)
+            return self._stale(spec, parts, "--force was given")
         if spec.task in self._lost:
-            return Stale((self._lost[spec.task],), parts)
+            return self._stale(spec, parts, self._lost[spec.task])
         record = self.store.load(fingerprint(parts))
         if record is None or not set(spec.stage.output_files) <= set(record.outputs):
-            return Stale(tuple(self._reasons(spec, parts)), parts)
+            return self._stale(spec, parts)
         return Fresh(record)
 
     def _forget_after(self, task: str) -> None:
@@ -151,11 +152,19 @@ class State:
                 del self._fresh[spec.task]
                 self._forget_after(spec.task)
 
-    def _reasons(self, spec: StageSpec, parts: Components) -> list[str]:
-        before = self.store.latest(self.latest_key(spec))
-        if before is None:
-            return ["it has not run before"]
+    def _last(self, spec: StageSpec) -> LastRun | None:
+        return self.store.last_run(self.latest_key(spec))
+
+    def _stale(self, spec: StageSpec, parts: Components, reason: str = "") -> Stale:
+        """A stage that must run, for a reason, or for what has changed since its last run."""
+        last = self._last(spec)
+        if reason:
+            return Stale((reason,), parts, last=last)
+        if last is None:
+            return Stale(("it has not run before",), parts)
         try:
-            return explain(dict(before), parts) or ["its record is gone"]
+            changes = changes_of(spec, dict(last.components), parts)
         except (KeyError, TypeError, AttributeError):
-            return ["its record cannot be read"]
+            return Stale(("its record cannot be read",), parts)
+        reasons = tuple(map(str, changes)) or ("its record is gone",)
+        return Stale(reasons, parts, changes, last)

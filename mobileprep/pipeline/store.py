@@ -67,6 +67,26 @@ class Record:
     outputs: Mapping[str, Output]
     seconds: float
 
+    @property
+    def bytes(self) -> int:
+        """The length of all outputs together."""
+        return sum(output.size for output in self.outputs.values())
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """A task's last run, to explain what has changed and to foretell what a run takes.
+
+    Args:
+        components: what its fingerprint was made of.
+        seconds: how long it took.
+        bytes: the length of all that it left.
+    """
+
+    components: Mapping[str, Any]
+    seconds: float
+    bytes: int
+
 
 def default_folder() -> Path:
     """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
@@ -194,14 +214,23 @@ class Store:
         }
         self._write("ac", fingerprint, data)
 
-    def latest(self, task_key: str) -> Mapping[str, Any] | None:
-        """The components of a task's last run in this store, to explain what has changed."""
+    def last_run(self, task_key: str) -> LastRun | None:
+        """A task's last run in this store; None where there was none, or it cannot be read."""
         data = self._json("latest", task_key)
-        return data if isinstance(data, dict) else None
+        try:
+            components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
+            return LastRun(dict(components), seconds, int(data["bytes"]))  # type: ignore[index]
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
 
-    def save_latest(self, task_key: str, components: Mapping[str, Any]) -> None:
-        """Keep the components of a task's run; raises what ``save`` does."""
-        self._write("latest", task_key, components)
+    def save_last_run(self, task_key: str, record: Record) -> None:
+        """Keep what is told of a task's last run; raises what ``save`` does."""
+        data = {
+            "components": record.components,
+            "seconds": record.seconds,
+            "bytes": record.bytes,
+        }
+        self._write("latest", task_key, data)
 
     def empty(self) -> None:
         """Remove everything."""

@@ -43,31 +43,3 @@ def canonical(data: object) -> str:
 def digest_text(digest: str) -> str:
     """The beginning of a digest, for people to tell files apart by; manifests have the whole."""
     return digest[:12]
-
-
-def explain(old: Components, new: Components) -> list[str]:
-    """What differs between two sets of components, a phrase each."""
-    told = []
-    if old["package"] != new["package"]:
-        told.append(f"mobileprep {old['package']} became {new['package']}")
-    if old["version"] != new["version"]:
-        told.append("the stage itself has changed")
-    for kind, what in (("parameters", "parameter"), ("inputs", "input")):
-        before, after = old[kind], new[kind]
-        told += [
-            _difference(what, key, before.get(key), after.get(key))
-            for key in sorted({*before, *after})
-            if before.get(key) != after.get(key)
-        ]
-    return told
-
-
-def _difference(what: str, key: str, before: object, after: object) -> str:
-    if what == "input":
-        return f"input {key} has changed"
-    return f"{what} {key}: {_short(before)} became {_short(after)}"
-
-
-def _short(value: object) -> str:
-    text = canonical(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

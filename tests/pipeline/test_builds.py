@@ -205,7 +205,7 @@ def test_the_reason_names_the_parameter(source: Path, store: Store) -> None:
     ran(chain(source), store)
     stale = stale_stages(State(chain(source, second={"say": "?"}), store))
     assert [(s.task, v.reasons) for s, v in stale] == [
-        ("r/b", ('parameter say: "!" became "?"',)),
+        ("r/b", ('say: "!" became "?"',)),
     ]
 
 
@@ -213,7 +213,9 @@ def test_the_reason_names_the_input(source: Path, store: Store) -> None:
     ran(chain(source), store)
     source.write_text("new")
     stale = stale_stages(State(chain(source), store))
-    assert stale[0][1].reasons == ("input source:source.txt has changed",)
+    assert stale[0][1].reasons == (
+        "input source:source.txt has changed: ba7816bf8f01 became 11507a0e2f5e",
+    )
     assert stale[1][1].reasons == ("r/a runs first",)
 
 

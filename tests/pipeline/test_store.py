@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.errors import ArtifactError
 from mobileprep.fsio import sha256_bytes
-from mobileprep.pipeline.store import Output, Record, Store, default_folder
+from mobileprep.pipeline.store import LastRun, Output, Record, Store, default_folder
 from mobileprep.plan.fingerprints import canonical
 
 OBJECT = {"sha256": "0" * 64, "size": 3}
@@ -66,9 +66,9 @@ def test_records_come_back(store: Store) -> None:
     store.save("f" * 64, record)
     assert store.load("f" * 64) == record
     assert store.load("e" * 64) is None
-    store.save_latest("k" * 64, {"stage": "freeze"})
-    assert store.latest("k" * 64) == {"stage": "freeze"}
-    assert store.latest("l" * 64) is None
+    store.save_last_run("k" * 64, record)
+    assert store.last_run("k" * 64) == LastRun({"stage": "freeze"}, 1.5, 3)
+    assert store.last_run("l" * 64) is None
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_a_record_that_was_edited_or_moved_is_none(store: Store) -> None:
 
 
 def test_edited_reasons_are_none(store: Store) -> None:
-    store.save_latest("f" * 64, {"stage": "freeze"})
+    store.save_last_run("f" * 64, Record({"stage": "freeze"}, {}, 0))
     (path,) = (store.folder / "latest").rglob("*.json")
     path.write_text(path.read_text().replace("freeze", "thaw"))
-    assert store.latest("f" * 64) is None
+    assert store.last_run("f" * 64) is None
 
 
 def test_workspaces_are_apart_and_private_to_the_store(store: Store) -> None:
@@ -176,7 +176,7 @@ def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path, spoil: o
         store.workspace,
         lambda: store.take(tmp_path / "file"),
         lambda: store.save("f" * 64, Record({}, {}, 0)),
-        lambda: store.save_latest("f" * 64, {}),
+        lambda: store.save_last_run("f" * 64, Record({}, {}, 0)),
     ):
         with pytest.raises(ArtifactError, match="cannot be written") as caught:
             write()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mobileprep.plan import fingerprints
-from mobileprep.plan.fingerprints import canonical, components, explain, fingerprint
+from mobileprep.plan.fingerprints import canonical, components, fingerprint
 from mobileprep.plan.spec import Files, Stage, StageFile, Upstream
 from mobileprep.plan.stages import TransformStage
 
@@ -108,41 +108,3 @@ def test_components_survive_a_record() -> None:
 
 def test_canonical_text_is_plain_and_sorted() -> None:
     assert canonical({"b": [1, None], "a": "\N{DEGREE SIGN}"}) == '{"a":"\\u00b0","b":[1,null]}'
-
-
-def told(changes: dict[str, Any] | None = None, **digests: str) -> list[str]:
-    """What differs from the stage above, as a record of it would have it."""
-    old = json.loads(canonical(components(ASKED, DIGESTS)))
-    asked = dataclasses.replace(ASKED, **(changes or {}))
-    return explain(old, components(asked, {**DIGESTS, **digests}))
-
-
-def test_nothing_changed_is_nothing_told() -> None:
-    assert told() == []
-
-
-def test_each_change_is_told() -> None:
-    assert told({"transform": "quantize_weights"}, graph="cc") == [
-        'parameter transform: "round_weights" became "quantize_weights"',
-        "input graph has changed",
-    ]
-    assert told({"options": {}}) == [
-        'parameter options: {"num_steps":256} became {}',
-    ]
-    assert told(graph2="x") == ["input graph2 has changed"]
-
-
-def test_long_values_are_cut() -> None:
-    (line,) = told({"transform": "x" * 500})
-    assert len(line) < 120
-    assert line.endswith("...")
-
-
-def test_new_versions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = components(ASKED, DIGESTS)
-    monkeypatch.setattr(fingerprints, "__version__", "99.0")
-    monkeypatch.setattr(TransformStage, "stage_version", 99)
-    assert explain(old, components(ASKED, DIGESTS)) == [
-        f"mobileprep {old['package']} became 99.0",
-        "the stage itself has changed",
-    ]
