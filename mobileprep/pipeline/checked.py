@@ -19,7 +19,8 @@ def unseal(key: str, text: bytes) -> object:
     try:
         found = json.loads(text)
         data = found["data"]
-        whole = found["sha256"] == _digest({"key": key, "data": data})
+        record = {"key": key, "data": data}
+        whole = found == {**record, "sha256": _digest(record)}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return data if whole else None

@@ -14,7 +14,7 @@ from mobileprep.pipeline.checked import seal, unseal
 
 # Times of files are kept in whole seconds at worst, and come from a clock that is read a few
 # milliseconds late: a change in that time may leave them as they were.
-_MARGIN_NS = 2_000_000_000
+MARGIN_NS = 2_000_000_000
 _FORMAT = "file index 1"
 _MOST_INDEX = 64 << 20
 # A digest, the moment before it was taken, and the stamp's five numbers.
@@ -59,7 +59,7 @@ class Entry:
         times of the stamp a second time.
         """
         newest = max(self.stamp.mtime_ns, self.stamp.ctime_ns)
-        return newest + _MARGIN_NS <= self.moment <= now
+        return newest + MARGIN_NS <= self.moment <= now
 
     def text(self) -> str:
         """The line of the index file that ``parse`` reads."""
