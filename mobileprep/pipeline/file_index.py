@@ -41,6 +41,7 @@ class FileIndex:
         self._taken: dict[str, Entry] = {}
         self._written: set[str] = set()
         self._touched: set[str] = set()
+        self._has_news = False
 
     def digest(self, path: Path) -> str:
         """The sha256 of the file that a path leads to, in hex.
@@ -103,6 +104,7 @@ class FileIndex:
         with contextlib.suppress(CorruptFileError):
             self._taken[key] = Entry(sha256, 0, _stamp(path))
             self._written.add(key)
+            self._has_news = True
             self._touched.discard(key)
 
     def unchanged(self, path: Path) -> bool:
@@ -118,16 +120,16 @@ class FileIndex:
 
     def save(self) -> None:
         """Keep the index for later runs; an index that cannot be written is none, and no error."""
-        if self._path is None:
+        if self._path is None or not self._has_news:
             return
         now = time_ns()
         taken = dict(self._taken)
         kept = {
             key: text for key, text in self._kept.items() if key not in taken and _is_there(key)
         }
-        kept.update((key, entry.text()) for key, entry in taken.items() if entry.settled(now))
-        if kept == self._kept:
-            return
+        for key, entry in taken.items():
+            if entry.settled(now) and _is_there(key):
+                kept[key] = entry.text()
         with contextlib.suppress(ArtifactError):
             save_entries(self._path, kept)
 
@@ -181,6 +183,7 @@ class FileIndex:
             self._touched.add(key)
         self._taken[key] = Entry(sha256, moment, stamp)
         self._written.discard(key)
+        self._has_news = True
         return sha256
 
     def _same(self, key: str, before: FileStamp, now: FileStamp) -> bool:

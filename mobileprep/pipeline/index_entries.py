@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import read_bytes, write_text
+from mobileprep.fsio import read_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 
 # Times of files are kept in whole seconds at worst, and come from a clock that is read a few
@@ -84,7 +84,7 @@ def save_entries(path: Path, entries: Mapping[str, str]) -> None:
         ArtifactError: it cannot be written.
     """
     data = {"paths": list(entries), "entries": list(entries.values())}
-    write_text(path, seal(_FORMAT, data), follow=False)
+    write_bytes(path, seal(_FORMAT, data), follow=False)
 
 
 def parse(text: str | None, stamp: FileStamp) -> Entry | None:

@@ -22,7 +22,7 @@ import pytest
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline import file_index, index_entries
-from mobileprep.pipeline.checked import seal
+from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.index_entries import Entry, FileStamp
@@ -528,7 +528,7 @@ def test_entries_of_files_that_are_gone_are_dropped(bench: Bench) -> None:
     index.save()
     others[1].unlink()
     bench.digest()
-    paths = json.loads(bench.index.read_text())["data"]["paths"]
+    paths = unseal("file index 1", bench.index.read_bytes())["paths"]
     assert sorted(paths) == sorted(map(str, (bench.model, others[0])))
 
 
@@ -545,7 +545,7 @@ def test_names_of_any_bytes_are_kept(bench: Bench) -> None:
 def texts(bench: Bench) -> list[bytes]:
     """Index files that are damaged, hostile, or of another format."""
     good = bench.index.read_bytes()
-    data = json.loads(good)["data"]
+    data = unseal("file index 1", good)
     (path,), (entry,) = data["paths"], data["entries"]
     odd: list[object] = [
         None, 3, "text", [], {}, {"paths": path, "entries": entry}, {"paths": [path]},
@@ -558,8 +558,8 @@ def texts(bench: Bench) -> list[bytes]:
     return [
         b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", good[:-1], good[: len(good) // 2],
         good.replace(entry[:8].encode(), b"00000000"), good.replace(b"index 1", b"index 0"),
-        seal("file index 0", data).encode(), json.dumps(data).encode(),
-        *(seal("file index 1", each).encode() for each in odd),
+        seal("file index 0", data), json.dumps(data).encode(),
+        *(seal("file index 1", each) for each in odd),
     ]  # fmt: skip
 
 
