@@ -1,12 +1,11 @@
 """The store: what stages left, by their fingerprints, and the objects that hold it.
 
-A record is a line with a digest, and under it a JSON object with the record's key and its data: one
-that was edited, or put under another key, counts as gone.
+A record has its own digest and its key in it: one that was edited, or put under another key, counts
+as gone.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,12 +17,15 @@ from typing import Any
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.fsio import atomic_writer, read_bytes, sha256_bytes, write_bytes
+from mobileprep.pipeline.checked import seal, unseal
+from mobileprep.pipeline.eviction import mark_used
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.objects import HINT, Objects, unwritable
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.pipeline.workspaces import sweep, workspace_name
 
 _FORMAT = "v2"
 _MOST_RECORD = 64 << 20
+_CLEAR_HINT = "'mobileprep cache verify' removes what is damaged"
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 INLINE = 64 << 10
 """Outputs of at most so many bytes that are JSON stand in the record itself."""
@@ -146,7 +148,7 @@ class Store:
         Raises:
             ArtifactError: the store cannot be written.
         """
-        folder = self.folder / "tmp" / os.urandom(8).hex()
+        folder = self.folder / "tmp" / workspace_name()
         try:
             for name in ("left", "read"):
                 (folder / name).mkdir(parents=True)
@@ -199,7 +201,32 @@ class Store:
 
     def load(self, fingerprint: str) -> Record | None:
         """The record of that fingerprint; None where there is none, or it cannot be read."""
-        return _record(self._json("ac", fingerprint))
+        record = _record(self._json("ac", fingerprint))
+        if record is not None:
+            mark_used(self._path("ac", fingerprint))
+        return record
+
+    def references(self, path: Path) -> list[str]:
+        """The digests of all objects that a record needs, those that its indexes name included.
+
+        Args:
+            path: the record's file.
+
+        Raises:
+            CorruptFileError: it is no record, or an index is missing or damaged.
+        """
+        record = _record(self._json("ac", path.stem))
+        if record is None:
+            message = "is no record"
+            raise CorruptFileError(message, _CLEAR_HINT, str(path))
+        parts = [o.part for o in record.outputs.values() if o.part is not None]
+        indexes = [o.index for o in record.outputs.values() if o.index is not None]
+        inner = [part for index in indexes for part in self.objects.parts(index)]
+        return [part.sha256 for part in (*parts, *inner)]
+
+    def sweep(self) -> None:
+        """Remove what processes have left that are gone."""
+        sweep(self.folder / "tmp")
 
     def save(self, fingerprint: str, record: Record) -> None:
         """Keep a record.
@@ -240,22 +267,15 @@ class Store:
         return self.folder / kind / key[:2] / f"{key}.json"
 
     def _write(self, kind: str, key: str, data: object) -> None:
-        body = canonical({"key": key, "data": data}).encode()
         try:
-            text = b"%s\n%s" % (sha256_bytes(body).encode(), body)
-            write_bytes(self._path(kind, key), text, follow=False)
+            write_bytes(self._path(kind, key), seal(key, data), follow=False)
         except ArtifactError as error:
             raise ArtifactError(error.message, HINT, error.where) from error
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            text = read_bytes(self._path(kind, key), limit=_MOST_RECORD)
-            digest, _, body = text.partition(b"\n")
-            if digest != sha256_bytes(body).encode():
-                return None
-            found = json.loads(body)
-            return found["data"] if found["key"] == key else None
-        except (CorruptFileError, ValueError, KeyError, TypeError, RecursionError):
+            return unseal(key, read_bytes(self._path(kind, key), limit=_MOST_RECORD))
+        except CorruptFileError:
             # A record that is gone or damaged only means that the stage runs again.
             return None
 

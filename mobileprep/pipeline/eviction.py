@@ -1,0 +1,208 @@
+"""Keeps a store within a size: what was used least recently goes first.
+
+A record's mtime tells when it was last used; objects are as old as the youngest record that needs
+them. An object's own times stay as they are, since the index of files goes by them. Any
+number of builds may use the store meanwhile: what is gone is made anew by whoever needs it, and
+what was written or used within the last hour stays, because a build may be about to need it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import unreadable
+
+_GRACE_SECONDS = 3600
+# Less than the grace: what a build of the last half hour has used is never evicted.
+_MARK_SECONDS = _GRACE_SECONDS / 2
+_OBJECT = re.compile(r"[0-9a-f]{64}")
+_RECORD = re.compile(r"[0-9a-f]{64}\.json")
+# What a killed process leaves of a file that takes its name only when it is whole.
+_UNFINISHED = re.compile(r"\..{1,80}\.[0-9a-f]{16}", re.DOTALL)
+_UNFINISHED_SECONDS = 24 * 3600
+
+References = Callable[[Path], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class StoreFacts:
+    """What a store holds; uses in seconds since 1970, None without records."""
+
+    objects: int
+    object_bytes: int
+    records: int
+    record_bytes: int
+    oldest_use: float | None
+    newest_use: float | None
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """What was removed, and how many bytes of objects and records are left."""
+
+    objects: int
+    records: int
+    removed_bytes: int
+    left_bytes: int
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    size: int
+    changed: float
+    """The later of mtime and ctime: a file that was moved here is new here."""
+    used: float
+    """The mtime."""
+
+
+def mark_used(record: Path) -> None:
+    """Note that a record is used now; costs a ``stat`` where that was noted within half an hour."""
+    with contextlib.suppress(OSError):  # gone, or in a store that is read only
+        if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
+            os.utime(record)
+
+
+def survey(folder: Path) -> StoreFacts:
+    """What the store in a folder (with ``cas`` and ``ac``) holds.
+
+    Raises:
+        CorruptFileError: it cannot be read.
+    """
+    objects = list(_files(folder / "cas", _OBJECT))
+    records = list(_files(folder / "ac", _RECORD))
+    used = [record.used for record in records]
+    return StoreFacts(
+        objects=len(objects),
+        object_bytes=sum(each.size for each in objects),
+        records=len(records),
+        record_bytes=sum(each.size for each in records),
+        oldest_use=min(used, default=None),
+        newest_use=max(used, default=None),
+    )
+
+
+def evict(folder: Path, limit_bytes: int, references: References) -> Evicted:
+    """Bring the store in a folder down to a size.
+
+    First go objects that no record needs, then the records used least recently, each with the
+    objects that no other record needs.
+
+    Args:
+        folder: the store's folder, with ``cas`` and ``ac``.
+        limit_bytes: how many bytes objects and records may take together.
+        references: the digests of all objects that the record in a file needs, those that are
+            named in its objects included. A CorruptFileError counts as none.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    work = _Eviction(folder)
+    if work.left > limit_bytes:
+        work.evict(limit_bytes, references)
+    return work.done()
+
+
+class _Eviction:
+    """One round over a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self._now = time.time()
+        self._objects = {file.path.name: file for file in _files(folder / "cas", _OBJECT)}
+        self._records = sorted(_files(folder / "ac", _RECORD), key=lambda file: file.used)
+        self._removed: Counter[str] = Counter()
+        self.left = sum(file.size for file in (*self._objects.values(), *self._records))
+
+    def evict(self, limit: int, references: References) -> None:
+        needs = {record: _needs(record, references) for record in self._records}
+        users = Counter(digest for digests in needs.values() for digest in digests)
+        by_age = sorted(self._objects.values(), key=lambda file: file.changed)
+        self._remove_objects((f.path.name for f in by_age if f.path.name not in users), limit)
+        for record in self._records:
+            if self.left <= limit:
+                return
+            # The record first: whoever finds one should find its objects.
+            if self._remove(record, record.used, "records"):
+                users.subtract(needs[record])
+                alone = sorted(digest for digest in needs[record] if not users[digest])
+                self._remove_objects(alone, 0)
+
+    def done(self) -> Evicted:
+        counts = self._removed
+        return Evicted(counts["objects"], counts["records"], counts["bytes"], self.left)
+
+    def _remove_objects(self, digests: Iterable[str], limit: int) -> None:
+        for digest in digests:
+            file = self._objects.get(digest)
+            if file is not None and self.left > limit:
+                self._remove(file, file.changed, "objects")
+
+    def _remove(self, file: _File, touched: float, kind: str) -> bool:
+        if self._now - touched < _GRACE_SECONDS:
+            return False
+        try:
+            if file.path.lstat().st_mtime != file.used:
+                return False  # used, or written anew, since this round began
+            file.path.unlink()
+        except FileNotFoundError:
+            self.left -= file.size  # another process was first
+            return True
+        except OSError:
+            return False
+        self.left -= file.size
+        self._removed.update({kind: 1, "bytes": file.size})
+        return True
+
+
+def remove_unfinished(folder: Path) -> int:
+    """Remove what killed processes left half written in a store, and count it.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    limit = time.time() - _UNFINISHED_SECONDS
+    count = 0
+    for kind in ("cas", "ac", "latest", "seen"):
+        for file in _files(folder / kind, _UNFINISHED):
+            with contextlib.suppress(OSError):
+                if file.changed < limit:
+                    file.path.unlink()
+                    count += 1
+    return count
+
+
+def _needs(record: _File, references: References) -> frozenset[str]:
+    try:
+        return frozenset(references(record.path))
+    except CorruptFileError:
+        return frozenset()
+
+
+def _files(folder: Path, name: re.Pattern[str]) -> Iterator[_File]:
+    """The regular files of that name in a folder and its folders; links are not followed."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    for entry in found:
+        try:
+            facts = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue  # removed meanwhile
+        if stat.S_ISDIR(facts.st_mode):
+            yield from _files(Path(entry.path), name)
+        elif stat.S_ISREG(facts.st_mode) and name.fullmatch(entry.name):
+            changed = max(facts.st_mtime, facts.st_ctime)
+            yield _File(Path(entry.path), facts.st_size, changed, facts.st_mtime)

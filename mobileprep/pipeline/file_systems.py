@@ -1,0 +1,99 @@
+"""Which file systems tell of every change to a file by what ``stat`` says of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+# Local file systems whose inode numbers stay and whose ctime is set by the kernel at every change,
+# stores through a mapping included, and by nothing else. Left out on purpose, beside all that
+# is not known:
+# - tmpfs, ramfs: a page that a program mapped and read first is changed without a trace;
+# - vfat, exfat, ntfs: no true ctime or no true inode numbers;
+# - nfs, cifs, 9p, virtiofs, fuse: times come from elsewhere, and may be kept for seconds.
+_TRUE = frozenset(
+    {
+        # Linux's own, on disks: inodes as they are on the disk. Some keep whole seconds only.
+        *("ext2", "ext3", "ext4", "xfs", "f2fs", "jfs", "nilfs2"),
+        # The same with subvolumes, each of which is a device of its own.
+        *("btrfs", "bcachefs", "zfs"),
+        # What containers run on: times and inodes are those of the layer that holds the file. A
+        # copy to the upper layer may change device and inode, and then the file is hashed again.
+        "overlay",
+    }
+)
+# Their files may lie on devices that no mount names: subvolumes, and the layers of overlay.
+_UNNAMED = frozenset(("btrfs", "bcachefs", "overlay"))
+
+_MOUNTINFO = Path("/proc/self/mountinfo")
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mounted file system: its device's numbers, where it is seen, and its kind."""
+
+    major: int
+    minor: int
+    point: str
+    kind: str
+
+
+def read_mounts() -> list[Mount]:
+    """What is mounted, in order of mounting; nothing where the system does not tell (not Linux)."""
+    try:
+        lines = _MOUNTINFO.read_bytes().splitlines()
+    except OSError:
+        return []
+    return [mount for line in lines if (mount := _parse(line)) is not None]
+
+
+def _parse(line: bytes) -> Mount | None:
+    """A line as proc(5) has it: ``36 35 98:0 /root /point options ... - kind source options``."""
+    fields, _, rest = line.partition(b" - ")
+    try:
+        major, minor = map(int, fields.split()[2].split(b":"))
+        point = _ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), fields.split()[4])
+        return Mount(major, minor, os.fsdecode(point), rest.split()[0].decode())
+    except (ValueError, IndexError):
+        return None
+
+
+class FileSystems:
+    """What is known of the devices that files lie on; each is looked up once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, bool] = {}
+
+    def tell_changes(self, path: str, device: int) -> bool:
+        """Whether any change to a file on ``device`` alters its inode, its size or its ctime.
+
+        Args:
+            path: one file of the device.
+            device: its ``st_dev``.
+        """
+        if device not in self._known:
+            # Read anew for each: what was mounted since is on a device not seen before.
+            self._known[device] = _kind(read_mounts(), path, device) in _TRUE
+        return self._known[device]
+
+
+def _kind(mounts: list[Mount], path: str, device: int) -> str:
+    """The kind of file system of a device; nothing where it cannot be told."""
+    if not mounts:
+        return ""
+    major, minor = os.major(device), os.minor(device)
+    kinds = {m.kind for m in mounts if (m.major, m.minor) == (major, minor)}
+    if kinds:
+        return kinds.pop() if len(kinds) == 1 else ""
+    real = os.path.realpath(path)
+    above = [m for m in mounts if _is_below(real, m.point)]
+    # Of equally long ones the last was mounted over the others.
+    nearest = max(reversed(above), key=lambda m: len(m.point), default=None)
+    return nearest.kind if nearest and major == 0 and nearest.kind in _UNNAMED else ""
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
