@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import shutil
@@ -12,6 +11,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from mobileprep.pipeline.checked import unseal
 
 COMMAND = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
@@ -54,7 +55,7 @@ def check_whole(store: Path, out: Path, expected: dict[str, bytes]) -> None:
             assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
     for path in store.glob("*/ac/*/*.json"):
         if not path.name.startswith("."):
-            json.loads(path.read_text())
+            assert unseal(path.stem, path.read_bytes()) is not None
     for name, data in outputs(out).items():
         if not Path(name).name.startswith("."):
             assert data == expected[name]

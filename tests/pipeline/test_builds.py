@@ -113,7 +113,8 @@ def chain(source: Path, *, first: dict | None = None, second: dict | None = None
 
 
 def ran(plan: Plan, store: Store, **options: object) -> list[str]:
-    state = State(plan, store, force=bool(options.pop("force", False)))
+    # As another process has it: a store serves one run.
+    state = State(plan, Store(store.root), force=bool(options.pop("force", False)))
     executor = Executor(state, lambda *_: None, lambda *_: None)
     build(executor, **options)  # type: ignore[arg-type]
     return [r.task for r in executor.ran]
@@ -160,7 +161,7 @@ def spoilt(source: Path, store: Store, task: str, spoil: Callable[[Path], object
     state = State(chain(source), store)
     stale_stages(state)
     spoil(store.objects.path(state.output(task, "files/text").sha256))
-    return Store(store.folder.parent)
+    return Store(store.root)
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
@@ -212,7 +213,7 @@ def test_the_reason_names_the_parameter(source: Path, store: Store) -> None:
 def test_the_reason_names_the_input(source: Path, store: Store) -> None:
     ran(chain(source), store)
     source.write_text("new")
-    stale = stale_stages(State(chain(source), store))
+    stale = stale_stages(State(chain(source), Store(store.root)))
     assert stale[0][1].reasons == (
         "input source:source.txt has changed: ba7816bf8f01 became 11507a0e2f5e",
     )
@@ -336,11 +337,11 @@ def test_two_jobs_give_the_same(source: Path, store: Store) -> None:
 def published(
     plan: Plan, store: Store, out: Path, extra: dict[str, bytes] | None = None
 ) -> list[str]:
-    state = State(plan, store)
+    state = State(plan, Store(store.root))
     executor = Executor(state, lambda *_: None, lambda *_: None)
     build(executor)
     (built,) = collect(state)
-    todo = publish(built, extra or {}, store, out, executor.obtain)
+    todo = publish(built, extra or {}, state.store, out, executor.obtain)
     return [*todo.write, *(f"-{n}" for n in todo.remove)]
 
 
