@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,7 @@ def test_ninja_takes_each_name_for_what_it_is(folder: Path) -> None:
     for name in NAMES:
         done = subprocess.run([*told, "-n"], cwd=folder, capture_output=True, text=True, check=True)
         assert "no work to do" in done.stdout, done.stdout
+        time.sleep(0.02)  # the clock of file systems ticks a hundred times a second at least
         os.utime(folder / name)
         done = subprocess.run(told, cwd=folder, capture_output=True, text=True, check=True)
         assert f"most recent input {name} " in done.stdout + done.stderr
