@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+from mobileprep import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -121,3 +127,69 @@ def test_the_dodo_file(app: Path, shell: Shell) -> None:
     shell(*doit, "clean", "recipe", "assets")
     assert not (app / "assets" / "digits.pb").exists()
     assert ".  assets\n" in shell(*doit, "-n", "4")
+
+
+def workflow(name: str) -> dict[str, Any]:
+    # YAML 1.1 reads the key `on` as a truth; as a text it is what GitHub reads.
+    text = (EXAMPLES / "ci" / name).read_text().replace("\non:", "\n'on':")
+    loaded = yaml.safe_load(text)
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def scripts(name: str, job: str) -> list[str]:
+    """The shell commands of a job, but those that install."""
+    if name == "github.yml":
+        steps = workflow(name)["jobs"][job]["steps"]
+        found = [step["run"] for step in steps if "run" in step]
+    else:
+        found = workflow(name)[job]["script"]
+    return [command for command in found if not command.startswith("pip install ")]
+
+
+@pytest.mark.parametrize(("name", "job"), [("github.yml", "build"), ("gitlab-ci.yml", "models")])
+def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, shell: Shell) -> None:
+    commands = scripts(name, job)
+    assert sum("mobileprep " in command for command in commands) == 3
+    shell(
+        "env", f"GITHUB_STEP_SUMMARY={app / 'summary.md'}", "bash", "-e", "-c", "\n".join(commands)
+    )
+    report = (app / "report.md").read_text()
+    assert "| digits/phone | digits.pb |" in report
+    assert json.loads((app / "report.json").read_text())[0]["recipe"] == "digits"
+    if name == "github.yml":
+        assert (app / "summary.md").read_text() == report
+
+
+def test_the_github_workflow_has_pinned_actions_and_least_rights() -> None:
+    found = workflow("github.yml")
+    text = (EXAMPLES / "ci" / "github.yml").read_text()
+    uses = [
+        step["uses"] for job in found["jobs"].values() for step in job["steps"] if "uses" in step
+    ]
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in uses)
+    assert len(re.findall(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+\n", text)) == len(uses)
+    assert found["permissions"] == {"contents": "read"}
+    assert "pull_request_target" not in text
+    assert "secrets." not in text
+    comment = found["jobs"]["comment"]
+    assert comment["permissions"] == {"pull-requests": "write"}
+    assert "head.repo.full_name == github.repository" in comment["if"]
+    assert not any("checkout" in step.get("uses", "") for step in comment["steps"])
+    assert "permissions" not in found["jobs"]["build"]
+
+
+def test_the_gitlab_pipeline_keeps_the_store_and_comments_on_own_branches_only() -> None:
+    found = workflow("gitlab-ci.yml")
+    assert set(found["stages"]) == {found["models"]["stage"], found["comment"]["stage"]}
+    (path,) = found["models"]["cache"]["paths"]
+    assert found["models"]["variables"]["MOBILEPREP_CACHE"] == f"$CI_PROJECT_DIR/{path}"
+    (rule,) = found["comment"]["rules"]
+    assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID" in rule["if"]
+    assert "TOKEN" not in json.dumps(found["models"])
+    assert found["comment"]["needs"] == ["models"]
+
+
+def test_ci_names_this_version() -> None:
+    for path in (EXAMPLES / "ci").iterdir():
+        assert set(re.findall(r"mobileprep(?:==|-)(\d[\d.]*\d)", path.read_text())) == {__version__}

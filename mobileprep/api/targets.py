@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from mobileprep.errors import UsageError, nearest_hint
@@ -12,6 +13,8 @@ from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store, default_folder
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
+from mobileprep.plan.spec import TargetPlan
+from mobileprep.plan.stages import PackageStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
@@ -63,6 +66,13 @@ def target_changes(built: Built, out: Path) -> tuple[Changes, dict[str, bytes]]:
     """What brings a target's folder up to date, and the files there that no stage has left."""
     extra = {REPORT: report_json(build_report(built))}
     return changes(built, extra, out), extra
+
+
+def size_limits(target: TargetPlan, state: State) -> dict[str, int]:
+    """What a target's budget allows, by what it limits; without what has no limit."""
+    stages = (state.plan.stage(task).stage for task in target.tasks)
+    budgets = (asdict(s.budget) for s in stages if isinstance(s, PackageStage))
+    return {what: most for budget in budgets for what, most in budget.items() if most is not None}
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:

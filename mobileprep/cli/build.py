@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from mobileprep.recipe.model import Recipe
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
+def build_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of a build, which watching takes too."""
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
@@ -44,7 +45,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@verb("build", "build recipes: one folder for each target device", _arguments)
+@verb("build", "build recipes: one folder for each target device", build_arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
     from mobileprep.api.building import prepared, published
