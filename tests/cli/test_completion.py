@@ -13,7 +13,7 @@ from mobileprep.cli.main import verb_names
 from tests.cli.conftest import Run
 
 _BASH = """
-source script
+source ./script
 COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 COMP_LINE="${{COMP_WORDS[*]}}"
 _shtab_mobileprep 2> /dev/null
@@ -42,7 +42,7 @@ def answers(folder: Path, *command: str) -> set[str]:
 
 def completed(folder: Path, shell: str, line: str) -> set[str]:
     if shell == "fish":
-        return answers(folder, "fish", "-c", f"source script; complete -C '{line}'")
+        return answers(folder, "fish", "-c", f"source ./script; complete -C '{line}'")
     words = line.replace(" ", "' '")
     return answers(folder, "bash", "--norc", "-c", _BASH.format(words=f"'{words}'"))
 
@@ -61,14 +61,15 @@ def test_verbs_flags_choices_and_files_are_completed(run: Run, shell: str, tmp_p
 @needs("zsh")
 def test_zsh_reads_its_script(run: Run, tmp_path: Path) -> None:
     folder = script(run, "zsh", tmp_path)
-    load = "autoload -U compinit; compinit -u -d dump; source ./script; print $_comps[mobileprep]"
+    load = 'autoload -U compinit; compinit -u -d dump; eval "$(cat script)"; '
+    load += "print $_comps[mobileprep]"
     done = subprocess.run(
         ["zsh", "-f", "-c", load], cwd=folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == "_shtab_mobileprep"
     text = (folder / "script").read_text()
-    assert all(f'"{name}:' in text for name in verb_names())
+    assert all(f"    {name}:'" in text for name in verb_names())
 
 
 def test_other_shells_are_refused(run: Run) -> None:
