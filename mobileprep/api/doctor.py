@@ -44,7 +44,7 @@ class Required:
 
 
 @dataclass(frozen=True)
-class Feature:
+class OptionalPackage:
     """What a package that may be added is for.
 
     Args:
@@ -96,7 +96,7 @@ class Doctor:
     mobileprep: str
     python: str
     required: tuple[Required, ...]
-    features: tuple[Feature, ...]
+    features: tuple[OptionalPackage, ...]
     store: StoreFacts
     problems: tuple[str, ...]
 
@@ -123,11 +123,11 @@ def doctor() -> Doctor:
     )
 
 
-def _features() -> Iterator[Feature]:
+def _features() -> Iterator[OptionalPackage]:
     for extra, (package, use) in _EXTRAS.items():
-        yield Feature(package, use, _version(package), f"pip install 'mobileprep[{extra}]'")
+        yield OptionalPackage(package, use, _version(package), f"pip install 'mobileprep[{extra}]'")
     for name, how in OPTIONAL_ENGINES.items():
-        yield Feature(f"engine {name}", _RUNNING, engine_version(name) or None, how)
+        yield OptionalPackage(f"engine {name}", _RUNNING, engine_version(name) or None, how)
 
 
 def _required() -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from mobileprep.api.targets import plan_state, publish_target
 from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
 from mobileprep.errors import MobileprepError
 from mobileprep.fsio import inside
-from mobileprep.pipeline.doit_tasks import Action, Judge, for_doit, recipe_files, task_name
+from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
 from mobileprep.pipeline.execute import execute
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_overlaps
@@ -149,7 +149,7 @@ def _stage_task(spec: StageSpec, session: _Session, name: str) -> dict[str, Any]
         "basename": name,
         "name": task_name(spec.task),
         "doc": f"{spec.kind} stage",
-        "actions": [Action(_RunStage(session, spec.task))],
+        "actions": [DodoAction(_RunStage(session, spec.task))],
         "task_dep": [f"{name}:{task_name(task)}" for task in sorted(spec.needs)],
         "file_dep": sorted({from_here(file.path) for file in spec.input_files}),
         "uptodate": [Judge(_StageReasons(session, spec.task))],
@@ -162,7 +162,7 @@ def _folder_task(target: TargetPlan, session: _Session, name: str) -> dict[str, 
         "basename": name,
         "name": task_name(target.folder),
         "doc": f"the folder of {target.folder}",
-        "actions": [Action(_Publish(session, target.folder))],
+        "actions": [DodoAction(_Publish(session, target.folder))],
         "task_dep": [f"{name}:{task_name(task)}" for task in target.tasks],
         "targets": [str(folder / file) for file in promised_files(target, session.state)],
         "uptodate": [Judge(_FolderReasons(session, target.folder))],

@@ -69,7 +69,7 @@ def guarded(action: Work, failures: list[BaseException]) -> Callable[[], TaskFai
 
 
 @dataclass(frozen=True)
-class Action:
+class DodoAction:
     """What a task of a ``dodo.py`` does: doit prints the messages of errors, and no tracebacks.
 
     It can be handed to another process where ``work`` can.
