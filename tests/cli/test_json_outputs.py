@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
@@ -26,7 +27,14 @@ COMMANDS = {
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
-    "run": ("run", f"run --graph={MODEL} --feed=image=zeros --fetch=probabilities --json"),
+    "run": (
+        "run",
+        f"run --graph={MODEL} --feed=image=random:1,8,8,1 --fetch=probabilities --top=3 --json",
+    ),
+    "run, each": (
+        "run",
+        f"run --graph={MODEL} --feed=image=feeds --each --fetch=probabilities --json",
+    ),
     "validate": ("validate", "validate digits --json"),
     "recipe error": ("error", "build no-such-recipe --json"),
     "usage error": ("error", "build digits --target nothing --json"),
@@ -44,6 +52,9 @@ def check(name: str, told: Told) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
     name, arguments = COMMANDS[command]
+    Path("feeds").mkdir()
+    for file in ("a", "b"):
+        np.save(f"feeds/{file}.npy", np.zeros((1, 8, 8, 1), np.float32))
     told = run(*arguments.split())
     assert (told.code in (0, 1)) is (name != "error"), told.err
     check(name, told)
