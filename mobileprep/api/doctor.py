@@ -21,7 +21,7 @@ _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _RUNNING: Final = "running models in check, validation, run and benchmark"
 # What each extra brings, and what for; engines say for themselves how they are added.
 _EXTRAS: Final = {
-    "completion": ("shtab", "completion of commands in bash, zsh and tcsh"),
+    "completion": ("shtab", "completion of commands in bash, zsh and fish"),
     "image": ("pillow", "pictures as inputs, and the ops that decode them"),
     "regex": ("google-re2", "graphs with regular expressions"),
     "watch": ("watchfiles", "the verb watch"),
