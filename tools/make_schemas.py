@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 # The checkout comes first.
+from output_schemas import OUTPUTS, output_schema  # noqa: E402
+
 from mobileprep.options.freeze import Freeze  # noqa: E402
 from mobileprep.options.schema import (  # noqa: E402
     Schema,
@@ -28,7 +30,12 @@ from mobileprep.options.schema import (  # noqa: E402
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
-from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema  # noqa: E402
+from mobileprep.recipe.schemas import (  # noqa: E402
+    OUTPUT_SCHEMAS,
+    SCHEMA_FOLDER,
+    TransformSchemas,
+    recipe_schema,
+)
 from mobileprep.recipe.settings import (  # noqa: E402
     QUANTIZERS,
     Budget,
@@ -48,6 +55,11 @@ _SECTIONS = (Budget, Check, Freeze, InputSpec, Quantize, Source, Target, Validat
 def transform_schemas() -> dict[Path, str]:
     """The schema of each transform's parameters, by its file."""
     return {TRANSFORMS / f"{name}.json": rendered(_parameters(name)) for name in transform_names()}
+
+
+def output_schemas() -> dict[Path, str]:
+    """The schema of each kind of output that ``--json`` gives, by its file."""
+    return {OUTPUT_SCHEMAS / f"{name}.json": rendered(output_schema(name)) for name in OUTPUTS}
 
 
 def recipe_format() -> str:
@@ -75,7 +87,11 @@ def derived() -> dict[Path, str]:
 
 def main() -> None:
     """Write all of it, and remove the schemas of transforms that are gone."""
-    made = {**transform_schemas(), SCHEMA_FOLDER / "recipe.json": recipe_format()}
+    made = {
+        **transform_schemas(),
+        **output_schemas(),
+        SCHEMA_FOLDER / "recipe.json": recipe_format(),
+    }
     for gone in set(TRANSFORMS.glob("*.json")) - made.keys():
         gone.unlink()
     _write(made)

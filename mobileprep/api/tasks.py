@@ -2,83 +2,56 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mobileprep.api.paths import FilePath
-from mobileprep.api.targets import plan_state, publish_target, target_changes
+from mobileprep.api.recipes import check_names
+from mobileprep.api.targets import plan_state, publish_target
+from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
 from mobileprep.errors import MobileprepError
-from mobileprep.pipeline.doit_tasks import (
-    for_doit,
-    guarded,
-    recipe_files,
-    stage_task,
-    task_name,
-)
+from mobileprep.fsio import inside
+from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
 from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_overlaps
-from mobileprep.pipeline.runner import collect_target
-from mobileprep.plan.spec import TargetPlan
+from mobileprep.pipeline.publish import published_names, unpublish
+from mobileprep.plan.spec import StageSpec, TargetPlan
 from mobileprep.recipe import load_recipe
 
 
-def recipe_tasks(recipes: FilePath, out: FilePath = "out") -> Iterator[dict[str, Any]]:
+def recipe_tasks(
+    recipes: FilePath, out: FilePath = "out", *, name: str = "recipe"
+) -> Iterator[dict[str, Any]]:
     """Recipes as doit tasks: one for each stage, and one for each target's folder.
 
-    A ``dodo.py`` yields them from its ``task_recipe``: tasks wait for others by that name.
-    Warnings of stages go to the standard error stream.
+    A ``dodo.py`` yields them from a task function. Stages have the files from outside that they
+    read as ``file_dep``, folders the files that they get as ``targets``, so that other tasks
+    may make the one and take the other. Warnings of stages go to the standard error stream.
 
     Args:
         recipes: a recipe's file, or a folder that holds a folder for each recipe, with its
             ``recipe.yaml``.
         out: the folder for outputs; it gets a folder for each recipe and in it one a target.
+        name: what the tasks' names begin with: ``recipe:digits/phone``.
 
     Raises:
         doit.exceptions.InvalidDodoFile: a recipe is faulty, or a file that it names is missing;
             doit ends with its message.
     """
-    place, out = Path(recipes), Path(out)
+    place = Path(recipes)
     files = [place] if place.is_file() else recipe_files(place)
-    yield from _tasks(files, out)
-
-
-def _tasks(files: Iterable[Path], out: Path) -> Iterator[dict[str, Any]]:
     try:
-        recipes = [load_recipe(path) for path in files]
-        state = plan_state(recipes, out=out)
-        check_overlaps(recipes, state.plan, state.store, out)
+        session = _Session(tuple(files), Path(out))
     except MobileprepError as error:
         raise for_doit(error) from error
-    executor = Executor(state, _nobody, _warn)
-    for spec in state.plan.stages:
-        run = guarded(functools.partial(executor.run, spec), spec.task, {})
-        task = stage_task(spec, run, _when(functools.partial(executor.is_fresh, spec)))
-        yield {**task, "task_dep": [f"recipe:{name}" for name in task["task_dep"]]}
-    for target in state.plan.targets:
-        yield _publish_task(target, executor, out)
-
-
-def _publish_task(target: TargetPlan, executor: Executor, out: Path) -> dict[str, Any]:
-    state = executor.state
-
-    def publish() -> None:
-        publish_target(target, executor, out)
-        state.store.files.save()
-
-    def is_current() -> bool:
-        todo, _ = target_changes(collect_target(target, state), out, state.store.files)
-        return not todo
-
-    return {
-        "name": f"{target.recipe}/{target.target}",
-        "doc": f"the folder of {target.folder}",
-        "actions": [guarded(publish, target.folder, {})],
-        "task_dep": [f"recipe:{task_name(task)}" for task in target.tasks],
-        "uptodate": [_when(is_current)],
-    }
+    for spec in session.state.plan.stages:
+        yield _stage_task(spec, session, name)
+    for target in session.state.plan.targets:
+        yield _folder_task(target, session, name)
 
 
 def _nobody(task: str, seconds: float | None) -> None:
@@ -86,20 +59,118 @@ def _nobody(task: str, seconds: float | None) -> None:
 
 
 def _warn(task: str, text: str) -> None:
-    # doit runs this as an action: there is no caller that could be told instead.
+    # doit runs stages as actions: there is no caller that could be told instead.
     sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
 
 
-def _when(check: Callable[[], bool]) -> Callable[..., bool]:
-    """A check for doit, which calls it with the task and its past values.
+class _Session:
+    """Recipes planned against the store, which all their tasks share.
 
-    What cannot be judged is not fresh: the task itself then fails with the message.
+    A process that doit starts anew is given the names alone, and plans them itself: what a state
+    knows of files is for the process that looked.
     """
 
-    def judge(*_: object) -> bool:
-        try:
-            return check()
-        except MobileprepError:
-            return False
+    def __init__(self, files: tuple[Path, ...], out: Path) -> None:
+        recipes = [load_recipe(path) for path in files]
+        check_names(recipes)
+        self.files = files
+        self.out = out
+        self.state = plan_state(recipes, out=out)
+        self.executor = Executor(self.state, _nobody, _warn)
+        check_overlaps(recipes, self.state.plan, self.state.store, out)
 
-    return judge
+    def __reduce__(self) -> tuple[type[_Session], tuple[tuple[Path, ...], Path]]:
+        return _Session, (self.files, self.out)
+
+    def target(self, folder: str) -> TargetPlan:
+        """The target of a folder."""
+        return next(t for t in self.state.plan.targets if t.folder == folder)
+
+
+@dataclass(frozen=True)
+class _RunStage:
+    """Runs a stage; one whose outputs are in the store is not worked out again."""
+
+    session: _Session
+    task: str
+
+    def __call__(self) -> None:
+        executor = self.session.executor
+        executor.run(executor.state.spec(self.task))
+
+
+@dataclass(frozen=True)
+class _StageReasons:
+    session: _Session
+    task: str
+
+    def __call__(self) -> Sequence[str]:
+        state = self.session.state
+        return stage_verdict(state.plan.stage(self.task), state).reasons
+
+
+@dataclass(frozen=True)
+class _Publish:
+    """Brings a target's folder up to date."""
+
+    session: _Session
+    folder: str
+
+    def __call__(self) -> None:
+        session = self.session
+        publish_target(session.target(self.folder), session.executor, session.out)
+        session.state.store.files.save()
+
+
+@dataclass(frozen=True)
+class _FolderReasons:
+    session: _Session
+    folder: str
+
+    def __call__(self) -> Sequence[str]:
+        session = self.session
+        return folder_verdict(session.target(self.folder), session.state, session.out).reasons
+
+
+@dataclass(frozen=True)
+class _Clean:
+    """Removes the files that the manifest of a target's folder lists, as ``clean`` does."""
+
+    out: Path
+    folder: str
+
+    def __call__(self, *, dryrun: bool) -> None:
+        folder = inside(self.out, self.folder)
+        for name in published_names(folder):
+            sys.stdout.write(f"removing file '{self.out / self.folder / name}'\n")
+        if not dryrun:
+            unpublish(folder)
+
+    def __repr__(self) -> str:
+        return f"<remove what the manifest of {self.out / self.folder} lists>"
+
+
+def _stage_task(spec: StageSpec, session: _Session, name: str) -> dict[str, Any]:
+    return {
+        "basename": name,
+        "name": task_name(spec.task),
+        "doc": f"{spec.kind} stage",
+        "actions": [DodoAction(_RunStage(session, spec.task))],
+        "task_dep": [f"{name}:{task_name(task)}" for task in sorted(spec.needs)],
+        "file_dep": sorted({from_here(file.path) for file in spec.input_files}),
+        "uptodate": [Judge(_StageReasons(session, spec.task))],
+    }
+
+
+def _folder_task(target: TargetPlan, session: _Session, name: str) -> dict[str, Any]:
+    folder = session.out / target.folder
+    return {
+        "basename": name,
+        "name": task_name(target.folder),
+        "doc": f"the folder of {target.folder}",
+        "actions": [DodoAction(_Publish(session, target.folder))],
+        "task_dep": [f"{name}:{task_name(task)}" for task in target.tasks],
+        "targets": [str(folder / file) for file in promised_files(target, session.state)],
+        "uptodate": [Judge(_FolderReasons(session, target.folder))],
+        "clean": [_Clean(session.out, target.folder)],
+    }

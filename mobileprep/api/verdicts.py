@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.api.targets import target_changes
+from mobileprep.api.targets import REPORT, target_changes
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.needs import lose_what_is_gone
 from mobileprep.pipeline.publish import MANIFEST
@@ -94,8 +94,8 @@ def verdicts(state: State, out: Path) -> list[Verdict]:
     """
     lose_what_is_gone(state, _needed_by_folders(state, out))
     return [
-        *(_of_stage(spec, state) for spec in state.plan.stages),
-        *(_of_folder(target, state, out) for target in state.plan.targets),
+        *(stage_verdict(spec, state) for spec in state.plan.stages),
+        *(folder_verdict(target, state, out) for target in state.plan.targets),
     ]
 
 
@@ -108,7 +108,12 @@ def _needed_by_folders(state: State, out: Path) -> Iterator[Upstream]:
             yield from (built.origins[name] for name in todo.write if name in built.origins)
 
 
-def _of_stage(spec: StageSpec, state: State) -> Verdict:
+def stage_verdict(spec: StageSpec, state: State) -> Verdict:
+    """The verdict on one stage.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
     found = state.verdict(spec.task)
     made = found.record.outputs if isinstance(found, Fresh) else {}
     stale = found if isinstance(found, Stale) else None
@@ -134,13 +139,19 @@ def _of_stage(spec: StageSpec, state: State) -> Verdict:
     )
 
 
-def _of_folder(target: TargetPlan, state: State, out: Path) -> Verdict:
+def folder_verdict(target: TargetPlan, state: State, out: Path) -> Verdict:
+    """The verdict on one target's folder below ``out``.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+        ArtifactError: a name leads out of the output folder.
+    """
     task = f"{target.folder}/{PUBLISH}"
     waits = [name for name in target.tasks if isinstance(state.verdict(name), Stale)]
     folder = out / target.folder
     if waits:
         reasons: Sequence[str] = (f"{waits[0]} runs first",)
-        files: Mapping[str, str | None] = dict.fromkeys([*_promised(target, state), MANIFEST])
+        files: Mapping[str, str | None] = dict.fromkeys(promised_files(target, state))
     else:
         built = collect_target(target, state)
         todo, extra = target_changes(built, out, state.store.files)
@@ -153,14 +164,15 @@ def _of_folder(target: TargetPlan, state: State, out: Path) -> Verdict:
     )
 
 
-def _promised(target: TargetPlan, state: State) -> list[str]:
-    """The files of a target that its stages are sure to leave."""
-    return [
+def promised_files(target: TargetPlan, state: State) -> list[str]:
+    """The files that a target's folder is sure to get, known before any stage has run."""
+    left = [
         name.removeprefix(PUBLISHED)
         for task in target.tasks
         for name in state.plan.stage(task).stage.output_files
         if name.startswith(PUBLISHED)
     ]
+    return [*left, REPORT, MANIFEST]
 
 
 def _digest(output: Output | None) -> str | None:

@@ -19,14 +19,17 @@ from mobileprep.cli._arguments import (
     targets_of,
 )
 from mobileprep.cli.verb import verb
+from mobileprep.destinations import output_path
 from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
     from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.state import State
+    from mobileprep.recipe.model import Recipe
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
+def build_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of a build, which watching takes too."""
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
@@ -44,11 +47,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="say why each stage runs")
     parser.add_argument("--force", action="store_true", help="run every stage again")
     parser.add_argument(
+        "--depfile", metavar="FILE", help="write what the manifests depend on, for Make and Ninja"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print the reports as JSON; of a dry run, the stages"
     )
 
 
-@verb("build", "build recipes: one folder for each target device", _arguments)
+@verb("build", "build recipes: one folder for each target device", build_arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report."""
     from mobileprep.api.building import cores, prepared, run_build
@@ -80,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     for built in done.targets:
         folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
         _say(f"{folder}: {'written' if built.is_changed else 'up to date'}")
+    if args.depfile is not None and not done.failures:
+        _write_depfile(args, recipes, state)
     took = time.perf_counter() - started
     _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
     if not (args.json and done.failures):
@@ -104,6 +112,9 @@ def _check(args: argparse.Namespace) -> None:
     if args.jobs is not None and args.jobs < 1:
         message = f"-j takes a number from 1 on, and got {args.jobs}"
         raise UsageError(message)
+    if args.depfile is not None and args.dry_run:
+        message = "--depfile goes with a build, and --dry-run builds nothing"
+        raise UsageError(message)
     if args.exit_code and not args.dry_run:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
@@ -127,6 +138,12 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
     if args.json:
         print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))
+
+
+def _write_depfile(args: argparse.Namespace, recipes: list[Recipe], state: State) -> None:
+    from mobileprep.api.depfile import write_depfile
+
+    write_depfile(output_path(args.depfile), recipes, state, Path(args.out))
 
 
 def _say(text: str) -> None:

@@ -131,7 +131,7 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(f"mobileprep {__version__}")
         return 0
-    verb = _find(arguments[0])
+    verb = find_verb(arguments[0])
     parser = _parser(verb)
     given = arguments[1:]
     if verb.name in DROP_INS:
@@ -150,11 +150,16 @@ def _help(names: list[str]) -> int:
     if len(names) > 1:
         message = f"help tells of one verb, and got {len(names)}"
         raise UsageError(message, f"see 'mobileprep help {names[0]}'")
-    print(_parser(_find(names[0])).format_help(), end="")
+    print(_parser(find_verb(names[0])).format_help(), end="")
     return 0
 
 
-def _find(name: str) -> Verb:
+def find_verb(name: str) -> Verb:
+    """A verb by its name or that of an original tool, its module imported.
+
+    Raises:
+        UsageError: there is no such verb.
+    """
     names = verb_names()
     name = verb_of(name, names)
     if name not in names:
@@ -186,7 +191,7 @@ def _overview() -> str:
         _DESCRIPTION,
         "",
         "verbs:",
-        *(f"  {name:<12} {_find(name).help}" for name in verb_names()),
+        *(f"  {name:<12} {find_verb(name).help}" for name in verb_names()),
         "",
         "'mobileprep help VERB' tells the arguments of a verb.",
     ]

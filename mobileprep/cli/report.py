@@ -12,7 +12,14 @@ from mobileprep.errors import UsageError
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     target_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument(
+        "--format",
+        choices=("text", "markdown"),
+        default="text",
+        help="for a terminal, or for a comment on a pull request",
+    )
 
 
 @verb("report", "print the reports of recipes that are built", _arguments)
@@ -29,5 +36,13 @@ def run(args: argparse.Namespace) -> int:
         message = f"{len(stale)} stages are stale, the first is {stale[0][0].task}"
         words = ["mobileprep build", *["-r"] * args.recursive, *args.recipes]
         raise UsageError(message, f"run '{' '.join(words)}' first")
-    print_reports((build_report(built) for built in collect(state)), as_json=args.json)
+    reports = [build_report(built) for built in collect(state)]
+    if args.format == "markdown":
+        from mobileprep.api.targets import size_limits
+        from mobileprep.report.markdown import reports_markdown
+
+        limits = [size_limits(target, state) for target in state.plan.targets]
+        print(reports_markdown(list(zip(reports, limits, strict=True))), end="")
+    else:
+        print_reports(reports, as_json=args.json)
     return 0

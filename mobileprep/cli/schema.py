@@ -1,4 +1,4 @@
-"""The verb ``schema``: gives editors what they check recipes by."""
+"""The verb ``schema``: gives editors what they check recipes by, and scripts what --json prints."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import argparse
 from pathlib import Path
 
 from mobileprep.cli.verb import verb
+from mobileprep.errors import UsageError, nearest_hint
+
+RECIPE = "recipe"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default=RECIPE,
+        help="recipe, or an output of --json: benchmark, compare, doctor, error, plan, report, "
+        "run or validate; build prints a report, and its dry run a plan",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--path", action="store_true", help="print where the installed schema lies instead"
@@ -20,14 +30,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@verb("schema", "print the JSON Schema of recipes, for editors", _arguments)
+@verb("schema", "print the JSON Schema of recipes, or of what --json prints", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the schema, with the transforms of installed packages; or where it lies."""
     from mobileprep.recipe.editor_schema import editor_schema, rendered
     from mobileprep.recipe.plugins import installed_plugins
     from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline
 
-    if args.path:
+    if args.name != RECIPE:
+        path = _output_schema(args)
+        print(path if args.path else path.read_text(encoding="utf-8"), end="\n" * args.path)
+    elif args.path:
         print(EDITOR_SCHEMA)
     elif args.modeline:
         print(modeline(Path(args.modeline)))
@@ -35,3 +48,16 @@ def run(args: argparse.Namespace) -> int:
         schemas = TransformSchemas(plugins=installed_plugins().values())
         print(rendered(editor_schema(schemas)), end="")
     return 0
+
+
+def _output_schema(args: argparse.Namespace) -> Path:
+    from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
+
+    known = {path.stem: path for path in OUTPUT_SCHEMAS.glob("*.json")}
+    if args.modeline:
+        message = "--modeline is the line of a recipe, and goes with no other schema"
+        raise UsageError(message)
+    if args.name not in known:
+        message = f"there is no schema {args.name!r}"
+        raise UsageError(message, nearest_hint(args.name, [RECIPE, *sorted(known)]))
+    return known[args.name]

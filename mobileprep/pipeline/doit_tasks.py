@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,14 +17,16 @@ from doit.task import Task, dict_to_task
 from mobileprep.errors import MobileprepError
 from mobileprep.plan.spec import StageSpec, TargetPlan
 
-Action = Callable[[], object]
+Work = Callable[[], object]
 Check = Callable[[], bool]
 
 _BACKEND: Final = "none"
 _REPORTER: Final = "zero"
+# What doit keeps of a task that has run, until it is told to forget the task.
+_HAS_RUN: Final = "mobileprep-has-run"
 
 
-def stage_task(spec: StageSpec, run: Action, is_fresh: Check) -> dict[str, Any]:
+def stage_task(spec: StageSpec, run: Work, is_fresh: Check) -> dict[str, Any]:
     """A stage as a doit task.
 
     Freshness is ours alone: doit compares neither parameters nor the bytes of targets, so it
@@ -40,7 +43,7 @@ def stage_task(spec: StageSpec, run: Action, is_fresh: Check) -> dict[str, Any]:
     }
 
 
-def finish_task(target: TargetPlan, run: Action) -> dict[str, Any]:
+def finish_task(target: TargetPlan, run: Work) -> dict[str, Any]:
     """What is done for a target after its stages, as a doit task; it judges itself what to do."""
     return {
         "name": task_name(f"{target.folder}/"),
@@ -56,7 +59,7 @@ def task_name(task: str) -> str:
 
 
 def guarded(
-    action: Action, name: str, failures: dict[str, BaseException]
+    action: Work, name: str, failures: dict[str, BaseException]
 ) -> Callable[[], TaskFailed | None]:
     """The action with its exception kept in ``failures``; doit would print a traceback."""
 
@@ -75,6 +78,57 @@ def guarded(
         return None
 
     return run
+
+
+@dataclass(frozen=True)
+class DodoAction:
+    """What a task of a ``dodo.py`` does: doit prints the messages of errors, and no tracebacks.
+
+    It can be handed to another process where ``work`` can.
+    """
+
+    work: Work
+
+    def __call__(self) -> TaskFailed | None:
+        try:
+            self.work()
+        except MobileprepError as error:
+            return TaskFailed(_told(error))
+        return None
+
+
+class Judge:
+    """Tells doit whether a task is up to date, and as a text why it is not.
+
+    doit's own record of past runs tells nothing of parameters or of the bytes of targets, so what
+    counts is our own verdict. That record only says which tasks have run and were not forgotten.
+
+    Args:
+        reasons: why the task would run; none where it is up to date. What cannot be judged is
+            not up to date: the task itself then fails with the message.
+    """
+
+    def __init__(self, reasons: Callable[[], Sequence[str]]) -> None:
+        self._reasons = reasons
+        self._told: Sequence[str] = ()
+
+    def __call__(self, task: Task, values: Mapping[str, Any]) -> bool:
+        """doit calls this with the task, and with what it keeps of the task's last run."""
+        task.value_savers.append(_has_run)
+        try:
+            self._told = self._reasons()
+        except MobileprepError as error:
+            self._told = [str(error)]
+        if not self._told and not values.get(_HAS_RUN):
+            self._told = ["doit has not run it before, or was told to forget it"]
+        return not self._told
+
+    def __str__(self) -> str:
+        return "; ".join(self._told)
+
+
+def _has_run() -> dict[str, bool]:
+    return {_HAS_RUN: True}
 
 
 def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int, keep_going: bool = False) -> bool:

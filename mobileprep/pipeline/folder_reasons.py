@@ -21,7 +21,7 @@ def folder_reasons(todo: Changes, expected: Mapping[str, str]) -> list[str]:
         expected: the sha256 of each file that belongs there, by name.
     """
     if not todo.folder.exists() and todo.write:
-        return [f"{_shown(todo.folder)} is not there"]
+        return [f"{from_here(todo.folder)} is not there"]
     return list(_reasons(todo, expected))
 
 
@@ -40,9 +40,9 @@ def _reasons(todo: Changes, expected: Mapping[str, str]) -> Iterator[str]:
         # The manifest is written with whatever else is, so that alone would be no news.
         if name != MANIFEST or len(todo.write) == 1:
             path = inside(todo.folder, name)
-            yield f"{_shown(path)} {_fault(path, expected[name], before.get(name))}"
+            yield f"{from_here(path)} {_fault(path, expected[name], before.get(name))}"
     for name in todo.remove:
-        yield f"{_shown(todo.folder / name)} is left from an earlier build"
+        yield f"{from_here(todo.folder / name)} is left from an earlier build"
 
 
 def _fault(path: Path, expected: str, before: str | None) -> str:
@@ -68,7 +68,7 @@ def _noted(folder: Path) -> dict[str, str]:
         return {}
 
 
-def _shown(path: Path) -> str:
+def from_here(path: Path) -> str:
     """A path from the current folder on, where it lies below that."""
     try:
         return str(path.relative_to(Path.cwd()))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from mobileprep.destinations import links
 from mobileprep.errors import ArtifactError
 from mobileprep.fsio import inside
+from mobileprep.pipeline.reads import files_read
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Plan
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.tree import files_of
 
 _HINT = "name another folder with --out, or give the recipe or the target another name"
 
@@ -41,7 +41,7 @@ def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Pat
             raise ArtifactError(message, "remove the link that leads there", str(folder))
     _check_store(folders, store.root)
     held = _Places(folders)
-    for path in sorted({*_read(recipes, plan)}):
+    for path in sorted(files_read(recipes, plan)):
         holder = held.holder(path)
         if holder is not None:
             message = f"outputs would go to this folder, where the build reads {path}"
@@ -86,14 +86,3 @@ class _Places:
             else:
                 self._identities[path] = status.st_dev, status.st_ino
         return self._identities[path]
-
-
-def _read(recipes: Iterable[Recipe], plan: Plan) -> Iterator[Path]:
-    """What a build reads: models, data, plugins and their schemas, recipes."""
-    for spec in plan.stages:
-        yield from (file.path for file in spec.input_files)
-    for recipe in recipes:
-        yield from files_of(recipe.tree) if recipe.tree is not None else ()
-        for target in recipe.targets:
-            yield from (pin.file.path for pin in target.source.pins)
-            yield from (s.plugin.schema.path for s in target.transforms if s.plugin is not None)

@@ -112,7 +112,7 @@ def publish(
 
 def unpublish(folder: Path) -> list[str]:
     """Remove the files that a folder's manifest lists, and the folders left empty; their names."""
-    names = sorted(_files_of(folder))
+    names = published_names(folder)
     for name in names:
         _remove(folder, name)
     if names:
@@ -121,6 +121,11 @@ def unpublish(folder: Path) -> list[str]:
             folder.rmdir()
             folder.parent.rmdir()
     return names
+
+
+def published_names(folder: Path) -> list[str]:
+    """The files that a folder's manifest lists, which ``unpublish`` would remove."""
+    return sorted(_files_of(folder))
 
 
 def _manifest(built: Built, files: Mapping[str, str]) -> bytes:

@@ -20,6 +20,13 @@ INTERFACE: Final = "interface.json"
 ASSETS: Final = "assets.npz"
 PUBLISHED: Final = "files/"
 """What a stage leaves below this folder goes into the target's."""
+HEADER: Final = "ops_to_register.h"
+_FRAGMENTS: Final = ("selective_registration.bazelrc", "selective_registration.bzl")
+# By TensorFlow version: the header, and the build fragments that go with it.
+_REGISTRATION: Final = {
+    "1.15": (HEADER, *_FRAGMENTS, "selective_registration.mk", "tf_op_files.txt"),
+    "2.21": (HEADER, *_FRAGMENTS),
+}
 
 
 @dataclass(frozen=True)
@@ -138,8 +145,17 @@ class PackageStage(Stage):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The model and the record; headers and build fragments lie beside the model."""
-        return (self.model, self.RECORD)
+        """The model, headers and build fragments, and the record."""
+        registration = (
+            f"{PUBLISHED}{self.registration_folder(release)}{name}"
+            for release in self.registration
+            for name in _REGISTRATION.get(release, ())
+        )
+        return (self.model, *registration, self.RECORD)
+
+    def registration_folder(self, release: str) -> str:
+        """Where the header for a release lies: with several, each has a folder."""
+        return "" if len(self.registration) == 1 else f"tensorflow-{release}/"
 
 
 @dataclass(frozen=True, kw_only=True)

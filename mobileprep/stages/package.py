@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.fsio import write_text
@@ -13,11 +12,9 @@ from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
-from mobileprep.plan.stages import PUBLISHED, PackageStage
+from mobileprep.plan.stages import HEADER, PUBLISHED, PackageStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
-
-HEADER = "ops_to_register.h"
 
 
 @stage(PackageStage)
@@ -32,7 +29,7 @@ def run(job: Job[PackageStage]) -> None:
     warnings = _warnings(job, graph)
     size = _leave_model(job, graph)
     for release in asked.registration:
-        _write_registration(job, graph, release, _folder(asked.registration, release))
+        _write_registration(job, graph, release, asked.registration_folder(release))
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     facts = ModelFacts(asked.file, **statistics)
@@ -64,8 +61,3 @@ def _write_registration(job: Job[PackageStage], graph: Graph, release: str, fold
     fragments = build_fragments(ops, release, job.asked.platform)
     for name, text in sorted(fragments.items()):
         write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
-
-
-def _folder(releases: Sequence[str], release: str) -> str:
-    """With several releases, each has a folder: the headers must keep their name."""
-    return "" if len(releases) == 1 else f"tensorflow-{release}/"

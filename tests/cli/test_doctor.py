@@ -36,7 +36,7 @@ def test_a_healthy_machine_has_no_problems(run: Run, store: Path) -> None:
 
 def test_engines_that_may_be_added_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "mobileprep.plan.engines.engine_version", lambda name: "9.1" if name == "openvino" else ""
+        "mobileprep.api.doctor.engine_version", lambda name: "9.1" if name == "openvino" else ""
     )
     told = run("doctor")
     assert told.code == 0
@@ -67,17 +67,38 @@ def test_every_package_that_may_be_added_is_told_with_its_use(
         expected = f"pillow             11.3  ({use})"
     assert f"\n{expected}\n" in told.out
     facts = json.loads(run("doctor", "--json").out)
-    assert facts["pillow"] == version or facts["pillow"] == "not installed"
+    features = {feature["package"]: feature for feature in facts["features"]}
+    assert features["pillow"]["version"] == version
+    assert features["pillow"]["install"] == "pip install 'mobileprep[image]'"
     extras = PROJECT.read_text().partition("[project.optional-dependencies]")[2].partition("test =")
     added = set(re.findall(r'"([\w-]+)>=', extras[0]))
-    assert {"pillow"} <= added <= {name.removeprefix("engine ") for name in facts["optional"]}
+    assert {"pillow"} <= added <= {name.removeprefix("engine ") for name in features}
 
 
 def test_json_tells_the_same(run: Run) -> None:
     told = run("doctor", "--json")
     facts = json.loads(told.out)
     assert (facts["mobileprep"], facts["problems"]) == (__version__, [])
-    assert facts["store_free_bytes"] > 0
+    assert facts["store"]["free_bytes"] > 0
+    assert {p["name"]: p["version"] for p in facts["required"]} == {
+        name: importlib.metadata.version(name) for name in ("numpy", "doit")
+    }
+
+
+def test_the_store_is_told_with_its_size_and_its_remote(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = store / "none" / "store" / "cas" / "ab"
+    kept.mkdir(parents=True)
+    (kept / "abc").write_bytes(b"1234567")
+    remote = "https://me:secret@cache.example.com:8080/builds?token=secret"
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", remote)
+    told = run("doctor")
+    assert "store size         7 bytes, " in told.out
+    assert "remote store       https://cache.example.com:8080/builds\n" in told.out
+    facts = json.loads(run("doctor", "--json").out)["store"]
+    assert (facts["bytes"], facts["writable"]) == (7, True)
+    assert "secret" not in json.dumps(facts)
 
 
 def test_a_missing_package_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,150 @@ def test_doit_s_own_parallel_runs_work(built_once: Path, folder: Path, kind: str
         check_model(built_once, folder, name)
 
 
+def test_a_process_started_anew_plans_for_itself(built_once: Path, folder: Path) -> None:
+    dodo = folder / "dodo.py"
+    start = "import multiprocessing\nmultiprocessing.set_start_method('spawn', force=True)\n"
+    dodo.write_text(f"{start}{dodo.read_text()}")
+    # Of the kinds of doit's own record, this one can be handed to another process.
+    done = doit(folder, "--backend", "json", "-n", "2", "recipe:digits/phone")
+    assert done.code == 0, done.out + done.err
+    check_model(built_once, folder, "phone")
+
+
+@pytest.fixture
+def app(folder: Path, built_once: Path) -> Path:
+    """An app whose own task takes published files; its store has all that a build leaves."""
+    shutil.copytree(built_once / "store", folder / "store")
+    (folder / "dodo.py").write_text(APP)
+    return folder
+
+
+APP = """
+from mobileprep import recipe_tasks
+
+def task_models():
+    yield from recipe_tasks("recipes/digits/recipe.yaml", "built", name="model")
+
+def task_app():
+    taken = ["built/digits/phone/digits.pb",
+             "built/digits/phone/tensorflow-1.15/ops_to_register.h"]
+    return {"actions": ["cat %(dependencies)s > app.bin"], "file_dep": taken,
+            "targets": ["app.bin"]}
+"""
+
+
+def ran(done: Done) -> list[str]:
+    """The tasks that doit says it ran."""
+    assert done.code == 0, done.out + done.err
+    return [line[3:] for line in done.out.splitlines() if line.startswith(".  ")]
+
+
+def test_a_task_that_takes_published_files_waits_for_their_folder(app: Path) -> None:
+    first = ran(doit(app, "app"))
+    assert first[-2:] == ["model:digits/phone", "app"]
+    assert "model:digits/download" not in first
+    assert ran(doit(app, "app")) == []
+    model = app / "built" / "digits" / "phone" / "digits.pb"
+    right = model.read_bytes()
+    model.write_bytes(right[:-1] + b"!")
+    assert ran(doit(app, "app")) == ["model:digits/phone"]
+    assert model.read_bytes() == right
+
+
+def test_a_published_file_names_its_task(app: Path) -> None:
+    file = "built/digits/download/manifest.json"
+    assert ran(doit(app, "run", file))[-1] == "model:digits/download"
+    assert (app / file).is_file()
+    assert not (app / "built" / "digits" / "phone").exists()
+
+
+def test_every_promised_file_is_published(app: Path) -> None:
+    told = doit(app, "info", "model:digits/phone").out
+    targets = told.partition("targets    :")[2].split("\n - ")[1:]
+    assert ran(doit(app, "model:digits/phone"))
+    files = {p for p in (app / "built").rglob("*") if p.is_file()}
+    assert {app / name.strip() for name in targets} == files
+
+
+def test_info_tells_files_and_reasons(app: Path) -> None:
+    before = doit(app, "info", "model:digits/phone")
+    assert "status     : run\n" in before.out
+    assert "built/digits/phone is not there" in before.out
+    doit(app)
+    done = doit(app, "info", "model:digits/phone")
+    assert (done.code, "status     : up-to-date" in done.out) == (0, True)
+    freeze = doit(app, "info", "model:digits/freeze").out
+    assert "status     : up-to-date" in freeze
+    assert " - recipes/digits/model/graph.pbtxt\n" in freeze
+    recipe = app / "recipes" / "digits" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("ignore_errors: true", "ignore_errors: false"))
+    changed = doit(app, "info", "model:digits/03-fold_constants").out
+    assert "status     : run\n" in changed
+    assert "ignore_errors" in changed
+
+
+def test_list_tells_status_and_files(app: Path) -> None:
+    doit(app)
+    status = doit(app, "list", "--all", "--status").out.splitlines()
+    assert {line[0] for line in status if ":" in line.partition(" ")[2].partition(" ")[0]} == {"U"}
+    (app / "built" / "digits" / "phone" / "digits.pb").unlink()
+    stale = doit(app, "list", "--all", "--status").out.splitlines()
+    subtasks = [line.split()[:2] for line in stale if ":" in line]
+    assert [name for letter, name in subtasks if letter == "R"] == ["model:digits/phone"]
+    deps = doit(app, "list", "--all", "--deps").out
+    assert " -  recipes/digits/data/test.npz" in deps
+
+
+def test_clean_removes_what_the_manifest_lists(app: Path) -> None:
+    doit(app)
+    folder = app / "built" / "digits" / "phone"
+    (folder / "mine.txt").write_text("kept")
+    tried = doit(app, "clean", "-n", "model:digits/phone").out
+    assert "removing file 'built/digits/phone/digits.pb'" in tried
+    assert (folder / "digits.pb").is_file()
+    doit(app, "clean", "model:digits/phone")
+    assert [p.name for p in folder.iterdir()] == ["mine.txt"]
+    assert (app / "built" / "digits" / "download" / "digits.pb").is_file()
+    assert ran(doit(app, "-n", "4")) == ["model:digits/phone"]
+
+
+def test_what_is_forgotten_runs_again_and_what_is_ignored_does_not(app: Path) -> None:
+    doit(app)
+    doit(app, "forget", "model:digits/phone", "model:digits/freeze")
+    assert ran(doit(app, "-n", "2", "-P", "thread")) == [
+        "model:digits/freeze",
+        "model:digits/phone",
+    ]
+    assert ran(doit(app, "-n", "2")) == []
+    shutil.rmtree(app / "built")
+    doit(app, "ignore", "model:digits/download")
+    assert ran(doit(app)) == ["model:digits/phone"]
+    assert not (app / "built" / "digits" / "download").exists()
+
+
+def test_a_model_that_another_task_makes_is_waited_for(app: Path) -> None:
+    model = app / "recipes" / "digits" / "model" / "graph.pbtxt"
+    model.rename(app / "kept.pbtxt")
+    dodo = APP.replace("def task_models", LATER).replace(
+        '"file_dep"', '"task_dep": ["model"], "file_dep"'
+    )
+    (app / "dodo.py").write_text(f"from doit import create_after\n{dodo}\n{FETCH}")
+    assert ran(doit(app, "app"))[0] == "fetch"
+    assert ran(doit(app, "app")) == []
+    kept = app / "kept.pbtxt"
+    kept.write_text(kept.read_text() + "# changed\n")
+    again = ran(doit(app, "app"))
+    assert again[:2] == ["fetch", "model:digits/freeze"]
+
+
+LATER = "@create_after(executed='fetch', creates=['model'])\ndef task_models"
+FETCH = """
+def task_fetch():
+    made = "recipes/digits/model/graph.pbtxt"
+    return {"actions": [f"cp kept.pbtxt {made}"], "file_dep": ["kept.pbtxt"], "targets": [made]}
+"""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "told"),
     [

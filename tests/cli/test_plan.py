@@ -160,7 +160,7 @@ def test_json_of_what_has_not_run_tells_what_is_known(digits: Path, run: Run) ->
     folder = plan["digits/phone/publish"]
     assert folder["reasons"] == ["digits/freeze runs first"]
     paths = [file["path"] for file in folder["outputs"]]
-    assert paths == [str(MODEL), str(MODEL.parent / "manifest.json")]
+    assert {str(MODEL), str(MODEL.parent / "manifest.json")} < {*paths}
 
 
 def test_a_dry_run_gives_the_same_json(built: Path, run: Run) -> None:

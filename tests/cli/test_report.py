@@ -28,3 +28,15 @@ def test_a_recipe_that_is_not_built_has_no_report(digits: Path, run: Run) -> Non
     assert (told.code, told.out) == (2, "")
     assert "stages are stale, the first is digits/" in told.err
     assert f"run 'mobileprep build {digits}' first" in told.err
+
+
+def test_markdown_tells_every_target_and_its_budget(built: Path, run: Run) -> None:
+    size = Path("out/digits/phone/digits.pb").stat().st_size
+    text = built.read_text()
+    built.write_text(text.replace("  phone:\n", "  phone:\n    budget: {model_bytes: 90000}\n"))
+    assert run("build", built).code == 0
+    told = run("report", built, "--format", "markdown")
+    assert told.code == 0
+    assert f"| digits/phone | digits.pb | {size:,} ({90_000 - size:,} left of 90,000) |" in told.out
+    assert "| digits/download | digits.pb |" in told.out
+    assert run("report", built, "--format", "markdown", "--json").code == 2

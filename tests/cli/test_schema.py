@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mobileprep.recipe.schemas import EDITOR_SCHEMA
+from mobileprep.recipe.schemas import EDITOR_SCHEMA, OUTPUT_SCHEMAS
 from tests.cli.conftest import Run
 
 
@@ -30,3 +30,21 @@ def test_the_line_for_a_recipe_is_printed(run: Run, tmp_path: Path) -> None:
 
 def test_path_and_line_exclude_each_other(run: Run) -> None:
     assert run("schema", "--path", "--modeline", "recipe.yaml").code == 2
+
+
+def test_the_schema_of_an_output_is_printed_or_its_path(run: Run) -> None:
+    told = run("schema", "report")
+    assert (told.code, json.loads(told.out)["$id"]) == (0, "urn:mobileprep:output:report:1")
+    assert Path(run("schema", "report", "--path").out.strip()).read_text() == told.out
+
+
+def test_a_name_without_a_schema_is_refused(run: Run) -> None:
+    told = run("schema", "reprot")
+    assert (told.code, told.out) == (2, "")
+    assert "did you mean 'report'?" in told.err
+    assert run("schema", "plan", "--modeline", "recipe.yaml").code == 2
+
+
+def test_help_names_every_schema(run: Run) -> None:
+    told = run("help", "schema").out
+    assert all(path.stem in told for path in OUTPUT_SCHEMAS.glob("*.json"))

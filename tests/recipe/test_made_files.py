@@ -25,6 +25,7 @@ def _tool() -> ModuleType:
 TOOL = _tool()
 MADE = {
     **TOOL.transform_schemas(),
+    **TOOL.output_schemas(),
     TOOL.SCHEMA_FOLDER / "recipe.json": TOOL.recipe_format(),
     **TOOL.derived(),
 }
@@ -54,6 +55,7 @@ def test_main_writes_what_is_missing_and_removes_what_is_too_much(
     monkeypatch.setattr(TOOL, "TRANSFORMS", tmp_path)
     monkeypatch.setattr(TOOL, "recipe_format", lambda: "{}")
     monkeypatch.setattr(TOOL, "SCHEMA_FOLDER", tmp_path)
+    monkeypatch.setattr(TOOL, "output_schemas", dict)
     monkeypatch.setattr(TOOL, "derived", dict)
     (tmp_path / "gone.json").write_text("{}")
     TOOL.main()

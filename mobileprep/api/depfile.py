@@ -1,0 +1,77 @@
+"""What a build reads, as Make, Ninja and CMake take it: a depfile."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import ArtifactError, UsageError
+from mobileprep.fsio import write_text
+from mobileprep.pipeline.folder_reasons import from_here
+from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.reads import files_read, folders_read
+from mobileprep.pipeline.state import State
+from mobileprep.recipe.model import Recipe
+
+# What ends a name for Make or for Ninja, what the two do not read alike, and what to Make is a
+# member of an archive.
+_NO_NAME: Final = re.compile(r"""[\0-\x1f\x7f;|*?<>^`'"&]|\\(?=[ #:]|$)|.\(.*\)$""")
+# What makes another thing of a rule for Make where it stands in a target.
+_NO_TARGET: Final = re.compile(r"[%=]")
+_ESCAPED: Final = re.compile(r"[ #:]")
+
+
+def write_depfile(path: Path, recipes: Iterable[Recipe], state: State, out: Path) -> None:
+    """Write the depfile of a build that is done: its manifests depend on all that it read.
+
+    The manifests' times are set to now. A build leaves a manifest alone that says what it said
+    before, and Make would take it for older than what was edited since, again and again.
+
+    Raises:
+        UsageError: a name that no depfile can hold.
+        ArtifactError: the file cannot be written, or a manifest not be touched.
+    """
+    manifests = [out.joinpath(*t.folder.split("/"), MANIFEST) for t in state.plan.targets]
+    read = files_read(recipes, state.plan) | folders_read(state.plan)
+    text = depfile_text(map(str, manifests), map(from_here, sorted(read)))
+    for manifest in manifests:
+        try:
+            os.utime(manifest)
+        except OSError as error:
+            message = f"its time cannot be set: {error.strerror}"
+            raise ArtifactError(message, "", str(manifest)) from error
+    write_text(path, text)
+
+
+def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:
+    """A rule without commands, and, as GCC's ``-MP`` does, an empty one for each dependency.
+
+    The empty ones let Make go on where a file is gone that the recipe names no longer.
+
+    Args:
+        targets: the files that depend.
+        dependencies: on these.
+
+    Raises:
+        UsageError: a name that no depfile can hold.
+    """
+    names = [_escaped(name) for name in dependencies]
+    heads = " ".join(_escaped(_checked(name, _NO_TARGET)) for name in targets)
+    rule = " \\\n ".join([f"{heads}:", *names])
+    return "\n".join([rule, *(f"{n}:" for n in names if not _NO_TARGET.search(n)), ""])
+
+
+def _escaped(name: str) -> str:
+    """A name as Make and Ninja read it, in which backslashes count only before what they escape."""
+    return _ESCAPED.sub(r"\\\g<0>", _checked(name, _NO_NAME).replace("$", "$$"))
+
+
+def _checked(name: str, refused: re.Pattern[str]) -> str:
+    found = refused.search(name)
+    if found is not None:
+        message = f"{name!r} cannot stand in a depfile, because of {found[0]!r}"
+        raise UsageError(message, "Make or Ninja would read another name; rename the file")
+    return name

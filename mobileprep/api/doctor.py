@@ -1,0 +1,195 @@
+"""What this installation has for builds, and what it lacks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from mobileprep import __version__
+from mobileprep.pipeline.store import default_folder
+from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
+
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
+_RUNNING: Final = "running models in check, validation, run and benchmark"
+# What each extra brings, and what for; engines say for themselves how they are added.
+_EXTRAS: Final = {
+    "completion": ("shtab", "completion of commands in bash, zsh and fish"),
+    "image": ("pillow", "pictures as inputs, and the ops that decode them"),
+    "regex": ("google-re2", "graphs with regular expressions"),
+    "watch": ("watchfiles", "the verb watch"),
+}
+
+
+@dataclass(frozen=True)
+class Required:
+    """A package that this one cannot do without.
+
+    Args:
+        name: the package's.
+        version: what is installed; null where it is missing.
+        oldest: the oldest version that will do; empty where any will.
+    """
+
+    name: str
+    version: str | None
+    oldest: str
+
+
+@dataclass(frozen=True)
+class OptionalPackage:
+    """What a package that may be added is for.
+
+    Args:
+        package: its name, or that of the engine.
+        use: what it is for.
+        version: what is installed; null where it is missing.
+        install: how to add it.
+    """
+
+    package: str
+    use: str
+    version: str | None
+    install: str
+
+
+@dataclass(frozen=True)
+class StoreFacts:
+    """The store of what builds have left.
+
+    Args:
+        folder: where it is.
+        bytes: what its files take together.
+        free_bytes: what is free there.
+        writable: whether this user may write there.
+        remote: the remote store that MOBILEPREP_REMOTE_CACHE names, its user and password
+            left out; null for none.
+    """
+
+    folder: str
+    bytes: int
+    free_bytes: int
+    writable: bool
+    remote: str | None
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """What an installation has, and what is wrong with it.
+
+    Args:
+        mobileprep: the version.
+        python: the version.
+        required: the packages that builds need.
+        features: the packages that may be added.
+        store: the store.
+        problems: what keeps builds from running, each with its mend; none where all is well.
+    """
+
+    mobileprep: str
+    python: str
+    required: tuple[Required, ...]
+    features: tuple[OptionalPackage, ...]
+    store: StoreFacts
+    problems: tuple[str, ...]
+
+
+def doctor() -> Doctor:
+    """Look at this installation; nothing is written, and no other machine asked."""
+    required = tuple(Required(name, _version(name), oldest) for name, oldest in _required())
+    store = default_folder()
+    found = _existing(store)
+    facts = StoreFacts(
+        str(store),
+        _size(store),
+        shutil.disk_usage(found).free,
+        found.is_dir() and os.access(found, os.W_OK),
+        _remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
+    )
+    return Doctor(
+        __version__,
+        platform.python_version(),
+        required,
+        tuple(_features()),
+        facts,
+        (*_lacking(required), *_store_problems(found)),
+    )
+
+
+def _features() -> Iterator[OptionalPackage]:
+    for extra, (package, use) in _EXTRAS.items():
+        yield OptionalPackage(package, use, _version(package), f"pip install 'mobileprep[{extra}]'")
+    for name, how in OPTIONAL_ENGINES.items():
+        yield OptionalPackage(f"engine {name}", _RUNNING, engine_version(name) or None, how)
+
+
+def _required() -> Iterator[tuple[str, str]]:
+    """The packages that this one needs, and the oldest version of each; none in a bare checkout."""
+    try:
+        listed = importlib.metadata.requires("mobileprep") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for text in sorted(listed):
+        found = _REQUIREMENT.match(text)
+        if found and "extra ==" not in text:
+            yield found[1], found[2] or ""
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _lacking(required: tuple[Required, ...]) -> Iterator[str]:
+    for package in required:
+        mend = f"pip install '{package.name}>={package.oldest}'"
+        if package.version is None:
+            yield f"{package.name} is missing: {mend}"
+        elif _numbers(package.version) < _numbers(package.oldest):
+            yield f"{package.name} {package.version} is too old: {mend}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a version, for comparison."""
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in release[0].split(".")) if release else ()
+
+
+def _store_problems(found: Path) -> Iterator[str]:
+    if not found.is_dir():
+        yield f"{found} is no folder: set MOBILEPREP_CACHE to another"
+    elif not os.access(found, os.W_OK):
+        yield f"{found} cannot be written: set MOBILEPREP_CACHE to another folder"
+
+
+def _existing(path: Path) -> Path:
+    return next(p for p in (path, *path.absolute().parents) if p.exists())
+
+
+def _size(folder: Path) -> int:
+    """The bytes of all files below a folder; those that go away meanwhile do not count."""
+    total = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(f"{above}{os.sep}{name}").st_size
+            except OSError:
+                continue
+    return total
+
+
+def _remote(url: str) -> str | None:
+    """The URL without what it may hold for signing in."""
+    if not url:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

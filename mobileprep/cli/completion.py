@@ -1,0 +1,57 @@
+"""The verb ``completion``: a script by which a shell completes verbs, flags and files."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from mobileprep.cli.verb import verb
+from mobileprep.errors import UnsupportedError
+
+SHELLS: Final = ("bash", "zsh", "fish")
+_FOLDERS: Final = frozenset({"DIR"})
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="the shell that is to complete commands")
+
+
+@verb("completion", "print a script that completes commands in bash, zsh or fish", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Print what the shell reads when it starts."""
+    try:
+        import shtab
+    except ImportError as error:
+        message = "the script is made by the package shtab, which is not installed"
+        raise UnsupportedError(message, "pip install 'mobileprep[completion]'") from error
+    parser = _every_verb()
+    for action in _values(parser):
+        if action.choices is None:
+            kind = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE
+            action.complete = kind  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=args.shell))
+    return 0
+
+
+def _every_verb() -> argparse.ArgumentParser:
+    """One parser for the whole command line, which ``main`` never makes: it would be slow."""
+    from mobileprep.cli.main import find_verb, verb_names
+
+    parser = argparse.ArgumentParser(prog="mobileprep")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    below = parser.add_subparsers()
+    for found in map(find_verb, verb_names()):
+        found.arguments(below.add_parser(found.name, help=found.help))
+    return parser
+
+
+def _values(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The arguments of all verbs that take a value."""
+    found: list[argparse.Action] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb_parser in action.choices.values():
+                found += _values(verb_parser)
+        elif action.nargs != 0:
+            found.append(action)
+    return found

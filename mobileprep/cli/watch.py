@@ -1,0 +1,58 @@
+"""The verb ``watch``: builds, and builds again whenever something that was read has changed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from mobileprep.cli import build
+from mobileprep.cli._arguments import targets_of
+from mobileprep.cli._failures import tell_error
+from mobileprep.cli.verb import verb
+from mobileprep.errors import MobileprepError, UsageError
+
+if TYPE_CHECKING:
+    from mobileprep.api.watching import Watched
+
+# Flags of build that are of no use to a build that never ends.
+_NOT_HERE = ("dry_run", "exit_code", "json")
+
+
+@verb("watch", "build recipes again whenever what they read changes", build.build_arguments)
+def run(args: argparse.Namespace) -> int:
+    """Build and wait in turn until Ctrl-C, which ends with 130 as it does any verb."""
+    from mobileprep.api.watching import wait_for_change, watcher
+
+    for name in _NOT_HERE:
+        if getattr(args, name):
+            message = f"--{name.replace('_', '-')} does not go with watch"
+            raise UsageError(message, "it is for 'mobileprep build'")
+    watcher()
+    before: Watched | None = None
+    while True:
+        watched = _watched(args, before)
+        try:
+            build.run(args)
+        except MobileprepError as error:
+            if before is None and isinstance(error, UsageError):
+                raise
+            tell_error(error, as_json=False)
+        count = len(watched.stamps)
+        print(f"mobileprep: watching {count} files; Ctrl-C ends", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        wait_for_change(watched)
+        before, args.force = watched, False
+
+
+def _watched(args: argparse.Namespace, before: Watched | None) -> Watched:
+    """What the next build reads; where that is not known, what lies below the recipes' folders."""
+    from mobileprep.api.watching import watch_folders, watch_inputs
+    from mobileprep.cli._folders import recipe_files
+    from mobileprep.cli._load import load_recipes
+
+    try:
+        return watch_inputs(load_recipes(args), targets_of(args))
+    except MobileprepError:
+        files = recipe_files(args.recipes, recursive=args.recursive, out=args.out)
+        return watch_folders(files, before)

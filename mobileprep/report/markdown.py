@@ -1,0 +1,103 @@
+"""Reports as Markdown, for a comment on a pull request or the summary of a CI job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from mobileprep.report.collect import Report
+from mobileprep.report.step_table import difference_text
+
+Limits = Mapping[str, int]
+"""The most bytes that a target's budget allows: of ``model_bytes``, of ``compressed_bytes``."""
+
+_HEADINGS = ("target", "model", "bytes", "compressed", "nodes", "top-1 before", "after")
+_STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference")
+# What Markdown, or HTML in it, would take for something else.
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
+
+
+def reports_markdown(reports: Sequence[tuple[Report, Limits]]) -> str:
+    """A table of all targets, then for each what its steps did and what it warns of.
+
+    Args:
+        reports: each with the limits of the target's budget.
+    """
+    lines = ["## mobileprep", ""]
+    lines += _table(_HEADINGS, (_facts(report, limits) for report, limits in reports))
+    for report, _ in reports:
+        lines += ["", *_details(report)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _facts(report: Report, limits: Limits) -> list[str]:
+    model, accuracy = report.model, report.accuracy
+    return [
+        _plain(_name(report)),
+        _plain(model.file),
+        _within(model.bytes, limits.get("model_bytes")),
+        _within(report.compressed.bytes, limits.get("compressed_bytes")),
+        f"{model.nodes:,}",
+        f"{accuracy.top1_before:.4f}" if accuracy else "-",
+        f"{accuracy.top1_after:.4f}" if accuracy else "-",
+    ]
+
+
+def _within(found: int, limit: int | None) -> str:
+    """A size, with what is left of its budget."""
+    if limit is None:
+        return f"{found:,}"
+    return f"{found:,} ({limit - found:,} left of {limit:,})"
+
+
+def _details(report: Report) -> Iterator[str]:
+    warnings = [*report.source.warnings, *(w for s in report.steps for w in s.warnings)]
+    warnings += report.warnings
+    if report.check is not None:
+        warnings += report.check.warnings
+    if report.accuracy is not None:
+        warnings += report.accuracy.warnings
+    yield from (f"- **{_plain(_name(report))}**: {_plain(warning)}" for warning in warnings)
+    if warnings:
+        yield ""
+    yield f"<details><summary>{_plain(_name(report))}: {len(report.steps)} steps</summary>"
+    yield ""
+    yield from _table(_STEP_HEADINGS, _steps(report))
+    if report.check is not None:
+        check = report.check
+        yield ""
+        yield (
+            f"Checked on {check.samples} samples: largest difference {check.share_of_peak:.2g} "
+            f"of the peak of {_plain(check.output)}."
+        )
+    yield ""
+    yield "</details>"
+
+
+def _steps(report: Report) -> Iterator[list[str]]:
+    source = report.source
+    yield ["frozen", f"{source.nodes:,}", f"{source.parameters:,}", f"{source.bytes:,}", "", ""]
+    for step in report.steps:
+        counts = (step.nodes, step.parameters, step.bytes, step.matched)
+        difference = difference_text(step.largest_difference)
+        yield [_plain(step.name), *(f"{count:,}" for count in counts), difference]
+
+
+def _table(headings: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
+    """The first column to the left, the others to the right."""
+    yield _row(headings)
+    yield _row([":--", *["--:"] * (len(headings) - 1)])
+    yield from map(_row, rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _name(report: Report) -> str:
+    return f"{report.recipe}/{report.target}"
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows as it is, in one line."""
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", " ".join(text.split()))

@@ -1,0 +1,82 @@
+"""``mobileprep completion``, read by the shells themselves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mobileprep.cli.main import verb_names
+from tests.cli.conftest import Run
+
+_BASH = """
+source ./script
+COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+COMP_LINE="${{COMP_WORDS[*]}}"
+_shtab_mobileprep 2> /dev/null
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def needs(shell: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
+
+
+def script(run: Run, shell: str, folder: Path) -> Path:
+    pytest.importorskip("shtab")
+    told = run("completion", shell)
+    assert (told.code, told.err) == (0, "")
+    (folder / "script").write_text(told.out)
+    (folder / "recipe.yaml").write_text("")
+    (folder / "models").mkdir()
+    return folder
+
+
+def answers(folder: Path, *command: str) -> set[str]:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return {line.partition("\t")[0].strip() for line in done.stdout.splitlines()}
+
+
+def completed(folder: Path, shell: str, line: str) -> set[str]:
+    if shell == "fish":
+        return answers(folder, "fish", "-c", f"source ./script; complete -C '{line}'")
+    words = line.replace(" ", "' '")
+    return answers(folder, "bash", "--norc", "-c", _BASH.format(words=f"'{words}'"))
+
+
+@pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "fish")])
+def test_verbs_flags_choices_and_files_are_completed(run: Run, shell: str, tmp_path: Path) -> None:
+    folder = script(run, shell, tmp_path)
+    assert set(verb_names()) <= completed(folder, shell, "mobileprep ")
+    assert completed(folder, shell, "mobileprep com") == {"compare", "completion"}
+    assert {"--depfile", "--dry-run"} <= completed(folder, shell, "mobileprep build --d")
+    assert completed(folder, shell, "mobileprep completion z") == {"zsh"}
+    assert "recipe.yaml" in completed(folder, shell, "mobileprep build rec")
+    assert "markdown" in completed(folder, shell, "mobileprep report --format ")
+
+
+@needs("zsh")
+def test_zsh_reads_its_script(run: Run, tmp_path: Path) -> None:
+    folder = script(run, "zsh", tmp_path)
+    load = 'autoload -U compinit; compinit -u -d dump; eval "$(cat script)"; '
+    load += "print $_comps[mobileprep]"
+    done = subprocess.run(
+        ["zsh", "-f", "-c", load], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == "_shtab_mobileprep"
+    text = (folder / "script").read_text()
+    assert all(f"    {name}:'" in text for name in verb_names())
+
+
+def test_other_shells_are_refused(run: Run) -> None:
+    assert run("completion", "tcsh").code == 2
+
+
+def test_without_the_package_its_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    told = run("completion", "bash")
+    assert (told.code, "pip install 'mobileprep[completion]'" in told.err) == (6, True)

@@ -1,0 +1,76 @@
+"""What ``--json`` prints holds to the published schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
+from tests.cli.conftest import Run, Told
+
+MODEL = "out/digits/phone/digits.pb"
+OTHER = "out/digits/download/digits.pb"
+COMMANDS = {
+    "build": ("report", "build digits --json"),
+    "build, dry": ("plan", "build digits --dry-run --json"),
+    "build, forced": ("plan", "build digits --dry-run --force --json"),
+    "benchmark": ("benchmark", f"benchmark --graph={MODEL} --json --max_num_runs=2"),
+    "benchmark, device": (
+        "benchmark",
+        f"benchmark --graph={MODEL} --json --max_num_runs=2 --device=raspberry-pi-3",
+    ),
+    "compare": ("compare", f"compare {MODEL} {OTHER} --json"),
+    "doctor": ("doctor", "doctor --json"),
+    "plan": ("plan", "plan digits --json"),
+    "report": ("report", "report digits --json"),
+    "run": (
+        "run",
+        f"run --graph={MODEL} --feed=image=random:1,8,8,1 --fetch=probabilities --top=3 --json",
+    ),
+    "run, each": (
+        "run",
+        f"run --graph={MODEL} --feed=image=feeds --each --fetch=probabilities --json",
+    ),
+    "validate": ("validate", "validate digits --json"),
+    "recipe error": ("error", "build no-such-recipe --json"),
+    "usage error": ("error", "build digits --target nothing --json"),
+}
+
+
+def check(name: str, told: Told) -> None:
+    schema = json.loads((OUTPUT_SCHEMAS / f"{name}.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    validator.validate(json.loads(told.out))
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
+    name, arguments = COMMANDS[command]
+    Path("feeds").mkdir()
+    for file in ("a", "b"):
+        np.save(f"feeds/{file}.npy", np.zeros((1, 8, 8, 1), np.float32))
+    told = run(*arguments.split())
+    assert (told.code in (0, 1)) is (name != "error"), told.err
+    check(name, told)
+
+
+@pytest.mark.parametrize("checked", ["check: {samples: 2}", "check: {data: data/test.npz}"])
+def test_reports_of_checked_recipes_hold_to_theirs(digits: Path, run: Run, checked: str) -> None:
+    digits.write_text(f"{digits.read_text()}\n{checked}\n")
+    told = run("build", digits, "--target", "phone", "--json")
+    assert told.code == 0, told.err
+    check("report", told)
+    assert json.loads(told.out)[0]["check"]["samples"]
+
+
+@pytest.mark.parametrize("path", sorted(OUTPUT_SCHEMAS.glob("*.json")), ids=lambda p: p.stem)
+def test_every_schema_is_tried_and_closed(path: Path) -> None:
+    assert path.stem in {name for name, _ in COMMANDS.values()}
+    for shape in json.loads(path.read_text())["$defs"].values():
+        assert shape["additionalProperties"] is False

@@ -1,0 +1,138 @@
+"""``mobileprep watch``, driven from outside by edits of real files."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mobileprep.api.watching import wait_for_change, watch_folders, watch_inputs
+from mobileprep.recipe import load_recipe
+from tests.cli.conftest import Run
+
+WAITING = "Ctrl-C ends"
+MOST_SECONDS = 30
+
+
+class Watching:
+    """A process that watches."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        environ = {**os.environ, "MOBILEPREP_CACHE": str(folder / "store"), "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mobileprep", "watch", *arguments],
+            cwd=folder,
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._lines.put(line)
+
+    def told(self) -> str:
+        """All that it says until it waits again."""
+        lines: list[str] = []
+        while not lines or WAITING not in lines[-1]:
+            lines.append(self._lines.get(timeout=MOST_SECONDS))
+        return "".join(lines)
+
+    def is_quiet(self) -> bool:
+        """Whether it says nothing for longer than a change takes to be noticed."""
+        try:
+            self._lines.get(timeout=2.5)
+        except queue.Empty:
+            return True
+        return False
+
+
+@pytest.fixture
+def watching(built: Path) -> Iterator[Watching]:
+    started = Watching(built.parents[1], "digits", "--target", "phone")
+    yield started
+    started.process.kill()
+    started.process.wait()
+    started.reader.join()
+    assert started.process.stderr is not None
+    started.process.stderr.close()
+
+
+def test_edits_are_built_errors_told_and_ctrl_c_ends(built: Path, watching: Watching) -> None:
+    assert "0 of " in watching.told()
+    folder = built.parent
+    model = Path("out/digits/phone/digits.pb")
+    before = model.read_bytes()
+
+    text = built.read_text()
+    built.write_text(
+        text.replace("quantize: weights\n", "quantize: {mode: round, num_steps: 16}\n")
+    )
+    assert "written" in watching.told()
+    assert model.read_bytes() != before
+
+    built.write_text(text.replace("outputs: [", "outptus: ["))
+    told = watching.told()
+    assert "mobileprep: error: " in told
+    assert "did you mean 'outputs'?" in told
+
+    shutil.copy(folder / "data" / "test.npz", folder / "data" / "other.npz")
+    watching.told()
+    built.write_text(text.replace("data/test.npz", "data/other.npz"))
+    assert "written" in watching.told()
+    assert model.read_bytes() == before
+
+    (folder / "data" / "test.npz").touch()
+    (folder / "README.md").write_text("no part of the build")
+    assert watching.is_quiet(), "the recipe reads other data now"
+    (folder / "data" / "other.npz").touch()
+    assert "0 of " in watching.told()
+
+    watching.process.send_signal(signal.SIGINT)
+    assert watching.process.wait(timeout=MOST_SECONDS) == 130
+
+
+def test_a_change_before_the_wait_begins_is_not_lost(digits: Path) -> None:
+    watched = watch_inputs([load_recipe(digits)])
+    assert digits.resolve() in {path.resolve() for path in watched.stamps}
+    os.utime(digits, (1, 1))
+    wait_for_change(watched)
+
+
+def test_what_is_gone_is_a_change(digits: Path) -> None:
+    watched = watch_folders([digits], None)
+    digits.unlink()
+    wait_for_change(watched)
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--exit-code", "--json"])
+def test_flags_of_builds_that_end_are_refused(digits: Path, run: Run, flag: str) -> None:
+    told = run("watch", digits, flag)
+    assert told.code == 2
+    assert f"{flag} does not go with watch" in told.err
+
+
+def test_a_wrong_command_line_ends_at_once(digits: Path, run: Run) -> None:
+    assert run("watch", digits, "--target", "phnoe").code == 2
+    assert run("watch", digits.parent / "model").code == 2
+
+
+def test_without_the_package_its_extra_is_named(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    told = run("watch", digits)
+    assert (told.code, "pip install 'mobileprep[watch]'" in told.err) == (6, True)

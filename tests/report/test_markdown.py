@@ -1,0 +1,73 @@
+"""Reports as Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mobileprep.plan.records import FreezeRecord, ModelFacts
+from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
+from mobileprep.report.markdown import reports_markdown
+
+SOURCE = FreezeRecord(
+    80, 12_345, 9, 50_000, {}, 3, ("the source has | no <b>signature</b>",), (), {}
+)
+STEPS = (
+    StepLine("fold_constants", 70, 12_300, 49_000, 5, 1, 11, 2, {}, ("a step\nwarns",), 0.25, 0.5),
+    StepLine("remove_nodes", 60, 12_300, 48_000, 10, 0, 10, 0, {}, ()),
+)
+REPORT = Report(
+    "digits",
+    "my_phone",
+    SOURCE,
+    STEPS,
+    ModelFacts("digits.pb", 40_000, 60, 12_300, 9, 48_000),
+    {"Add": 1},
+    {},
+    Checked("drawn", None, 4, {}, "fold_constants", "out", 0.5, None, ("few samples",)),
+    Accuracy(100, 0.96, 0.9512, 0.0088, 0.01, 0.2, ("few labels",)),
+    (),
+    ("no step does batch norms",),
+)
+
+
+def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
+    other = dataclasses.replace(REPORT, target="pi", accuracy=None)
+    lines = reports_markdown([(REPORT, {"model_bytes": 50_000}), (other, {})]).splitlines()
+    assert lines[:6] == [
+        "## mobileprep",
+        "",
+        "| target | model | bytes | compressed | nodes | top-1 before | after |",
+        "| :-- | --: | --: | --: | --: | --: | --: |",
+        (
+            "| digits/my&#95;phone | digits.pb | 48,000 (2,000 left of 50,000) | 40,000 | 60 "
+            "| 0.9600 | 0.9512 |"
+        ),
+        "| digits/pi | digits.pb | 48,000 | 40,000 | 60 | - | - |",
+    ]
+
+
+def test_steps_and_warnings_are_told_as_plain_text() -> None:
+    text = reports_markdown([(REPORT, {"compressed_bytes": 41_000})])
+    assert "| 40,000 (1,000 left of 41,000) |" in text
+    name = "- **digits/my&#95;phone**: "
+    told = [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
+    assert told == [
+        "the source has &#124; no &#60;b&#62;signature&#60;/b&#62;",
+        "a step warns",
+        "no step does batch norms",
+        "few samples",
+        "few labels",
+    ]
+    assert "<details><summary>digits/my&#95;phone: 2 steps</summary>\n\n| step |" in text
+    assert "| frozen | 80 | 12,345 | 50,000 |  |  |\n" in text
+    assert "| fold&#95;constants | 70 | 12,300 | 49,000 | 5 | 0.25 |\n" in text
+    assert "| remove&#95;nodes | 60 | 12,300 | 48,000 | 10 | - |\n" in text
+    assert "Checked on 4 samples: largest difference 0.5 of the peak of out.\n\n</details>" in text
+
+
+def test_without_warnings_there_is_no_list() -> None:
+    source = dataclasses.replace(SOURCE, warnings=())
+    quiet = dataclasses.replace(
+        REPORT, source=source, steps=(), check=None, accuracy=None, warnings=()
+    )
+    assert "- **" not in reports_markdown([(quiet, {})])

@@ -1,0 +1,73 @@
+"""``docs/integration.md``: its listings are the examples that tests run, its commands are right."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mobileprep.cli.main import find_verb
+from mobileprep.cli.verb import Parser
+from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
+from tests.cli.conftest import Run, digits, run
+
+__all__ = ["digits", "run"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "integration.md").read_text(encoding="utf-8")
+LISTINGS = {
+    "python": "doit/dodo.py",
+    "make": "make/Makefile",
+    "ninja": "ninja/build.ninja",
+    "cmake": "cmake/CMakeLists.txt",
+}
+
+
+@pytest.mark.parametrize("language", LISTINGS)
+def test_a_listing_is_the_example(language: str) -> None:
+    (listing,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert listing == (ROOT / "examples" / LISTINGS[language]).read_text(encoding="utf-8")
+
+
+def test_every_example_is_named() -> None:
+    for path in (ROOT / "examples").rglob("*"):
+        name = path.relative_to(ROOT / "examples").as_posix()
+        assert path.is_dir() or name in LISTINGS.values() or f"examples/{name}" in PAGE
+
+
+def test_every_schema_is_named() -> None:
+    (table,) = re.findall(r"\| name \| is printed by \|\n(.*?)\n\n", PAGE, re.DOTALL)
+    rows = [line.split("|")[1] for line in table.splitlines()[1:]]
+    assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == {
+        path.stem for path in OUTPUT_SCHEMAS.glob("*.json")
+    }
+
+
+def test_the_commands_are_those_that_there_are() -> None:
+    commands = re.findall(r"(?:[`(]|\$ )mobileprep ([a-z]+ ?[^`)\n]*)[`)\n]", PAGE)
+    assert len(commands) > 10
+    for command in commands:
+        name, *words = shlex.split(command.partition(" > ")[0].partition('"')[0])
+        verb = find_verb(name)
+        parser = Parser(prog=name)
+        verb.arguments(parser)
+        if words and verb.name != "schema":
+            known = [w.removesuffix("...") for w in words if w != "NAME"]
+            assert isinstance(parser.parse_args(known), argparse.Namespace)
+
+
+def test_the_hook_checks_recipes(run: Run, digits: Path) -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert hook["id"] in PAGE
+    assert re.search(hook["files"], "recipes/digits/recipe.yaml")
+    assert re.search(hook["files"], "recipe.yaml")
+    assert not re.search(hook["files"], "recipes/digits/my-recipe.yaml.txt")
+    command = shlex.split(hook["entry"])
+    assert command[0] == "mobileprep"
+    assert run(*command[1:], digits).code == 0
+    digits.write_text(digits.read_text().replace("outputs: [", "outptus: ["))
+    assert run(*command[1:], digits).code == 3

@@ -1,0 +1,288 @@
+"""The JSON Schemas of what ``--json`` prints, made from the types of what is printed.
+
+``make_schemas.py`` writes them. Where a verb prints a dataclass, that says all; where it puts its
+output together from several, the shape stands here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
+
+from mobileprep.api.doctor import Doctor
+from mobileprep.api.verdicts import Verdict
+from mobileprep.ir.compare import GraphDifference
+from mobileprep.options.schema import DIALECT, Schema
+from mobileprep.report.collect import Report
+
+Finite: TypeAlias = float | str
+"""A number, or in words ``inf``, ``-inf`` or ``nan``, which JSON has no numbers for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JudgedStep(Verdict):
+    """A verdict with its answer."""
+
+    fresh: bool
+
+
+class ValidRecipe(TypedDict):
+    """A recipe that is right, with the folders of its targets."""
+
+    file: str
+    name: str
+    targets: list[str]
+
+
+class _Score(TypedDict):
+    index: int
+    label: str
+    score: Finite
+
+
+class _Tensor(TypedDict):
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class RunTensor(_Tensor, total=False):
+    """A tensor that was fetched; its values where they are few."""
+
+    min: Finite
+    max: Finite
+    mean: Finite
+    values: Any
+
+
+class Computed(TypedDict):
+    """What one run computed: tensors, and the best classes of each sample where asked for."""
+
+    outputs: list[RunTensor]
+    top: list[list[_Score]]
+
+
+class OneRun(Computed):
+    """A single run."""
+
+    engine: str
+
+
+class FileRun(Computed):
+    """One of several runs, with the files that were fed."""
+
+    files: str
+
+
+class ManyRuns(TypedDict):
+    """A run for each of several files."""
+
+    engine: str
+    runs: list[FileRun]
+
+
+class Stat(TypedDict):
+    """A number that was measured several times."""
+
+    count: int
+    first: int
+    min: int
+    max: int
+    avg: float
+    std: float
+
+
+class _Plain(TypedDict):
+    warmup: Stat
+    no_stats: Stat
+
+
+class Microseconds(_Plain, total=False):
+    """Times of runs."""
+
+    with_stats: Stat
+
+
+class NodeTime(TypedDict):
+    """What a node took."""
+
+    name: str
+    type: str
+    start_ms: float
+    first_ms: float
+    avg_ms: float
+    memory_bytes: int
+    times_called: int
+
+
+class TypeTime(TypedDict):
+    """What all nodes of an op took together."""
+
+    type: str
+    count: int
+    avg_ms: float
+    memory_bytes: int
+    times_called: int
+
+
+class NodeCost(TypedDict):
+    """What a node costs in one run."""
+
+    name: str
+    type: str
+    flops: float
+    read_bytes: int
+    written_bytes: int
+    times_called: int
+
+
+class DeviceFacts(TypedDict):
+    """A device, and the least time that a run can take on it."""
+
+    name: str
+    title: str
+    gflops: float
+    basis: str
+    source: str
+    url: str
+    best_seconds: float
+
+
+class _Costs(TypedDict):
+    engine: str
+    microseconds: Microseconds
+    flops: float
+    flops_per_second: float
+    flops_by_type: Mapping[str, float]
+    not_counted: list[str]
+    parameters: int
+    parameter_bytes: int
+    peak_activation_bytes: int
+    moved_bytes: int
+    costs: list[NodeCost]
+
+
+class BenchmarkResult(_Costs, total=False):
+    """Times and costs of a graph; of nodes where the engine tells them."""
+
+    memory_bytes: Stat
+    nodes: list[NodeTime]
+    types: list[TypeTime]
+    device: DeviceFacts
+
+
+class _Trouble(TypedDict):
+    kind: str
+    message: str
+    hint: str
+    where: str
+    exit_code: int
+
+
+class Failed(TypedDict):
+    """What every verb prints in place of its result where it fails."""
+
+    error: _Trouble
+
+
+# What is printed, by the name of its schema.
+OUTPUTS: dict[str, Any] = {
+    "benchmark": BenchmarkResult,
+    "compare": list[GraphDifference],
+    "doctor": Doctor,
+    "error": Failed,
+    "plan": list[JudgedStep],
+    "report": list[Report],
+    "run": OneRun | ManyRuns,
+    "validate": list[ValidRecipe],
+}
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+# In a report, as in a difference, a number without bound is null.
+_BOUNDLESS = frozenset({"report", "compare"})
+
+
+def output_schema(name: str) -> Schema:
+    """The schema of what is printed under a name."""
+    made = _Made({"type": ["number", "null"]} if name in _BOUNDLESS else {"type": "number"})
+    root = made.schema(OUTPUTS[name])
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mobileprep:output:{name}:1",
+        "title": f"What mobileprep prints with --json: {name}",
+        **root,
+        "$defs": dict(sorted(made.known.items())),
+    }
+
+
+class _Made:
+    """Schemas of types, each class once."""
+
+    def __init__(self, number: Schema) -> None:
+        self.known: dict[str, Schema] = {}
+        self._plain: dict[object, str] = {
+            str: "string",
+            int: "integer",
+            bool: "boolean",
+            type(None): "null",
+        }
+        self._number = number
+
+    def schema(self, kind: object) -> Schema:
+        if kind is Any:
+            return {}
+        if kind is float:
+            return dict(self._number)
+        if kind in self._plain:
+            return {"type": self._plain[kind]}
+        if isinstance(kind, type) and get_origin(kind) is None:
+            return self._class(kind)
+        return self._generic(get_origin(kind), get_args(kind))
+
+    def _generic(self, origin: object, arguments: tuple[object, ...]) -> Schema:
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if origin in (list, tuple):
+            return {"type": "array", "items": self.schema(arguments[0])}
+        if origin is Mapping:
+            return {"type": "object", "additionalProperties": self.schema(arguments[1])}
+        if origin in (Union, types.UnionType):
+            return {"anyOf": [self.schema(argument) for argument in arguments]}
+        message = f"no schema is known for {origin}"
+        raise TypeError(message)
+
+    def _class(self, kind: type) -> Schema:
+        name = kind.__name__.lstrip("_")
+        if name not in self.known:
+            self.known[name] = {}  # a class may hold itself
+            hints = get_type_hints(kind)
+            if dataclasses.is_dataclass(kind):
+                own = {f.name for f in dataclasses.fields(kind)}
+                hints = {n: hint for n, hint in hints.items() if n in own}
+            required = sorted(getattr(kind, "__required_keys__", hints))
+            text = inspect.cleandoc(kind.__doc__ or "")
+            told = dict(argument for c in reversed(kind.__mro__) for argument in _arguments(c))
+            self.known[name] = {
+                **({"description": _line(text.partition("\n\n")[0])} if text else {}),
+                "type": "object",
+                "additionalProperties": False,
+                "required": required,
+                "properties": {n: self._told(h, told.get(n, "")) for n, h in hints.items()},
+            }
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _told(self, hint: object, sentence: str) -> Schema:
+        described = {"description": _line(sentence)} if sentence else {}
+        return {**described, **self.schema(hint)}
+
+
+def _arguments(kind: type) -> list[tuple[str, str]]:
+    """What the docstring of a class says of its fields."""
+    return _ARGUMENT.findall(inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")[2])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
