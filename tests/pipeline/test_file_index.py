@@ -25,7 +25,7 @@ from mobileprep.pipeline import file_index, index_entries
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.file_systems import FileSystems
-from mobileprep.pipeline.index_entries import Entry, FileStamp
+from mobileprep.pipeline.index_entries import FileStamp, IndexEntry
 
 SECOND = 1_000_000_000
 OLD, NEW = b"old bytes", b"new bytes"  # of one size
@@ -288,7 +288,7 @@ def test_times_must_be_older_than_the_hash_by_two_seconds(
     (tmp_path / "model.pb").write_bytes(OLD)
     moment = 2_000_000_000 * SECOND
     times = {"mtime_ns": SECOND, "ctime_ns": SECOND, of: moment - int(before * SECOND)}
-    entry = Entry(sha256_bytes(OLD), moment, stamped(tmp_path / "model.pb", **times))
+    entry = IndexEntry(sha256_bytes(OLD), moment, stamped(tmp_path / "model.pb", **times))
     assert entry.settled(moment) is trusted
     assert not entry.settled(moment - 1)
 
