@@ -16,7 +16,13 @@ from typing import TypeVar
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import sha256_stream, unreadable
 from mobileprep.pipeline.file_systems import FileSystems
-from mobileprep.pipeline.index_entries import Entry, FileStamp, load_entries, parse, save_entries
+from mobileprep.pipeline.index_entries import (
+    FileStamp,
+    IndexEntry,
+    load_entries,
+    parse,
+    save_entries,
+)
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -38,7 +44,7 @@ class FileIndex:
         self._checksum = checksum
         self._systems = FileSystems()
         self._kept = {} if path is None else load_entries(path)
-        self._taken: dict[str, Entry] = {}
+        self._taken: dict[str, IndexEntry] = {}
         self._written: set[str] = set()
         self._touched: set[str] = set()
         self._has_news = False
@@ -102,7 +108,7 @@ class FileIndex:
         """
         key = _key(path)
         with contextlib.suppress(CorruptFileError):
-            self._taken[key] = Entry(sha256, 0, _stamp(path))
+            self._taken[key] = IndexEntry(sha256, 0, _stamp(path))
             self._written.add(key)
             self._has_news = True
             self._touched.discard(key)
@@ -150,7 +156,7 @@ class FileIndex:
         except CorruptFileError:
             return False
 
-    def _trusted(self, key: str, stamp: FileStamp) -> Entry | None:
+    def _trusted(self, key: str, stamp: FileStamp) -> IndexEntry | None:
         """The entry that still holds for a file with that stamp."""
         now = time_ns()
         entry = self._taken.get(key)
@@ -181,7 +187,7 @@ class FileIndex:
         before = self._taken.get(key)
         if before and (before.sha256 != sha256 or not self._same(key, before.stamp, stamp)):
             self._touched.add(key)
-        self._taken[key] = Entry(sha256, moment, stamp)
+        self._taken[key] = IndexEntry(sha256, moment, stamp)
         self._written.discard(key)
         self._has_news = True
         return sha256

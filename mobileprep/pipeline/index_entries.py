@@ -42,7 +42,7 @@ class FileStamp:
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """A digest, the stamp of the file that has it, and the moment before it was hashed.
 
     A moment of 0 is that of a digest that must not be trusted by later runs.
@@ -87,9 +87,9 @@ def save_entries(path: Path, entries: Mapping[str, str]) -> None:
     write_bytes(path, seal(_FORMAT, data), follow=False)
 
 
-def parse(text: str | None, stamp: FileStamp) -> Entry | None:
+def parse(text: str | None, stamp: FileStamp) -> IndexEntry | None:
     """The entry of that text where it is for a file with that stamp."""
     found = text and _ENTRY.fullmatch(text)
     if not found or found[3] != stamp.text():
         return None
-    return Entry(found[1], int(found[2]), stamp)
+    return IndexEntry(found[1], int(found[2]), stamp)

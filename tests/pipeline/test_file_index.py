@@ -25,7 +25,7 @@ from mobileprep.pipeline import file_index, index_entries
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.file_systems import FileSystems
-from mobileprep.pipeline.index_entries import Entry, FileStamp
+from mobileprep.pipeline.index_entries import FileStamp, IndexEntry
 
 SECOND = 1_000_000_000
 OLD, NEW = b"old bytes", b"new bytes"  # of one size
@@ -288,7 +288,7 @@ def test_times_must_be_older_than_the_hash_by_two_seconds(
     (tmp_path / "model.pb").write_bytes(OLD)
     moment = 2_000_000_000 * SECOND
     times = {"mtime_ns": SECOND, "ctime_ns": SECOND, of: moment - int(before * SECOND)}
-    entry = Entry(sha256_bytes(OLD), moment, stamped(tmp_path / "model.pb", **times))
+    entry = IndexEntry(sha256_bytes(OLD), moment, stamped(tmp_path / "model.pb", **times))
     assert entry.settled(moment) is trusted
     assert not entry.settled(moment - 1)
 
@@ -387,6 +387,7 @@ def test_an_edit_between_writing_and_noting_is_seen_by_the_next_run(bench: Bench
     index = bench.run()
     bench.model.write_bytes(OLD)
     edit_in_place(bench.model)
+    bench.wait()
     index.note(bench.model, sha256_bytes(OLD))
     index.save()
     assert bench.digest() == sha256_bytes(NEW)
@@ -398,6 +399,46 @@ def test_what_was_noted_and_edited_in_one_run_is_hashed(bench: Bench) -> None:
     edit_in_place(bench.model)
     assert index.digest(bench.model) == sha256_bytes(NEW)
     assert not index.unchanged(bench.model)
+
+
+def freeze_stamp(bench: Bench, patch: pytest.MonkeyPatch) -> None:
+    """From now on every change falls into one step of the clock."""
+    stamp = FileStamp.of(bench.model.stat())
+    patch.setattr(FileStamp, "of", lambda _: stamp)
+
+
+def test_a_fresh_file_is_hashed_each_time_within_a_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = bench.run(later=False)
+    assert index.digest(bench.model) == sha256_bytes(OLD)
+    freeze_stamp(bench, monkeypatch)
+    bench.model.write_bytes(NEW)
+    assert index.digest(bench.model) == sha256_bytes(NEW)
+
+
+def test_a_noted_file_that_another_has_edited_is_noted_no_longer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = bench.run()
+    index.note(bench.model, sha256_bytes(OLD))
+    edit_in_place(bench.model)
+    assert index.digest(bench.model) == sha256_bytes(NEW)
+    freeze_stamp(bench, monkeypatch)
+    bench.model.write_bytes(OLD)
+    assert index.digest(bench.model) == sha256_bytes(OLD)
+
+
+def test_a_digest_of_bytes_in_motion_does_not_count_even_for_the_same_stamp(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = bench.run()
+    still = FileStamp.of(bench.model.stat())
+    stamps = iter([still, still, stamped(bench.model, mtime_ns=1)])
+    monkeypatch.setattr(FileStamp, "of", lambda _: next(stamps, still))
+    index.digest(bench.model)
+    index.save()
+    assert bench.hashes(bench.digest) == 1
 
 
 def test_noting_a_file_that_has_gone_is_nothing(bench: Bench) -> None:
