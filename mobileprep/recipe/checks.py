@@ -36,6 +36,20 @@ def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
     return problems
 
 
+def cache_problems(root: MappingNode) -> Iterator[Problem]:
+    """A password in the address of the remote store; the message does not repeat it."""
+    cache = root.get("cache")
+    remote = cache.get("remote") if isinstance(cache, MappingNode) else None
+    if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
+        return
+    scheme, _, rest = remote.value.partition("://")
+    # A container of Azure is written before an at sign too.
+    if scheme in ("http", "https") and "@" in rest.partition("/")[0]:
+        message = "a recipe is no place for a user name or a password"
+        hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
+        yield Problem(remote.place, message, hint)
+
+
 def _missing(model: ModelSections) -> Iterator[Problem]:
     whose = "the recipe" if model.name is None else f"the model {model.name!r}"
     if not model.targets:
