@@ -8,7 +8,16 @@ from mobileprep.errors import nearest_hint
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import QUANTIZERS
-from mobileprep.recipe.tree import Entry, MappingNode, Place, Scalar, Sequence, plain, show
+from mobileprep.recipe.tree import (
+    Entry,
+    MappingNode,
+    Place,
+    Scalar,
+    Sequence,
+    SourceText,
+    plain,
+    show,
+)
 from mobileprep.recipe.units import parse_bytes
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
@@ -43,11 +52,15 @@ def cache_problems(root: MappingNode) -> Iterator[Problem]:
     if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
         return
     scheme, _, rest = remote.value.partition("://")
+    secret, at, _ = rest.partition("/")[0].rpartition("@")
     # A container of Azure is written before an at sign too.
-    if scheme in ("http", "https") and "@" in rest.partition("/")[0]:
+    if scheme in ("http", "https") and at:
+        written = remote.place.source
+        # Messages show the line that they are about.
+        hidden = SourceText(written.name, written.folder, written.text.replace(secret + at, "***@"))
         message = "a recipe is no place for a user name or a password"
         hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
-        yield Problem(remote.place, message, hint)
+        yield Problem(remote.place._replace(source=hidden), message, hint)
 
 
 def _missing(model: ModelSections) -> Iterator[Problem]:

@@ -32,9 +32,8 @@ def open_remote(settings: RemoteSettings | None) -> Remote | None:
     scheme = urlsplit(settings.url).scheme
     if scheme != FOLDER:
         _check_installed("remote" if scheme in HTTP else OBJECT_STORES[scheme], settings.url)
-    if settings.ca_file is not None and not settings.ca_file.is_file():
-        message = f"there is no file {str(settings.ca_file)!r}"
-        raise UsageError(message, "name a file of certificates in PEM form", CA)
+    if settings.ca_file is not None:
+        _check_certificates(settings.ca_file)
     return GuardedRemote(settings, lambda: _backend(settings, scheme))
 
 
@@ -43,6 +42,16 @@ def _check_installed(extra: str, url: str) -> None:
         if find_spec(library) is None:
             message = f"the remote store needs {library}, which is not installed"
             raise UnsupportedError(message, f"pip install 'mobileprep[{extra}]'", url)
+
+
+def _check_certificates(file: Path) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError as error:  # ssl.SSLError is one
+        message = f"{file} holds no certificates that can be read: {error.strerror or error}"
+        raise UsageError(message, "name a file of certificates in PEM form", CA) from error
 
 
 def _backend(settings: RemoteSettings, scheme: str) -> Backend:

@@ -18,7 +18,6 @@ from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
 from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError, SSLError
 
 from mobileprep import __version__
-from mobileprep.errors import UsageError
 from mobileprep.pipeline.remote.faults import RemoteError
 from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
 from mobileprep.pipeline.remote.settings import RemoteSettings
@@ -157,9 +156,9 @@ def _trusted(ca_file: Path | None) -> ssl.SSLContext:
     """The system's certificates, or those that ``SSL_CERT_FILE`` or the user's own file name."""
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        message = f"holds no certificates that can be read: {error.strerror or error}"
-        raise UsageError(message, "name a file in PEM form", str(ca_file)) from error
+    except OSError as error:  # it was readable when the build began
+        message = "cannot be trusted: its certificates cannot be read"
+        raise RemoteError(message, ends="all") from error
 
 
 def _unexpected(response: BaseHTTPResponse) -> RemoteError:

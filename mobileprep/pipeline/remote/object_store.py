@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -25,7 +25,15 @@ _ERRORS: Final = {
     "abfs": ("azure.core.exceptions:AzureError",),
 }
 # An answer that lacks a field ends as any of these in them.
-_OF_PYTHON: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
+_OF_PYTHON: Final = (
+    ImportError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
 # Tries are counted by the caller, for all kinds of stores alike.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "s3": {
@@ -83,11 +91,11 @@ class ObjectStoreBackend:
     async def _read(self, path: str, sink: Sink) -> int:
         time_left = sink.time_left
         try:
-            stream = await asyncio.wait_for(self._files.open_async(path, "rb"), time_left.wait())
+            stream = await self._files.open_async(path, "rb")  # which asks nobody yet
         except NotImplementedError:
             return await self._read_by_ranges(path, sink)
         try:
-            while block := await asyncio.wait_for(stream.read(_BLOCK), time_left.wait()):
+            while block := await _within(time_left.wait(), stream.read, _BLOCK):
                 sink.write(block)
         finally:
             await stream.close()
@@ -98,8 +106,9 @@ class ObjectStoreBackend:
         sink.expect(size)
         while sink.size < size:
             end = min(sink.size + _RANGE, size)
-            asked = self._files._cat_file(path, start=sink.size, end=end)
-            block = await asyncio.wait_for(asked, sink.time_left.wait())
+            block = await _within(
+                sink.time_left.wait(), self._files._cat_file, path, start=sink.size, end=end
+            )
             if not block:
                 message = "breaks off"
                 raise RemoteError(message, again=True)
@@ -107,11 +116,11 @@ class ObjectStoreBackend:
         return size
 
     async def _size(self, path: str, time_left: TimeLeft) -> int:
-        found = await asyncio.wait_for(self._files._info(path), time_left.wait())
+        found = await _within(time_left.wait(), self._files._info, path)
         return int(found["size"])
 
     async def _put(self, path: str, source: Path, time_left: TimeLeft) -> int:
-        await asyncio.wait_for(self._files._put_file(str(source), path), time_left.left())
+        await _within(time_left.left(), self._files._put_file, str(source), path)
         return 0
 
     def _run(self, work: Coroutine[Any, Any, int]) -> int | None:
@@ -124,6 +133,12 @@ class ObjectStoreBackend:
             return None
         except self._errors as error:
             raise _fault(error) from error
+
+
+async def _within(
+    seconds: float, work: Callable[..., Coroutine[Any, Any, Any]], *args: object, **kwargs: object
+) -> Any:  # noqa: ANN401 - fsspec has no types
+    return await asyncio.wait_for(work(*args, **kwargs), seconds)
 
 
 def _library_errors(scheme: str) -> Iterator[type[Exception]]:
