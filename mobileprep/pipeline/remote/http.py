@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
 from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
-from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError, SSLError
+from urllib3.exceptions import (
+    HTTPError,
+    LocationValueError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 from mobileprep import __version__
 from mobileprep.pipeline.remote.faults import RemoteError
@@ -41,7 +47,10 @@ class HttpBackend:
 
     def __init__(self, settings: RemoteSettings) -> None:
         self._base = urlsplit(settings.url).path.rstrip("/")
-        self._pool = _pool(settings)
+        try:
+            self._pool = _pool(settings)
+        except HTTPError as error:
+            raise _fault(error) from error
         self._folders_made: set[str] = set()
 
     def read(self, name: str, sink: Sink) -> bool:
@@ -184,6 +193,8 @@ def _fault(error: HTTPError) -> RemoteError:
     """What urllib3's error says of the server."""
     if isinstance(error, SSLError):
         return RemoteError(f"cannot be trusted: {_tls_reason(error)}", ends="all")
+    if isinstance(error, LocationValueError):
+        return RemoteError("has an address that cannot be used", ends="all")
     if isinstance(error, NewConnectionError):  # a name that is not found too
         return RemoteError("cannot be reached", again=True, ends="all")
     if isinstance(error, SlowConnectError):

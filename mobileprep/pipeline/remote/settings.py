@@ -65,7 +65,7 @@ def remote_settings(cache: Cache | None, environ: Mapping[str, str]) -> RemoteSe
     named = environ.get(URL) or (cache.remote if cache is not None else None)
     if named is None or mode == OFF:
         return None
-    parts = _address(named)
+    parts = _address(named, URL if environ.get(URL) else "cache.remote")
     read_only = mode == "read-only"
     if parts.scheme not in HTTP:
         return RemoteSettings(named, read_only)
@@ -80,27 +80,28 @@ def remote_settings(cache: Cache | None, environ: Mapping[str, str]) -> RemoteSe
     )
 
 
-def _address(named: str) -> SplitResult:
+def _address(named: str, where: str) -> SplitResult:
     hint = "write one such as https://cache.example.com/mobileprep or s3://bucket/prefix"
     if _UNSEEN.search(named):
         message = "the address of the remote store has spaces or letters that no address has"
-        raise UsageError(message, hint, URL)
+        raise UsageError(message, hint, where)
     try:
         parts = urlsplit(named)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         # Its text may hold the password.
         message = "the address of the remote store cannot be read"
-        raise UsageError(message, hint, URL) from error
+        raise UsageError(message, hint, where) from error
     if parts.scheme not in _SCHEMES:
         message = f"a remote store is at one of {', '.join(f'{s}://' for s in _SCHEMES)}"
-        raise UsageError(message, hint, URL)
+        raise UsageError(message, hint, where)
     if parts.query or parts.fragment:
         message = "the address of a remote store has no '?' and no '#'"
-        raise UsageError(message, "give its folder alone", URL)
-    if (parts.scheme == FOLDER) == bool(host) or (parts.scheme == FOLDER and not parts.path):
+        raise UsageError(message, "give its folder alone", where)
+    is_folder = parts.path.startswith("/") and "\0" not in unquote(parts.path)
+    if (parts.scheme == FOLDER) == bool(host) or (parts.scheme == FOLDER and not is_folder):
         message = "the address of the remote store names no host, bucket or folder"
-        raise UsageError(message, f"{hint}, or file:///folder", URL)
+        raise UsageError(message, f"{hint}, or file:///folder", where)
     return parts
 
 

@@ -316,6 +316,15 @@ def test_a_server_that_is_not_there_is_told_once(target: Path, source: Path) -> 
     )
 
 
+@pytest.mark.parametrize("host", ["a" * 70, "..", "a..b", "%zz"])
+def test_a_host_that_cannot_be_is_told(host: str) -> None:
+    remote = remote_at(f"http://{host}")
+    assert not remote.has("cas", KEY)
+    assert remote.warnings == (
+        f"the remote store http://{host} has an address that cannot be used; building without it",
+    )
+
+
 def test_a_name_that_does_not_resolve_is_told() -> None:
     remote = remote_at("http://store.invalid")
     assert not remote.has("cas", KEY)

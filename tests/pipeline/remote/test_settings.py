@@ -73,6 +73,8 @@ def test_the_environment_can_turn_it_off() -> None:
         "https://",
         "https:///path",
         "file://host/x",
+        "file:x",
+        "file:///x%00",
         "s3:///x",
         "https://host/x?token=1",
         "https://host/x#y",
