@@ -186,6 +186,8 @@ def _not_taken(status: int) -> RemoteError:
         return RemoteError(f"does not take files of such a size ({status})")
     if status in _PASSING:
         return RemoteError(message, again=True)
+    if status in _REFUSED:
+        message = f"refuses what is sent to it ({status}); is its token set?"
     return RemoteError(message, ends="sending")
 
 
@@ -200,7 +202,7 @@ def _fault(error: HTTPError) -> RemoteError:
     if isinstance(error, SlowConnectError):
         return RemoteError("does not answer", ends="all")
     # A body that nobody takes ends as "Connection aborted." with its reason.
-    if isinstance(error, ReadTimeoutError) or isinstance(error.args[-1], TimeoutError):
+    if isinstance(error, ReadTimeoutError) or any(isinstance(e, TimeoutError) for e in error.args):
         return RemoteError("is too slow")
     return RemoteError("breaks off, or answers in no HTTP", again=True)
 

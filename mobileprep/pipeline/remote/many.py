@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -53,6 +52,8 @@ def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
 def _all(work: Callable[[T], bool], listed: list[T]) -> list[bool]:
     if len(listed) < 2:
         return [work(entry) for entry in listed]
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     pool = ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="mobileprep-remote")
     try:
         return list(pool.map(work, listed))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
-import netrc
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -133,6 +131,8 @@ def _authorization(
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress  # slow to import, and few builds need it
+
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -145,6 +145,8 @@ def _basic(user: str, password: str) -> str:
 
 def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]:
     """What netrc has for that host itself; a ``default`` is for hosts that one asks oneself."""
+    import netrc  # slow to import
+
     file = Path(environ.get("NETRC") or Path.home() / ".netrc")
     try:
         # A file that is named gets no check of its rights, which would tell of other hosts too.
