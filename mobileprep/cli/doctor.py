@@ -19,6 +19,13 @@ _ABSENT = "not installed"
 # What each package that may be added is for, and how to add it; engines say the latter themselves.
 _PILLOW = ("pictures as inputs, and the ops that decode them", "pip install 'mobileprep[image]'")
 _RE2 = ("graphs with regular expressions", "pip install 'mobileprep[regex]'")
+_REMOTE = {
+    "urllib3": ("a remote store over HTTP", "pip install 'mobileprep[remote]'"),
+    "fsspec": ("remote stores in buckets", "pip install 'mobileprep[s3]'"),
+    "s3fs": ("a remote store at s3://", "pip install 'mobileprep[s3]'"),
+    "gcsfs": ("a remote store at gs://", "pip install 'mobileprep[gcs]'"),
+    "adlfs": ("a remote store at az://", "pip install 'mobileprep[azure]'"),
+}
 _ENGINE = "running models in check, validation, run and benchmark"
 
 
@@ -40,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     required = dict(_required())
     found = {name: _version(name) for name in required}
     problems = [*_lacking(required, found), *_store_problems(store)]
-    extras = {"pillow": _PILLOW, "google-re2": _RE2}
+    extras = {"pillow": _PILLOW, "google-re2": _RE2, **_REMOTE}
     optional = dict(extras)
     optional |= {f"engine {name}": (_ENGINE, how) for name, how in OPTIONAL_ENGINES.items()}
     versions = {name: _version(name) for name in extras}
