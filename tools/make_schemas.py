@@ -39,6 +39,7 @@ from mobileprep.recipe.schemas import (  # noqa: E402
 from mobileprep.recipe.settings import (  # noqa: E402
     QUANTIZERS,
     Budget,
+    Cache,
     Check,
     InputSpec,
     Quantize,
@@ -49,7 +50,7 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
-_SECTIONS = (Budget, Check, Freeze, InputSpec, Quantize, Source, Target, Validation)
+_SECTIONS = (Budget, Cache, Check, Freeze, InputSpec, Quantize, Source, Target, Validation)
 
 
 def transform_schemas() -> dict[Path, str]:

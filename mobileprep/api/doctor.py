@@ -21,9 +21,13 @@ _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _RUNNING: Final = "running models in check, validation, run and benchmark"
 # What each extra brings, and what for; engines say for themselves how they are added.
 _EXTRAS: Final = {
+    "azure": ("adlfs", "a remote store at az://"),
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
+    "gcs": ("gcsfs", "a remote store at gs://"),
     "image": ("pillow", "pictures as inputs, and the ops that decode them"),
+    "remote": ("urllib3", "a remote store over HTTP"),
     "regex": ("google-re2", "graphs with regular expressions"),
+    "s3": ("s3fs", "a remote store at s3://"),
     "watch": ("watchfiles", "the verb watch"),
 }
 

@@ -8,7 +8,16 @@ from mobileprep.errors import nearest_hint
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import QUANTIZERS
-from mobileprep.recipe.tree import Entry, MappingNode, Place, Scalar, Sequence, plain, show
+from mobileprep.recipe.tree import (
+    Entry,
+    MappingNode,
+    Place,
+    Scalar,
+    Sequence,
+    SourceText,
+    plain,
+    show,
+)
 from mobileprep.recipe.units import parse_bytes
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
@@ -34,6 +43,24 @@ def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
             for check in _CHECKS:
                 problems += check(target)
     return problems
+
+
+def cache_problems(root: MappingNode) -> Iterator[Problem]:
+    """A password in the address of the remote store; the message does not repeat it."""
+    cache = root.get("cache")
+    remote = cache.get("remote") if isinstance(cache, MappingNode) else None
+    if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
+        return
+    scheme, _, rest = remote.value.partition("://")
+    secret, at, _ = rest.partition("/")[0].rpartition("@")
+    # A container of Azure is written before an at sign too.
+    if scheme in ("http", "https") and at:
+        written = remote.place.source
+        # Messages show the line that they are about.
+        hidden = SourceText(written.name, written.folder, written.text.replace(secret + at, "***@"))
+        message = "a recipe is no place for a user name or a password"
+        hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
+        yield Problem(remote.place._replace(source=hidden), message, hint)
 
 
 def _missing(model: ModelSections) -> Iterator[Problem]:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mobileprep.recipe.checks import meaning_problems
+from mobileprep.recipe.checks import cache_problems, meaning_problems
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.problems import Problem, recipe_error
-from mobileprep.recipe.resolve import Chains, plugins_of, resolve_target
+from mobileprep.recipe.resolve import Chains, cache_of, plugins_of, resolve_target
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import ModelSections, model_sections
 from mobileprep.recipe.tree import plain
@@ -45,6 +45,7 @@ def load_recipe(
     chains = Chains(schemas or TransformSchemas(plugins=plugins_of(root)))
     problems = [
         *schema_problems(root, recipe_schema()),
+        *cache_problems(root),
         *meaning_problems(models),
         *_chain_problems(models, chains),
     ]
@@ -56,6 +57,7 @@ def load_recipe(
         file=str(path),
         targets=tuple(resolve_target(t, chains) for model in models for t in model.targets),
         variables=tuple(sorted(variables.used)),
+        cache=cache_of(root),
         tree=root,
     )
 

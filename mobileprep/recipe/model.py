@@ -14,6 +14,7 @@ from mobileprep.recipe.settings import (
     Abi,
     Artifact,
     Budget,
+    Cache,
     Check,
     Engine,
     InputFile,
@@ -165,6 +166,7 @@ class Recipe:
         file: the recipe's path as it was given.
         targets: in the order written, model by model.
         variables: the names that ``${NAME}`` references use, sorted.
+        cache: the remote store, or None.
     """
 
     version: int
@@ -172,6 +174,7 @@ class Recipe:
     file: str = field(metadata=ASIDE)
     targets: tuple[Target, ...]
     variables: tuple[str, ...] = field(default=(), metadata=ASIDE)
+    cache: Cache | None = field(default=None, compare=False, metadata=ASIDE)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:

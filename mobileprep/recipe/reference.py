@@ -167,6 +167,7 @@ own is always better, and a `max_difference` means most with it.
 
 # Sections of the schema in the order of the page, with their headings.
 _SECTIONS = (
+    ("cache", "`cache`"),
     ("source", "`source`"),
     ("freeze", "`freeze`"),
     ("inputs", "`inputs`"),

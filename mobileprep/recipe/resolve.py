@@ -14,6 +14,7 @@ from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import (
     QUANTIZERS,
     Budget,
+    Cache,
     Check,
     InputFile,
     InputSpec,
@@ -55,6 +56,12 @@ def plugins_of(root: MappingNode) -> tuple[Plugin, ...]:
         for item in items
         if isinstance(item, Scalar) and isinstance(item.value, str) and "\0" not in item.value
     )
+
+
+def cache_of(root: MappingNode) -> Cache | None:
+    """The remote store that a recipe without problems names."""
+    cache = root.get("cache")
+    return Cache(**plain(cache)) if isinstance(cache, MappingNode) else None
 
 
 def resolve_target(sections: TargetSections, chains: Chains) -> Target:

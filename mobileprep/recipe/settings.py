@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from mobileprep.options.declare import Option
 
@@ -15,7 +15,9 @@ Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generi
 QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
 Artifact: TypeAlias = Literal["frozen", "text"]
 Metric: TypeAlias = Literal["top1"]
+CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
+CACHE_MODES: Final[tuple[CacheMode, ...]] = get_args(CacheMode)
 ELEMENT_TYPES: Final = (
     *("float32", "float64", "float16", "bfloat16"),
     *("int8", "int16", "int32", "int64"),
@@ -224,3 +226,21 @@ class Budget:
             definition="size",
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where machines share what stages leave; no part of what decides a result."""
+
+    remote: Annotated[
+        str,
+        Option(
+            "The address of the remote store: `https://...`, `http://...`, `s3://bucket/prefix`, "
+            "`gs://...`, `az://...`, or `file:///folder` for a shared folder. Required.",
+            definition="remote",
+        ),
+    ]
+    mode: Annotated[
+        CacheMode,
+        Option("Whether what this machine builds is sent there too, or only taken from there."),
+    ] = "read-write"

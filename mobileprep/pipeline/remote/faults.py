@@ -1,0 +1,31 @@
+"""What can go wrong with one exchange: out there, on this side, or with what came."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Ends: TypeAlias = Literal["nothing", "sending", "all"]
+
+
+class RemoteError(Exception):
+    """What a remote store did wrong.
+
+    Args:
+        message: goes on from "the remote store URL ...".
+        again: whether the next try may well do better.
+        ends: what need not be tried for the rest of the build: nothing, sending, or all.
+    """
+
+    def __init__(self, message: str, *, again: bool = False, ends: Ends = "nothing") -> None:
+        super().__init__(message)
+        self.message = message
+        self.again = again
+        self.ends = ends
+
+
+class LocalError(Exception):
+    """What went wrong on this side: a disk that is full, an object that is damaged."""
+
+
+class TooLongError(Exception):
+    """More bytes than were to be taken."""

@@ -1,0 +1,73 @@
+"""A store in a folder that machines share, at a ``file:///`` address."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from mobileprep.errors import ArtifactError
+from mobileprep.fsio import atomic_writer
+from mobileprep.pipeline.remote.faults import RemoteError
+from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
+from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import TimeLeft
+
+_BLOCK = 1 << 18
+
+
+class FolderBackend:
+    """Entries as files of a folder that must be there: a share that is not mounted is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, name: str, sink: Sink) -> bool:
+        """The bytes of a file."""
+        with _told(), self._opened(name) as stream:
+            if stream is None:
+                return False
+            sink.expect(os.fstat(stream.fileno()).st_size)
+            while block := stream.read(_BLOCK):
+                sink.write(block)
+            return True
+
+    def has(self, name: str, size: int | None) -> bool:
+        """Whether there is such a file."""
+        with _told(), self._opened(name) as stream:
+            return stream is not None and size in (None, os.fstat(stream.fileno()).st_size)
+
+    def write(self, name: str, source: Path) -> None:
+        """Copy a file there, and rename it when it is whole."""
+        with _told():
+            self._folder.stat()
+        blocks = file_blocks(name, source, file_size(source), TimeLeft())
+        try:
+            with atomic_writer(self._folder / name, follow=False) as stream:
+                stream.writelines(blocks)
+        except ArtifactError as error:
+            raise RemoteError(error.message, ends="sending") from error
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO | None]:
+        """A regular file: a FIFO in its place would be waited for."""
+        self._folder.stat()
+        try:
+            number = os.open(self._folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        except FileNotFoundError:
+            yield None
+            return
+        with open(number, "rb") as stream:  # noqa: PTH123 - a descriptor
+            yield stream if stat.S_ISREG(os.fstat(number).st_mode) else None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise RemoteError(message, ends="all") from error

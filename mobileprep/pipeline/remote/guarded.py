@@ -1,0 +1,166 @@
+"""A remote store that does no harm: every fault of it ends as an entry that is not there."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from mobileprep.pipeline.remote.base import Backend, Kind, entry_name
+from mobileprep.pipeline.remote.faults import Ends, LocalError, RemoteError, TooLongError
+from mobileprep.pipeline.remote.settings import RemoteSettings
+from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import TimeLeft
+
+T = TypeVar("T")
+
+_TRIES = 3
+_FIRST_PAUSE = 0.1
+# After so many faults in a row, or so long spent on them in all, a store is left alone.
+_MOST_IN_A_ROW = 3
+_MOST_SECONDS_LOST = 20.0
+
+
+class GuardedRemote:
+    """A ``Remote`` that many threads may use at once.
+
+    It tries again where that may help, and leaves the store alone for the rest of the build once
+    it has failed too often, has cost too long, or cannot be used at all.
+
+    Args:
+        settings: which store.
+        connect: makes the backend, when it is first needed.
+    """
+
+    def __init__(self, settings: RemoteSettings, connect: Callable[[], Backend]) -> None:
+        self._named = f"the remote store {settings.url}"
+        self._connect = connect
+        self._backend: Backend | None = None
+        self._warnings = dict.fromkeys(f"{self._named}: {note}" for note in settings.notes)
+        self._lock = threading.Lock()
+        self._is_off = False
+        self._is_read_only = settings.read_only
+        self._in_a_row = {"taking": 0, "sending": 0}
+        self._seconds_lost = 0.0
+        self._known_wrong: set[str] = set()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """See ``Remote``."""
+        with self._lock:
+            return tuple(self._warnings)
+
+    def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
+        """See ``Remote``."""
+        name = entry_name(kind, key)
+        done = name is not None and bool(
+            self._guarded(lambda backend: self._fetch(backend, name, target, limit))
+        )
+        if not done:
+            with contextlib.suppress(OSError):
+                target.unlink()
+        return done
+
+    def has(self, kind: Kind, key: str) -> bool:
+        """See ``Remote``."""
+        name = entry_name(kind, key)
+        return name is not None and bool(self._guarded(lambda backend: backend.has(name, None)))
+
+    def send(self, kind: Kind, key: str, source: Path) -> bool:
+        """See ``Remote``."""
+        name = entry_name(kind, key)
+        if name is None or self._is_read_only:
+            return False
+        return bool(self._guarded(lambda backend: self._send(backend, name, source), "sending"))
+
+    def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> bool:
+        try:
+            with target.open("wb") as stream:
+                sink = Sink(stream, limit, TimeLeft())
+                if not backend.read(name, sink):
+                    return False
+        except OSError as error:
+            raise LocalError(error.strerror or str(error)) from error
+        except TooLongError:
+            self._known_wrong.add(name)
+            message = "has entries that are longer than they can be"
+            raise RemoteError(message) from None
+        if name.startswith("cas/") and name != f"cas/{sink.sha256}":
+            self._known_wrong.add(name)
+            message = "gives wrong bytes, which were not used"
+            raise RemoteError(message)
+        return True
+
+    def _send(self, backend: Backend, name: str, source: Path) -> bool:
+        if name.startswith("cas/") and name not in self._known_wrong:
+            with contextlib.suppress(OSError):  # of the file, which writing it tells
+                if backend.has(name, source.stat().st_size):
+                    return True
+        backend.write(name, source)
+        self._known_wrong.discard(name)
+        return True
+
+    def _guarded(self, work: Callable[[Backend], T], way: str = "taking") -> T | None:
+        """What some work gives, tried again where that may help; None where it fails."""
+        for tried in range(1, _TRIES + 1):
+            if self._is_off or (way == "sending" and self._is_read_only):
+                return None
+            begun = time.monotonic()
+            try:
+                done = work(self._connected())
+            except LocalError as error:
+                self._warn(f"something could not be exchanged with {self._named}: {error}")
+                return None
+            except RemoteError as error:
+                if not error.again or tried == _TRIES:
+                    self._failed(error, way, time.monotonic() - begun)
+                    return None
+                self._lost(time.monotonic() - begun)
+            else:
+                self._in_a_row[way] = 0
+                return done
+            # Machines that all build at once must not come back at once.
+            time.sleep(_FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
+        return None
+
+    def _connected(self) -> Backend:
+        with self._lock:
+            if self._backend is None:
+                self._backend = self._connect()
+            return self._backend
+
+    def _lost(self, seconds: float) -> None:
+        with self._lock:
+            self._seconds_lost += seconds
+
+    def _failed(self, error: RemoteError, way: str, seconds: float) -> None:
+        """Note a fault, and what is not tried any more after it."""
+        self._lost(seconds)
+        with self._lock:
+            self._in_a_row[way] += 1
+            often = self._in_a_row[way] >= _MOST_IN_A_ROW
+            ends: Ends = error.ends
+            if self._seconds_lost > _MOST_SECONDS_LOST or (often and way == "taking"):
+                ends = "all"
+            elif often and ends == "nothing":
+                ends = "sending"
+            if self._is_off:
+                return
+            self._is_off = ends == "all"
+            self._is_read_only = self._is_read_only or ends == "sending"
+        self._warn(f"{self._named} {error.message}{_AFTER[ends]}")
+
+    def _warn(self, text: str) -> None:
+        with self._lock:
+            self._warnings.setdefault(text)
+
+
+_AFTER: dict[Ends, str] = {
+    "nothing": "",
+    "sending": "; nothing more is sent to it",
+    "all": "; building without it",
+}

@@ -1,0 +1,212 @@
+"""A store behind plain HTTP: GET, HEAD and PUT on ``URL/cas/<sha256>`` and ``URL/ac/<sha256>``.
+
+bazel-remote speaks it, and every WebDAV server. Redirects are not followed, so that a token goes to
+the server that the user named and to no other; answers are asked for and taken without encoding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
+from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
+from urllib3.exceptions import (
+    HTTPError,
+    LocationValueError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from mobileprep import __version__
+from mobileprep.pipeline.remote.faults import RemoteError
+from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
+from mobileprep.pipeline.remote.settings import RemoteSettings
+from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import CONNECT_SECONDS, SILENT_SECONDS, TimeLeft
+from mobileprep.pipeline.remote.timed_connections import TIME_LEFT, TimedPool, TimedTlsPool
+
+CONNECTIONS: Final = 8
+_BLOCK = 1 << 18
+# What of the text of an error is read, so that the connection can be used again.
+_MOST_ERROR_TEXT = 1 << 16
+_ABSENT = (404, 410)
+_REFUSED = (401, 403, 407)
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_TOO_LARGE = 413
+_NO_FOLDER = (404, 409, 500)
+
+
+class HttpBackend:
+    """A store at one address."""
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        self._base = urlsplit(settings.url).path.rstrip("/")
+        try:
+            self._pool = _pool(settings)
+        except HTTPError as error:
+            raise _fault(error) from error
+        self._folders_made: set[str] = set()
+
+    def read(self, name: str, sink: Sink) -> bool:
+        """The bytes behind GET."""
+        with self._exchange("GET", name, sink.time_left) as response:
+            if response.status in _ABSENT:
+                return False
+            if response.status != 200:
+                raise _unexpected(response)
+            sink.expect(response.length_remaining or 0)
+            while block := response.read1(_BLOCK, decode_content=False):
+                sink.write(block)
+            return True
+
+    def has(self, name: str, size: int | None) -> bool:
+        """What HEAD says."""
+        with self._exchange("HEAD", name, TimeLeft()) as response:
+            if response.status in _ABSENT:
+                return False
+            if response.status not in (200, 204):
+                raise _unexpected(response)
+            told = response.headers.get("Content-Length", "")
+            return size is None or not told.isdecimal() or int(told[:20]) == size
+
+    def write(self, name: str, source: Path) -> None:
+        """PUT; where that fails for want of a folder, MKCOL and PUT."""
+        status = self._put(name, source)
+        folder = name.partition("/")[0]
+        if status in _NO_FOLDER and folder not in self._folders_made:
+            # Servers of WebDAV may want it, nginx says 500 then; once is enough for the build.
+            self._folders_made.add(folder)
+            with self._exchange("MKCOL", f"{folder}/", TimeLeft()) as made:
+                tried = made.status in (200, 201, 405)
+            status = self._put(name, source) if tried else status
+        if not 200 <= status < 300 or status == 202:
+            raise _not_taken(status)
+
+    def _put(self, name: str, source: Path) -> int:
+        time_left, size = TimeLeft(), file_size(source)
+        body = file_blocks(name, source, size, time_left)
+        with self._exchange("PUT", name, time_left, body, size) as response:
+            return response.status
+
+    @contextlib.contextmanager
+    def _exchange(
+        self,
+        method: str,
+        name: str,
+        time_left: TimeLeft,
+        body: Iterable[bytes] | None = None,
+        size: int | None = None,
+    ) -> Iterator[BaseHTTPResponse]:
+        """An answer whose body is not read yet; its connection is kept where that is possible."""
+        headers = {} if size is None else {"Content-Length": str(size)}
+        token = TIME_LEFT.set(time_left)
+        response = None
+        try:
+            response = self._pool.urlopen(
+                method,
+                f"{self._base}/{name}",
+                body=body,
+                headers={**self._pool.headers, **headers},
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            yield response
+            _finish(response)
+        except HTTPError as error:
+            raise _fault(error) from error
+        finally:
+            if response is not None:
+                response.close()
+                response.release_conn()
+            TIME_LEFT.reset(token)
+
+
+def _finish(response: BaseHTTPResponse) -> None:
+    """Read what is left of a short answer; a connection with more left is closed by the caller."""
+    left = _MOST_ERROR_TEXT
+    while left > 0 and (block := response.read1(left, decode_content=False)):
+        left -= len(block)
+    if left > 0:
+        response.release_conn()
+
+
+def _pool(settings: RemoteSettings) -> HTTPConnectionPool:
+    parts = urlsplit(settings.url)
+    headers = {"Accept-Encoding": "identity", "User-Agent": f"mobileprep/{__version__}"}
+    if settings.authorization is not None:
+        headers["Authorization"] = settings.authorization
+    timeout = Timeout(connect=CONNECT_SECONDS, read=SILENT_SECONDS)
+    host = str(parts.hostname)
+    if parts.scheme == "http":
+        return TimedPool(
+            host, parts.port, timeout, CONNECTIONS, block=True, headers=headers, retries=False
+        )
+    return TimedTlsPool(
+        host,
+        parts.port,
+        timeout,
+        CONNECTIONS,
+        block=True,
+        headers=headers,
+        retries=False,
+        ssl_context=_trusted(settings.ca_file),
+    )
+
+
+def _trusted(ca_file: Path | None) -> ssl.SSLContext:
+    """The system's certificates, or those that ``SSL_CERT_FILE`` or the user's own file name."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # it was readable when the build began
+        message = "cannot be trusted: its certificates cannot be read"
+        raise RemoteError(message, ends="all") from error
+
+
+def _unexpected(response: BaseHTTPResponse) -> RemoteError:
+    status = response.status
+    if status in _REFUSED:
+        return RemoteError(f"refuses access ({status}); is its token set?", ends="all")
+    if 300 <= status < 400:
+        message = f"sends elsewhere ({status}), which is not followed; name the other address"
+        return RemoteError(message, ends="all")
+    return RemoteError(f"answers {status}", again=status in _PASSING)
+
+
+def _not_taken(status: int) -> RemoteError:
+    message = f"does not take what is sent to it ({status})"
+    if status == _TOO_LARGE:
+        return RemoteError(f"does not take files of such a size ({status})")
+    if status in _PASSING:
+        return RemoteError(message, again=True)
+    if status in _REFUSED:
+        message = f"refuses what is sent to it ({status}); is its token set?"
+    return RemoteError(message, ends="sending")
+
+
+def _fault(error: HTTPError) -> RemoteError:
+    """What urllib3's error says of the server."""
+    if isinstance(error, SSLError):
+        return RemoteError(f"cannot be trusted: {_tls_reason(error)}", ends="all")
+    if isinstance(error, LocationValueError):
+        return RemoteError("has an address that cannot be used", ends="all")
+    if isinstance(error, NewConnectionError):  # a name that is not found too
+        return RemoteError("cannot be reached", again=True, ends="all")
+    if isinstance(error, SlowConnectError):
+        return RemoteError("does not answer", ends="all")
+    # A body that nobody takes ends as "Connection aborted." with its reason.
+    if isinstance(error, ReadTimeoutError) or any(isinstance(e, TimeoutError) for e in error.args):
+        return RemoteError("is too slow")
+    return RemoteError("breaks off, or answers in no HTTP", again=True)
+
+
+def _tls_reason(error: SSLError) -> str:
+    cause = error.args[0] if error.args else error
+    return str(getattr(cause, "verify_message", None) or getattr(cause, "reason", None) or "TLS")

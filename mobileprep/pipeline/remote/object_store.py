@@ -1,0 +1,159 @@
+"""Object stores (``s3://``, ``gs://``, ``az://``) through fsspec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from mobileprep.pipeline.remote.faults import RemoteError
+from mobileprep.pipeline.remote.outgoing import file_blocks, file_size
+from mobileprep.pipeline.remote.sink import Sink
+from mobileprep.pipeline.remote.time_left import CONNECT_SECONDS, SILENT_SECONDS, TimeLeft
+
+_BLOCK = 1 << 20
+_RANGE = 8 << 20
+# What a store's libraries raise beside the system's errors and those of values.
+_ERRORS: Final = {
+    "s3": ("botocore.exceptions:BotoCoreError", "botocore.exceptions:ClientError"),
+    "gs": ("gcsfs.retry:HttpError", "google.auth.exceptions:GoogleAuthError"),
+    "az": ("azure.core.exceptions:AzureError",),
+    "abfs": ("azure.core.exceptions:AzureError",),
+}
+# An answer that lacks a field ends as any of these in them.
+_OF_PYTHON: Final = (
+    ImportError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+# Tries are counted by the caller, for all kinds of stores alike.
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "s3": {
+        "config_kwargs": {
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": SILENT_SECONDS,
+            "retries": {"total_max_attempts": 1},
+        }
+    }
+}
+
+
+class ObjectStoreBackend:
+    """Entries as objects below a prefix of a bucket."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        parts = urlsplit(url)
+        self._errors: tuple[type[Exception], ...] = (
+            *_OF_PYTHON,
+            asyncio.TimeoutError,
+            *_library_errors(parts.scheme),
+        )
+        self._base = f"{parts.netloc}{parts.path}".rstrip("/")
+        try:
+            self._files: Any = fsspec.filesystem(
+                parts.scheme,
+                use_listings_cache=False,
+                skip_instance_cache=True,
+                **_OPTIONS.get(parts.scheme, {}),
+            )
+        except self._errors as error:
+            raise _fault(error) from error
+        self._files.retries = 1
+
+    def read(self, name: str, sink: Sink) -> bool:
+        """The bytes of an object."""
+        return self._run(self._read(f"{self._base}/{name}", sink)) is not None
+
+    def has(self, name: str, size: int | None) -> bool:
+        """Whether there is such an object."""
+        found = self._run(self._size(f"{self._base}/{name}", TimeLeft()))
+        return found is not None and size in (None, found)
+
+    def write(self, name: str, source: Path) -> None:
+        """Put a file, whose digest is taken first: the library reads it by itself."""
+        time_left = TimeLeft()
+        for _ in file_blocks(name, source, file_size(source), time_left):
+            pass
+        if self._run(self._put(f"{self._base}/{name}", source, time_left)) is None:
+            message = "has no such bucket"
+            raise RemoteError(message, ends="sending")
+
+    async def _read(self, path: str, sink: Sink) -> int:
+        time_left = sink.time_left
+        try:
+            stream = await self._files.open_async(path, "rb")  # which asks nobody yet
+        except NotImplementedError:
+            return await self._read_by_ranges(path, sink)
+        try:
+            while block := await _within(time_left.wait(), stream.read, _BLOCK):
+                sink.write(block)
+        finally:
+            await stream.close()
+        return sink.size
+
+    async def _read_by_ranges(self, path: str, sink: Sink) -> int:
+        size = await self._size(path, sink.time_left)
+        sink.expect(size)
+        while sink.size < size:
+            end = min(sink.size + _RANGE, size)
+            block = await _within(
+                sink.time_left.wait(), self._files._cat_file, path, start=sink.size, end=end
+            )
+            if not block:
+                message = "breaks off"
+                raise RemoteError(message, again=True)
+            sink.write(block)
+        return size
+
+    async def _size(self, path: str, time_left: TimeLeft) -> int:
+        found = await _within(time_left.wait(), self._files._info, path)
+        return int(found["size"])
+
+    async def _put(self, path: str, source: Path, time_left: TimeLeft) -> int:
+        await _within(time_left.left(), self._files._put_file, str(source), path)
+        return 0
+
+    def _run(self, work: Coroutine[Any, Any, int]) -> int | None:
+        """What a coroutine gives, run by fsspec's own loop; None where nothing is found."""
+        from fsspec.asyn import sync
+
+        try:
+            return cast(int, sync(self._files.loop, lambda: work))
+        except FileNotFoundError:
+            return None
+        except self._errors as error:
+            raise _fault(error) from error
+
+
+async def _within(
+    seconds: float, work: Callable[..., Coroutine[Any, Any, Any]], *args: object, **kwargs: object
+) -> Any:  # noqa: ANN401 - fsspec has no types
+    return await asyncio.wait_for(work(*args, **kwargs), seconds)
+
+
+def _library_errors(scheme: str) -> Iterator[type[Exception]]:
+    """What the libraries behind a scheme raise; of those that are not there, nothing."""
+    for name in (*_ERRORS[scheme], "aiohttp:ClientError"):
+        module, _, error = name.partition(":")
+        with contextlib.suppress(ImportError, AttributeError):
+            yield getattr(importlib.import_module(module), error)
+
+
+def _fault(error: Exception) -> RemoteError:
+    """What an error of a library says; its name alone is told, its text may hold secrets."""
+    name = type(error).__name__
+    if isinstance(error, PermissionError):
+        return RemoteError("refuses access; are its credentials set?", ends="all")
+    if isinstance(error, asyncio.TimeoutError) or "Timeout" in name:
+        return RemoteError("is too slow")
+    return RemoteError(f"fails ({name})", again=True)

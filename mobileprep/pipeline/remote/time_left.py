@@ -1,0 +1,42 @@
+"""How long one entry may take: some seconds, and more only for bytes that keep coming."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+CONNECT_SECONDS: Final = 3.0
+SILENT_SECONDS: Final = 10.0
+# Below this a stage is usually run again in less time than its outputs take to arrive.
+_LEAST_RATE: Final = 256 << 10
+
+
+class TimeLeft:
+    """The time that an exchange has left.
+
+    It has ``SILENT_SECONDS``, and a second more for each 256 KiB of an entry that went over the
+    line. Headers, and whatever else a server may go on with for ever, bring no time.
+    """
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SILENT_SECONDS
+
+    def moved(self, size: int) -> None:
+        """Note that bytes of the entry went over the line."""
+        self._until += size / _LEAST_RATE
+
+    def left(self) -> float:
+        """How many seconds the rest may take.
+
+        Raises:
+            TimeoutError: none.
+        """
+        left = self._until - time.monotonic()
+        if left <= 0:
+            message = "too slow"
+            raise TimeoutError(message)
+        return left
+
+    def wait(self) -> float:
+        """How many seconds the next bytes may take; raises what ``left`` does."""
+        return min(self.left(), SILENT_SECONDS)

@@ -1,0 +1,74 @@
+"""urllib3's connections, whose every read and write has what time the exchange has left.
+
+The time-outs of sockets start anew with each byte, so that a server which drips its headers, or
+says "100 Continue" for ever, would hold a build without them ever passing.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from contextvars import ContextVar
+from http.client import HTTPResponse
+from typing import TYPE_CHECKING, Any, Final
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from mobileprep.pipeline.remote.time_left import TimeLeft
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+TIME_LEFT: Final[ContextVar[TimeLeft]] = ContextVar("time_left")
+"""That of the exchange which the current thread is at."""
+
+
+class _TimedReader(io.RawIOBase):
+    """The bytes of a socket."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
+        self._sock = sock
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._sock.settimeout(TIME_LEFT.get().wait())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
+
+
+class _TimedConnection(HTTPConnection):
+    response_class = _TimedResponse
+
+    def send(self, data: Any) -> None:  # noqa: ANN401 - as in http.client
+        if self.sock is not None:
+            self.sock.settimeout(TIME_LEFT.get().wait())
+        super().send(data)
+
+
+class _TimedTlsConnection(_TimedConnection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class TimedPool(HTTPConnectionPool):
+    """Connections to a server, kept open between exchanges."""
+
+    ConnectionCls = _TimedConnection
+
+
+class TimedTlsPool(HTTPSConnectionPool):
+    """The same over TLS."""
+
+    ConnectionCls = _TimedTlsConnection

@@ -1,0 +1,124 @@
+"""When a store is tried again, and when it is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mobileprep.fsio import sha256_bytes
+from mobileprep.pipeline.remote import guarded
+from mobileprep.pipeline.remote.faults import RemoteError
+from mobileprep.pipeline.remote.guarded import GuardedRemote
+from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, send_many
+from mobileprep.pipeline.remote.settings import RemoteSettings
+from mobileprep.pipeline.remote.sink import Sink
+
+DATA = b"abc"
+KEY = sha256_bytes(DATA)
+KEYS = [f"{i:064x}" for i in range(20)]
+
+pytestmark = pytest.mark.usefixtures("_hasty")
+
+
+class Scripted:
+    """A backend that does what it is told, call by call; then all is well."""
+
+    def __init__(self, *faults: RemoteError | None) -> None:
+        self.faults = list(faults)
+        self.calls: list[str] = []
+        self.wait: Callable[[], None] = lambda: None
+
+    def _act(self, call: str) -> None:
+        self.calls.append(call)
+        self.wait()
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+
+    def read(self, name: str, sink: Sink) -> bool:
+        self._act(f"read {name[:2]}")
+        sink.write(DATA)
+        return True
+
+    def has(self, name: str, size: int | None) -> bool:
+        self._act("has")
+        return False
+
+    def write(self, name: str, source: Path) -> None:
+        self._act(f"write {name[:2]}")
+
+
+def remote_over(backend: Scripted) -> GuardedRemote:
+    return GuardedRemote(RemoteSettings("http://store"), lambda: backend)
+
+
+def test_what_may_pass_is_tried_three_times() -> None:
+    backend = Scripted(*[RemoteError("is busy", again=True)] * 2)
+    remote = remote_over(backend)
+    remote.has("ac", KEY)
+    assert backend.calls == ["has"] * 3
+    assert remote.warnings == ()
+    backend.faults = [RemoteError("is busy", again=True)] * 3
+    remote.has("ac", KEY)
+    assert remote.warnings == ("the remote store http://store is busy",)
+
+
+def test_three_failures_in_a_row_end_it(tmp_path: Path) -> None:
+    fault = RemoteError("fails")
+    backend = Scripted(fault, fault, None, fault, fault, fault)
+    remote = remote_over(backend)
+    done = [remote.fetch("ac", KEY, tmp_path / "t", limit=9) for _ in range(8)]
+    assert done == [False, False, True, False, False, False, False, False]
+    assert len(backend.calls) == 6
+    assert remote.warnings == (
+        "the remote store http://store fails",
+        "the remote store http://store fails; building without it",
+    )
+
+
+def test_failures_to_send_end_sending_alone(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(DATA)
+    backend = Scripted(*[RemoteError("fails")] * 3)
+    remote = remote_over(backend)
+    assert not any(remote.send("ac", KEY, tmp_path / "source") for _ in range(9))
+    assert backend.calls == ["write ac"] * 3
+    assert remote.fetch("cas", KEY, tmp_path / "t", limit=9)
+
+
+def test_a_store_that_costs_too_long_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(guarded.time, "monotonic", lambda: now[0])
+    backend = Scripted(*[RemoteError("is too slow"), None] * 9)
+    backend.wait = lambda: now.__setitem__(0, now[0] + 11)
+    remote = remote_over(backend)
+    for _ in range(9):
+        remote.has("ac", KEY)
+    assert len(backend.calls) == 3
+    assert remote.warnings[-1].endswith("building without it")
+
+
+def test_failures_of_many_threads_are_told_once(tmp_path: Path) -> None:
+    remote = remote_over(Scripted(*[RemoteError("fails", ends="all")] * 99))
+    asked = [Wanted("cas", key, tmp_path / key, 9) for key in KEYS]
+    assert fetch_many(remote, asked) == [False] * len(KEYS)
+    assert remote.warnings == ("the remote store http://store fails; building without it",)
+
+
+def test_records_go_after_the_objects_that_they_name(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(DATA)
+    offered = [Offered("ac", KEY, tmp_path / "source")]
+    offered += [Offered("cas", key, tmp_path / "source") for key in KEYS]
+    backend = Scripted()
+    assert all(send_many(remote_over(backend), offered))
+    assert backend.calls[-1] == "write ac"
+    assert len(backend.calls) == 2 * len(KEYS) + 1
+
+
+def test_no_record_goes_where_an_object_did_not(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(DATA)
+    offered = [Offered("ac", KEY, tmp_path / "source"), Offered("cas", KEY, tmp_path / "source")]
+    backend = Scripted(None, RemoteError("fails"))
+    assert send_many(remote_over(backend), offered) == [False, False]
+    assert "write ac" not in backend.calls

@@ -1,0 +1,82 @@
+"""The section ``cache`` of a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import RecipeError
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.settings import Cache
+
+RECIPE = """version: 1
+name: digits
+source: {frozen: model.pb}
+targets: {phone: {}}
+"""
+
+
+def loaded(folder: Path, cache: str) -> Recipe:
+    (folder / "recipe.yaml").write_text(RECIPE + cache)
+    return load_recipe(folder / "recipe.yaml")
+
+
+@pytest.mark.parametrize(
+    ("written", "cache"),
+    [
+        ("", None),
+        ("cache: null", None),
+        ("cache: {remote: 'https://host/x'}", Cache("https://host/x", "read-write")),
+        ("cache: {remote: 's3://b/x', mode: read-only}", Cache("s3://b/x", "read-only")),
+        ("cache: {remote: file:///shared}", Cache("file:///shared")),
+        ("cache: {remote: abfs://c@account.dfs.core.windows.net/x}", ...),
+    ],
+)
+def test_a_recipe_names_a_store(tmp_path: Path, written: str, cache: object) -> None:
+    recipe = loaded(tmp_path, written)
+    assert recipe.cache == cache or (cache is ... and recipe.cache is not None)
+
+
+def test_the_store_is_no_part_of_what_a_recipe_means(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "").targets == loaded(tmp_path, "cache: {remote: s3://b}").targets
+
+
+def test_an_extending_recipe_turns_it_off_or_changes_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(RECIPE + "cache: {remote: s3://b}\n")
+    (tmp_path / "own.yaml").write_text("extends: base.yaml\ncache: {mode: read-only}\n")
+    (tmp_path / "off.yaml").write_text("extends: base.yaml\ncache: null\n")
+    assert load_recipe(tmp_path / "own.yaml").cache == Cache("s3://b", "read-only")
+    assert load_recipe(tmp_path / "off.yaml").cache is None
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("cache: {mode: read-only}", "the key 'remote' is missing"),
+        ("cache: {remote: 'ftp://host'}", "a remote store is at an address such as"),
+        ("cache: {remote: 'https://host/?token=1'}", "a remote store is at an address such as"),
+        ("cache: {remote: 'https://'}", "a remote store is at an address such as"),
+        ("cache: {remote: 's3://b', mode: write}", "expected one of read-write, read-only"),
+        ("cache: {remote: 's3://b', token: x}", "unknown key 'token'"),
+        ("cache: 's3://b'", "expected a mapping"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, written: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:5:") as caught:
+        loaded(tmp_path, written)
+    assert told in caught.value.message
+
+
+@pytest.mark.parametrize("who", ["me:secret", "secret"])
+def test_a_password_is_refused(tmp_path: Path, who: str) -> None:
+    with pytest.raises(RecipeError, match="no place for a user name or a password") as caught:
+        loaded(tmp_path, f"cache: {{remote: 'https://{who}@host/x'}}")
+    assert "set MOBILEPREP_REMOTE_TOKEN" in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_a_target_has_no_store_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="unknown key 'cache'"):
+        loaded(tmp_path, "models: {m: {cache: {remote: 's3://b'}}}")
