@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
-from mobileprep.api.recipes import check_names, load_recipe
+from mobileprep.api.recipes import check_names, load_recipe, target_folders
 from mobileprep.api.targets import plan_state, publish_target
 from mobileprep.errors import UsageError
+from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.runner import collect
@@ -54,6 +55,7 @@ def build(
     targets: Sequence[str] = (),
     jobs: int = 1,
     force: bool = False,
+    wait: bool = True,
     warn: Warn | None = None,
 ) -> Build:
     """Build recipes: run the stages that are stale, and bring each target's folder up to date.
@@ -64,6 +66,7 @@ def build(
         targets: the names of those to build; by default all.
         jobs: how many stages may run at once.
         force: run every stage again.
+        wait: wait while another process works on a target's folder; without, that is an error.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
 
     Raises:
@@ -72,7 +75,8 @@ def build(
         CorruptFileError: a file is missing, damaged, or not what the recipe pins.
         MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
             TransformError of the model, AccuracyError of a check, a validation or a budget.
-        ArtifactError: an output cannot be written, or would lie where the build reads.
+        ArtifactError: an output cannot be written, or would lie where the build reads; or another
+            process works on a folder, and ``wait`` is off.
     """
     if jobs < 1:
         message = f"jobs is {jobs}"
@@ -81,10 +85,14 @@ def build(
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in _listed(recipes)]
     check_names(loaded)
     state = prepared(loaded, Path(out), targets=targets, force=force)
-    ran = run_stages(
-        state, jobs=jobs, listen=_nobody, warn=lambda task, text: tell(f"{task}: {text}")
-    )
-    return Build(tuple(published(state, Path(out))), tuple(stage.task for stage in ran))
+    folders = target_folders(loaded, Path(out), targets)
+    with folder_locks(folders, wait=wait, tell=tell) as waited:
+        if waited:
+            state = prepared(loaded, Path(out), targets=targets, force=force)
+        ran = run_stages(
+            state, jobs=jobs, listen=_nobody, warn=lambda task, text: tell(f"{task}: {text}")
+        )
+        return Build(tuple(published(state, Path(out))), tuple(stage.task for stage in ran))
 
 
 def prepared(

@@ -10,6 +10,7 @@ from typing import Any
 from mobileprep.api.paths import FilePath
 from mobileprep.api.targets import plan_state, publish_target, target_changes
 from mobileprep.errors import MobileprepError
+from mobileprep.fsio import inside
 from mobileprep.pipeline.doit_tasks import (
     for_doit,
     guarded,
@@ -18,6 +19,7 @@ from mobileprep.pipeline.doit_tasks import (
     task_name,
 )
 from mobileprep.pipeline.execute import execute
+from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.runner import collect_target
 from mobileprep.pipeline.state import Fresh, State
@@ -62,7 +64,9 @@ def _tasks(files: Iterable[Path], out: Path) -> Iterator[dict[str, Any]]:
 
 def _publish_task(target: TargetPlan, state: State, out: Path) -> dict[str, Any]:
     def publish() -> None:
-        publish_target(collect_target(target, state), state.store, out)
+        # Only here: doit's tasks have no end in common at which locks taken earlier could go.
+        with folder_locks([inside(out, target.folder)], wait=True, tell=_tell):
+            publish_target(collect_target(target, state), state.store, out)
 
     def is_current() -> bool:
         todo, _ = target_changes(collect_target(target, state), out)
@@ -87,6 +91,10 @@ def _running(spec: StageSpec, state: State) -> Callable[[], None]:
 def _warn(task: str, text: str) -> None:
     # doit runs this as an action: there is no caller that could be told instead.
     sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"mobileprep: {sentence}\n")
 
 
 def _is_fresh(spec: StageSpec, state: State) -> bool:

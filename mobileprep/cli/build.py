@@ -17,6 +17,7 @@ from mobileprep.cli._arguments import (
     target_argument,
     targets_of,
 )
+from mobileprep.cli._locks import holding, no_wait_argument
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -34,6 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     exit_code_argument(parser)
     parser.add_argument("--explain", action="store_true", help="say why each stage runs")
     parser.add_argument("--force", action="store_true", help="run every stage again")
+    no_wait_argument(parser)
     parser.add_argument(
         "--json", action="store_true", help="print the reports as JSON; of a dry run, the stages"
     )
@@ -41,21 +43,31 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 @verb("build", "build recipes: one folder for each target device", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Build, publish, report."""
-    from mobileprep.api.building import prepared, published
+    """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
+    from mobileprep.api.building import prepared
+    from mobileprep.api.recipes import target_folders
     from mobileprep.cli._load import load_recipes
+
+    _check(args)
+    started = time.perf_counter()
+    recipes, out = load_recipes(args), Path(args.out)
+    state = prepared(recipes, out, targets=targets_of(args), force=args.force)
+    if args.dry_run:
+        return _dry(args, _explain(state, out))
+    with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
+        if waited:
+            state = prepared(recipes, out, targets=targets_of(args), force=args.force)
+        return _build(args, state, started)
+
+
+def _build(args: argparse.Namespace, state: State, started: float) -> int:
+    from mobileprep.api.building import published
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
     from mobileprep.pipeline.runner import build, stale_stages
 
-    _check(args)
-    started = time.perf_counter()
-    recipes = load_recipes(args)
-    state = prepared(recipes, Path(args.out), targets=targets_of(args), force=args.force)
-    if args.dry_run or args.explain:
-        judged = _explain(state, Path(args.out))
-    if args.dry_run:
-        return _dry(args, judged)
+    if args.explain:
+        _explain(state, Path(args.out))
     with Progress(len(stale_stages(state))) as progress:
         ran = build(state, jobs=args.jobs, listen=progress.listen, warn=progress.warn)
     reports = []
