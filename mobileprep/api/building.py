@@ -96,15 +96,27 @@ def build(
 
 
 def prepared(
-    recipes: Sequence[Recipe], out: Path, *, targets: Iterable[str] = (), force: bool = False
+    recipes: Sequence[Recipe],
+    out: Path,
+    *,
+    targets: Iterable[str] = (),
+    force: bool = False,
+    cache: Path | None = None,
 ) -> State:
     """The plan of some recipes against the store, its pins and folders checked.
+
+    Args:
+        recipes: what to plan.
+        out: the output folder.
+        targets: names of targets, or of their folders; all without any.
+        force: judge every stage stale.
+        cache: the store's folder; by default the user's.
 
     Raises:
         UsageError, CorruptFileError: see ``plan_state``.
         ArtifactError: an output folder holds what the build reads.
     """
-    state = plan_state(recipes, targets, force=force)
+    state = plan_state(recipes, targets, force=force, cache=cache)
     check_overlaps(recipes, state.plan, state.store, out)
     return state
 

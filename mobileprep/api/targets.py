@@ -20,7 +20,11 @@ REPORT = "report.json"
 
 
 def plan_state(
-    recipes: Sequence[Recipe], targets: Iterable[str] = (), *, force: bool = False
+    recipes: Sequence[Recipe],
+    targets: Iterable[str] = (),
+    *,
+    force: bool = False,
+    cache: Path | None = None,
 ) -> State:
     """The plan of some recipes against the store, pinned digests checked.
 
@@ -28,6 +32,7 @@ def plan_state(
         recipes: what to plan.
         targets: names of targets, or of their folders; all without any.
         force: judge every stage stale.
+        cache: the store's folder; by default the user's.
 
     Raises:
         UsageError: a target that no recipe has.
@@ -40,7 +45,8 @@ def plan_state(
         raise UsageError(
             message, nearest_hint(name, known) or f"there are {', '.join(sorted(known))}"
         )
-    state = State(plan_recipes(recipes, wanted), Store(default_folder()), force=force)
+    store = Store(cache or default_folder())
+    state = State(plan_recipes(recipes, wanted), store, force=force)
     _check_pins(recipes, state)
     return state
 
