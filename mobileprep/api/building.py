@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mobileprep.api.lock import check_locks
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import check_names, load_recipe, target_folders
 from mobileprep.api.targets import plan_state, publish_target
@@ -56,6 +57,7 @@ def build(
     jobs: int = 1,
     force: bool = False,
     wait: bool = True,
+    locked: bool = False,
     warn: Warn | None = None,
 ) -> Build:
     """Build recipes: run the stages that are stale, and bring each target's folder up to date.
@@ -67,12 +69,13 @@ def build(
         jobs: how many stages may run at once.
         force: run every stage again.
         wait: wait while another process works on a target's folder; without, that is an error.
+        locked: make sure that all is as ``mobileprep.lock`` beside each recipe pins it.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
 
     Raises:
         UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 1.
         RecipeError: a recipe is wrong, see ``load_recipe``.
-        CorruptFileError: a file is missing, damaged, or not what the recipe pins.
+        CorruptFileError: a file is missing, damaged, or not what the recipe or its lock pins.
         MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
             TransformError of the model, AccuracyError of a check, a validation or a budget.
         ArtifactError: an output cannot be written, or would lie where the build reads; or another
@@ -89,6 +92,8 @@ def build(
     with folder_locks(folders, wait=wait, tell=tell) as waited:
         if waited:
             state = prepared(loaded, Path(out), targets=targets, force=force)
+        if locked:
+            check_locks(loaded, state, whole=not targets)
         ran = run_stages(
             state, jobs=jobs, listen=_nobody, warn=lambda task, text: tell(f"{task}: {text}")
         )

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from mobileprep.errors import UsageError
 if TYPE_CHECKING:
     from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.state import State
+    from mobileprep.recipe.model import Recipe
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="run every stage again")
     no_wait_argument(parser)
     parser.add_argument(
+        "--locked", action="store_true", help="fail where mobileprep.lock pins anything else"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print the reports as JSON; of a dry run, the stages"
     )
 
@@ -44,20 +49,34 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("build", "build recipes: one folder for each target device", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
-    from mobileprep.api.building import prepared
     from mobileprep.api.recipes import target_folders
     from mobileprep.cli._load import load_recipes
 
     _check(args)
     started = time.perf_counter()
     recipes, out = load_recipes(args), Path(args.out)
-    state = prepared(recipes, out, targets=targets_of(args), force=args.force)
+    state = _prepared(args, recipes)
     if args.dry_run:
         return _dry(args, _explain(state, out))
     with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
         if waited:
-            state = prepared(recipes, out, targets=targets_of(args), force=args.force)
+            state = _prepared(args, recipes)
         return _build(args, state, started)
+
+
+def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
+    """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
+    from mobileprep.api.building import prepared
+    from mobileprep.api.lock import check_locks, lock_warnings
+    from mobileprep.cli._load import warn
+
+    targets = targets_of(args)
+    state = prepared(recipes, Path(args.out), targets=targets, force=args.force)
+    if args.locked:
+        check_locks(recipes, state, whole=not targets)
+    else:
+        warn(lock_warnings(recipes, state, whole=not targets))
+    return state
 
 
 def _build(args: argparse.Namespace, state: State, started: float) -> int:
