@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mobileprep.api.provenance import remove_provenance
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.publish import Changes, changes, publish
 from mobileprep.pipeline.runner import Built, check_pins
@@ -62,6 +63,8 @@ def publish_target(built: Built, store: Store, out: Path) -> tuple[Report, bool]
     """Bring a target's folder up to date; its report, and whether anything was written."""
     report = build_report(built)
     done = publish(built, {REPORT: report_json(report)}, store, out)
+    if done:
+        remove_provenance(done.folder)  # it is of what was there before
     return report, bool(done)
 
 

@@ -39,6 +39,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="run every stage again")
     no_wait_argument(parser)
     parser.add_argument(
+        "--provenance",
+        action="store_true",
+        help="write an in-toto statement with SLSA provenance beside each target's folder",
+    )
+    parser.add_argument(
+        "--builder-id",
+        default=os.environ.get("MOBILEPREP_BUILDER_ID"),
+        metavar="URI",
+        help="what runs the build, as the provenance names it; MOBILEPREP_BUILDER_ID says it too",
+    )
+    parser.add_argument(
         "--locked", action="store_true", help="fail where mobileprep.lock pins anything else"
     )
     parser.add_argument(
@@ -81,6 +92,7 @@ def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
 
 def _build(args: argparse.Namespace, state: State, started: float) -> int:
     from mobileprep.api.building import published
+    from mobileprep.api.provenance import BUILDER, write_provenance
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
     from mobileprep.pipeline.runner import build, stale_stages
@@ -91,6 +103,8 @@ def _build(args: argparse.Namespace, state: State, started: float) -> int:
         ran = build(state, jobs=args.jobs, listen=progress.listen, warn=progress.warn)
     reports = []
     for built in published(state, Path(args.out)):
+        if args.provenance:
+            write_provenance(built.folder, args.builder_id or BUILDER)
         if built.is_changed or args.json:
             reports.append(built.report)
         folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
@@ -109,6 +123,10 @@ def _check(args: argparse.Namespace) -> None:
     if args.exit_code and not args.dry_run:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
+    if args.provenance and args.builder_id:
+        from mobileprep.api.provenance import check_builder
+
+        check_builder(args.builder_id)
 
 
 def _explain(state: State, out: Path) -> list[Verdict]:

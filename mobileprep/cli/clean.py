@@ -22,6 +22,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("clean", "remove the outputs of recipes", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
+    from mobileprep.api.provenance import remove_provenance
     from mobileprep.api.recipes import target_folders
     from mobileprep.cli._load import load_recipes
     from mobileprep.pipeline.publish import unpublish
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):
-        removed = {folder: len(unpublish(folder)) for folder in folders}
+        removed = {f: len(unpublish(f)) + remove_provenance(f) for f in folders}
     for folder in (f for f, count in removed.items() if count):
         with contextlib.suppress(OSError):
             folder.parent.rmdir()  # where the lock's file was

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError, RecipeError
@@ -45,6 +45,7 @@ def test_a_lock_is_text_to_review(tmp_path: Path) -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(TEXTS, PINS, max_size=3))
 def test_whatever_names_there_are_a_lock_is_read_as_it_was_written(
     recipes: dict[str, Pins],
