@@ -13,7 +13,7 @@ from typing import Any, Literal
 from mobileprep import __version__
 from mobileprep.api.building import prepared, published
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import sha256_file
+from mobileprep.fsio import sha256_file, unreadable
 from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest
 from mobileprep.pipeline.publish import MANIFEST
 from mobileprep.pipeline.runner import Listener, Warn, build
@@ -246,10 +246,14 @@ def _status(name: str, expected: Mapping[str, str], held: Mapping[str, str | Non
 def _held(folder: Path) -> dict[str, str | None]:
     """The sha256 of every file below a folder; None for a link or a device."""
     found: dict[str, str | None] = {}
-    for top, below, files in os.walk(folder):
+    for top, below, files in os.walk(folder, onerror=_refuse):
         links = [name for name in below if Path(top, name).is_symlink()]
         for name in (*files, *links):
             path = Path(top, name)
             plain = path.is_file() and not path.is_symlink()
             found[path.relative_to(folder).as_posix()] = sha256_file(path) if plain else None
     return found
+
+
+def _refuse(error: OSError) -> None:
+    raise unreadable(Path(error.filename), error) from error

@@ -45,7 +45,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--builder-id",
-        default=os.environ.get("MOBILEPREP_BUILDER_ID"),
+        default=argparse.SUPPRESS,
         metavar="URI",
         help="what runs the build, as the provenance names it; MOBILEPREP_BUILDER_ID says it too",
     )
@@ -92,7 +92,7 @@ def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
 
 def _build(args: argparse.Namespace, state: State, started: float) -> int:
     from mobileprep.api.building import published
-    from mobileprep.api.provenance import BUILDER, write_provenance
+    from mobileprep.api.provenance import write_provenance
     from mobileprep.cli._progress import Progress
     from mobileprep.cli._reports import print_reports
     from mobileprep.pipeline.runner import build, stale_stages
@@ -104,7 +104,7 @@ def _build(args: argparse.Namespace, state: State, started: float) -> int:
     reports = []
     for built in published(state, Path(args.out)):
         if args.provenance:
-            write_provenance(built.folder, args.builder_id or BUILDER)
+            write_provenance(built.folder, _builder(args))
         if built.is_changed or args.json:
             reports.append(built.report)
         folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
@@ -123,10 +123,17 @@ def _check(args: argparse.Namespace) -> None:
     if args.exit_code and not args.dry_run:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
-    if args.provenance and args.builder_id:
+    if args.provenance:
         from mobileprep.api.provenance import check_builder
 
-        check_builder(args.builder_id)
+        check_builder(_builder(args))
+
+
+def _builder(args: argparse.Namespace) -> str:
+    from mobileprep.api.provenance import BUILDER
+
+    named: str | None = getattr(args, "builder_id", None)
+    return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
 
 
 def _explain(state: State, out: Path) -> list[Verdict]:

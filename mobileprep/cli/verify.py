@@ -106,9 +106,14 @@ def _lines(folder: CheckedFolder) -> Iterator[str]:
         yield f"{folder.folder}: not built again: {reason}"
     wrong = [file for file in folder.files if file.status != "same"]
     for file in wrong:
-        yield f"{folder.folder / file.name}: {_told(file, beside)}"
+        yield f"{_plain(str(folder.folder / file.name))}: {_told(file, beside)}"
     if not wrong:
         yield f"{folder.folder}: same as {beside}, {len(folder.files)} files"
+
+
+def _plain(name: str) -> str:
+    """A name that may come from anywhere, so that it does nothing to a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _told(file: CheckedFile, beside: str) -> str:

@@ -45,7 +45,8 @@ def test_the_builder_is_named_by_flag_or_environment(
     assert builder() == "https://ci.example.com/a"
     run("build", built, "--provenance", "--builder-id", "https://ci.example.com/b")
     assert builder() == "https://ci.example.com/b"
-    assert run("build", built, "--provenance", "--builder-id", "ci").code == 2
+    for wrong in ("ci", ""):
+        assert run("build", built, "--provenance", "--builder-id", wrong).code == 2
     assert run("build", built, "--builder-id", "https://ci.example.com/c").code == 0
     assert builder() == "https://ci.example.com/b"
 

@@ -168,3 +168,12 @@ def test_what_cannot_be_verified_at_all_is_an_error(tmp_path: Path, run: Run) ->
     (tmp_path / "manifest.json").write_text("{}")
     assert "no manifest of a build" in run("verify", tmp_path).err
     assert run("verify", tmp_path, "-j", "0").code == 2
+
+
+@pytest.mark.usefixtures("built")
+def test_a_name_does_nothing_to_the_terminal(run: Run) -> None:
+    (PHONE / "a\x1b[2J\udc80").write_text("")
+    told = run("verify", PHONE, "--quick")
+    assert told.code == 4
+    assert f"{PHONE}/a\\x1b[2J\\udc80: extra" in told.out
+    assert run("verify", PHONE, "--quick", "--json").code == 4

@@ -104,8 +104,9 @@ def test_who_waits_says_so_once_and_goes_on_when_the_holder_ends(
         told.append(sentence)
         threading.Timer(0.7, holder.stdin.close).start()  # type: ignore[union-attr]
 
-    with folder_locks([tmp_path / "b"], wait=True, tell=tell):
+    with folder_locks([tmp_path / "b"], wait=True, tell=tell) as waited:
         assert holder.wait(10) == 0
+        assert waited
     assert len(told) == 1
     assert told[0].startswith(f"waiting for {tmp_path / 'b'}: it is being worked on by process")
     assert names(tmp_path) == []
@@ -202,12 +203,12 @@ def test_a_folder_that_can_never_be_made_is_left_to_publishing() -> None:
 @pytest.mark.parametrize("thing", ["link", "folder", "fifo"])
 def test_what_is_no_file_is_refused(tmp_path: Path, thing: str) -> None:
     path = lock_file(tmp_path / "out")
-    make = {
-        "link": lambda: path.symlink_to("else"),
-        "folder": path.mkdir,
-        "fifo": lambda: fifo(path),
-    }
-    make[thing]()
+    if thing == "link":
+        path.symlink_to("else")
+    elif thing == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
     with (
         pytest.raises(ArtifactError, match="what has this name is no file"),
         folder_locks([tmp_path / "out"], wait=False, tell=nobody),
@@ -216,8 +217,35 @@ def test_what_is_no_file_is_refused(tmp_path: Path, thing: str) -> None:
     assert not (tmp_path / "else").exists()
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
+def test_where_files_cannot_be_made_nothing_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", read_only)
+    with folder_locks([tmp_path / "out"], wait=False, tell=nobody) as waited:
+        assert not waited
+        assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such rights")
+def test_what_another_user_s_killed_build_left_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = lock_file(tmp_path / "out")
+    left.write_text("left")
+    old, opened = left.stat().st_ino, os.open
+
+    def not_to_write(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR and left.exists() and left.stat().st_ino == old:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", not_to_write)
+    with folder_locks([tmp_path / "out"], wait=False, tell=nobody):
+        assert f'"pid": {os.getpid()}' in left.read_text()
+    assert names(tmp_path) == []
 
 
 def test_too_many_open_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
