@@ -1,7 +1,7 @@
 """Lets one build at a time work on an output folder.
 
 The lock of ``out/digits/phone`` is the file ``out/digits/.phone.lock``: beside the folder, so that
-everyone who can publish there sees it, whatever store he uses, and never among the files that
+everyone who can publish there sees it, whatever store they use, and never among the files that
 ship. It is there while a build is. What counts is the system's lock on the open file, which ends
 with its process however that ends; the file itself only says who. Where a file system has no such
 locks, a file that is made by one process alone stands for it, ``.phone.claim``.
@@ -45,6 +45,7 @@ class _Locks:
     """The locks that one build holds, to be let go in the order opposite to taking."""
 
     stack: contextlib.ExitStack
+    holder: bytes = field(default_factory=lambda: this_process().as_bytes())
     files: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -145,7 +146,7 @@ def _lock(path: Path, locks: _Locks) -> Holder | str | None:
         if not locked:
             return read_holder(_content(descriptor)) or ""
         _check_same(path, identity)
-        _write(descriptor, path)
+        _write(descriptor, path, locks.holder)
         locks.files.add(identity)
         locks.stack.callback(_let_go, path, descriptor)
         descriptor = -1
@@ -175,11 +176,13 @@ def _check_same(path: Path, identity: tuple[int, int]) -> None:
         raise _Moved
 
 
-def _write(descriptor: int, path: Path) -> None:
+def _write(descriptor: int, path: Path, holder: bytes) -> None:
     try:
-        os.ftruncate(descriptor, 0)
+        if os.fstat(descriptor).st_size:
+            # Only then: ext4 writes what was cut off and filled again to the disk as it is closed.
+            os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, this_process().as_bytes())
+        os.write(descriptor, holder)
     except OSError as error:
         if error.errno in (errno.EBADF, errno.EINVAL):  # not open for writing: another user's
             with contextlib.suppress(OSError):
@@ -207,7 +210,7 @@ def _claim(path: Path, locks: _Locks) -> Holder | str | None:
         return _claimed(path)
     locks.stack.callback(_unclaim, path)
     with contextlib.suppress(OSError):
-        os.write(descriptor, this_process().as_bytes())
+        os.write(descriptor, locks.holder)
     os.close(descriptor)
     return None
 
