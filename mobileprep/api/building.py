@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mobileprep.api.lock import check_locks
 from mobileprep.api.paths import FilePath, Warn, as_warning
-from mobileprep.api.recipes import check_names, load_recipe
-from mobileprep.api.targets import plan_state, publish_target
+from mobileprep.api.recipes import check_names, load_recipe, target_folders
+from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.pipeline.execute import Executor, Listener, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
+from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
@@ -57,6 +61,8 @@ def build(
     jobs: int | None = None,
     force: bool = False,
     checksum: bool = False,
+    wait: bool = True,
+    locked: bool = False,
     warn: Warn | None = None,
 ) -> Build:
     """Build recipes: run the stages that are stale, and bring each target's folder up to date.
@@ -68,15 +74,18 @@ def build(
         jobs: how many stages may run at once; by default as many as there are processors.
         force: run every stage again.
         checksum: hash every file, instead of trusting those whose times have not changed.
+        wait: wait while another process works on a target's folder; without, that is an error.
+        locked: make sure that all is as ``mobileprep.lock`` beside each recipe pins it.
         warn: called with what the user should know; by default it is a ``MobileprepWarning``.
 
     Raises:
         UsageError: no recipe has such a target, two have one name, or ``jobs`` is below 1.
         RecipeError: a recipe is wrong, see ``load_recipe``.
-        CorruptFileError: a file is missing, damaged, or not what the recipe pins.
+        CorruptFileError: a file is missing, damaged, or not what the recipe or its lock pins.
         MobileprepError: what a stage raises: InvalidGraphError, UnsupportedError and
             TransformError of the model, AccuracyError of a check, a validation or a budget.
-        ArtifactError: an output cannot be written, or would lie where the build reads.
+        ArtifactError: an output cannot be written, or would lie where the build reads; or another
+            process works on a folder, and ``wait`` is off.
     """
     if jobs is not None and jobs < 1:
         message = f"jobs is {jobs}"
@@ -84,14 +93,23 @@ def build(
     tell = warn or as_warning
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in _listed(recipes)]
     check_names(loaded)
-    state = prepared(loaded, Path(out), targets=targets, force=force, checksum=checksum)
-    run = run_build(
-        state,
-        Path(out),
-        jobs=jobs or cores(),
-        listen=_nobody,
-        warn=lambda task, text: tell(f"{task}: {text}"),
+    judged = functools.partial(
+        prepared, loaded, Path(out), targets=targets, force=force, checksum=checksum
     )
+    state = judged()
+    folders = target_folders(loaded, Path(out), targets)
+    with folder_locks(folders, wait=wait, tell=tell) as waited:
+        if waited:
+            state = judged()
+        if locked:
+            check_locks(loaded, state, whole=not targets)
+        run = run_build(
+            state,
+            Path(out),
+            jobs=jobs or cores(),
+            listen=_nobody,
+            warn=lambda task, text: tell(f"{task}: {text}"),
+        )
     return Build(run.targets, tuple(stage.task for stage in run.ran))
 
 
@@ -155,14 +173,23 @@ def prepared(
     targets: Iterable[str] = (),
     force: bool = False,
     checksum: bool = False,
+    cache: Path | None = None,
 ) -> State:
     """The plan of some recipes against the store, its pins and folders checked.
+
+    Args:
+        recipes: what to plan.
+        out: the output folder.
+        targets: names of targets, or of their folders; all without any.
+        force: judge every stage stale.
+        cache: the store's folder; by default the user's.
 
     Raises:
         UsageError, CorruptFileError: see ``plan_state``.
         ArtifactError: an output folder holds what the build reads.
     """
-    state = plan_state(recipes, targets, out=out, force=force, checksum=checksum)
+    store = Store(cache) if cache is not None else shared_store(recipes, out, checksum=checksum)
+    state = plan_state(recipes, targets, store=store, force=force)
     check_overlaps(recipes, state.plan, state.store, out)
     return state
 

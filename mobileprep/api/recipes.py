@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 from mobileprep.api.paths import FilePath
 from mobileprep.errors import UsageError
+from mobileprep.fsio import inside
 from mobileprep.recipe.load import load_recipe as load_file
 from mobileprep.recipe.model import Recipe
 
@@ -43,3 +45,24 @@ def check_names(recipes: Iterable[Recipe]) -> None:
             message = f"{recipe.file} and {seen[recipe.name]} are both named {recipe.name!r}"
             raise UsageError(message, "give one of them another name: outputs go by it")
         seen[recipe.name] = recipe.file
+
+
+def target_folders(
+    recipes: Iterable[Recipe], out: Path, targets: Collection[str] = ()
+) -> list[Path]:
+    """The folders of recipes' targets, links resolved.
+
+    Args:
+        recipes: the recipes.
+        out: the output folder.
+        targets: the names of the targets that are meant; all without any.
+
+    Raises:
+        ArtifactError: a name leads out of the output folder.
+    """
+    return [
+        inside(out, f"{recipe.name}/{target.folder}")
+        for recipe in recipes
+        for target in recipe.targets
+        if not targets or target.name in targets or target.folder in targets
+    ]

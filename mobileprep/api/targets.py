@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from mobileprep.api.provenance import remove_provenance
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import default_folder, open_store
+from mobileprep.pipeline.store import Store, default_folder, open_store
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import TargetPlan
@@ -28,9 +29,8 @@ def plan_state(
     recipes: Sequence[Recipe],
     targets: Iterable[str] = (),
     *,
-    out: Path | None = None,
+    store: Store | None = None,
     force: bool = False,
-    checksum: bool = False,
 ) -> State:
     """The plan of some recipes against the store, pinned digests checked.
 
@@ -38,8 +38,8 @@ def plan_state(
         recipes: what to plan.
         targets: names of targets, or of their folders; all without any.
         out: the output folder, beside whose files those that were hashed before are known.
+        store: the store; by default the user's, without what it knows of files.
         force: judge every stage stale.
-        checksum: hash every file, whatever its times say.
 
     Raises:
         UsageError: a target that no recipe has.
@@ -52,13 +52,21 @@ def plan_state(
         raise UsageError(
             message, nearest_hint(name, known) or f"there are {', '.join(sorted(known))}"
         )
-    state = State(
-        plan_recipes(recipes, wanted),
-        open_store(default_folder(), out, checksum=checksum),
-        force=force,
-    )
+    store = store or Store(default_folder())
+    state = State(plan_recipes(recipes, wanted), store, force=force)
     _check_pins(recipes, state)
     return state
+
+
+def shared_store(recipes: Sequence[Recipe], out: Path, *, checksum: bool = False) -> Store:
+    """The user's store for builds of some recipes into a folder.
+
+    Args:
+        recipes: what to build.
+        out: the output folder; the store knows which files there it has hashed.
+        checksum: hash every file all the same.
+    """
+    return open_store(default_folder(), out, checksum=checksum)
 
 
 def build_report(built: Built) -> Report:
@@ -74,6 +82,8 @@ def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[R
     built = collect_target(target, state)
     report = build_report(built)
     done = publish(built, {REPORT: report_json(report)}, state.store, out, executor.obtain)
+    if done:
+        remove_provenance(done.folder)  # it is of what was there before
     return report, bool(done)
 
 

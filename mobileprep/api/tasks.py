@@ -10,12 +10,13 @@ from typing import Any
 
 from mobileprep.api.paths import FilePath
 from mobileprep.api.recipes import check_names
-from mobileprep.api.targets import plan_state, publish_target
+from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
 from mobileprep.errors import MobileprepError
 from mobileprep.fsio import inside
 from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
 from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import published_names, unpublish
@@ -63,6 +64,10 @@ def _warn(task: str, text: str) -> None:
     sys.stderr.write(f"mobileprep: warning: {task}: {text}\n")
 
 
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"mobileprep: {sentence}\n")
+
+
 class _Session:
     """Recipes planned against the store, which all their tasks share.
 
@@ -75,7 +80,7 @@ class _Session:
         check_names(recipes)
         self.files = files
         self.out = out
-        self.state = plan_state(recipes, out=out)
+        self.state = plan_state(recipes, store=shared_store(recipes, out))
         self.executor = Executor(self.state, _nobody, _warn)
         check_overlaps(recipes, self.state.plan, self.state.store, out)
 
@@ -118,7 +123,9 @@ class _Publish:
 
     def __call__(self) -> None:
         session = self.session
-        publish_target(session.target(self.folder), session.executor, session.out)
+        # Only here: doit's tasks have no end in common at which locks taken earlier could go.
+        with folder_locks([inside(session.out, self.folder)], wait=True, tell=_tell):
+            publish_target(session.target(self.folder), session.executor, session.out)
         session.state.store.files.save()
 
 

@@ -22,6 +22,11 @@ def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="every recipe.yaml below the folders"
     )
+    settings_argument(parser)
+
+
+def settings_argument(parser: argparse.ArgumentParser) -> None:
+    """The flag that gives variables of recipes their values."""
     parser.add_argument(
         "--set",
         action="append",

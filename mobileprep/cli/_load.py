@@ -23,7 +23,7 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
         RecipeError: the problems of all recipes together.
         UsageError: a --set without ``=``, a folder without a recipe, or two recipes of one name.
     """
-    settings = dict(_setting(text) for text in args.settings)
+    settings = settings_of(args)
     recipes: list[Recipe] = []
     problems: list[str] = []
     hints: list[str] = []
@@ -38,6 +38,15 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
         raise RecipeError("\n".join(problems), next((h for h in hints if h), ""))
     check_names(recipes)
     return recipes
+
+
+def settings_of(args: argparse.Namespace) -> dict[str, str]:
+    """What a command line says that variables mean.
+
+    Raises:
+        UsageError: a --set without ``=``.
+    """
+    return dict(_setting(text) for text in args.settings)
 
 
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:

@@ -18,11 +18,13 @@ from mobileprep.cli._arguments import (
     target_argument,
     targets_of,
 )
+from mobileprep.cli._locks import holding, no_wait_argument
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
+    from mobileprep.api.building import BuiltTarget
     from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.state import State
     from mobileprep.recipe.model import Recipe
@@ -46,6 +48,21 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     exit_code_argument(parser)
     parser.add_argument("--explain", action="store_true", help="say why each stage runs")
     parser.add_argument("--force", action="store_true", help="run every stage again")
+    no_wait_argument(parser)
+    parser.add_argument(
+        "--provenance",
+        action="store_true",
+        help="write an in-toto statement with SLSA provenance beside each target's folder",
+    )
+    parser.add_argument(
+        "--builder-id",
+        default=argparse.SUPPRESS,
+        metavar="URI",
+        help="what runs the build, as the provenance names it; MOBILEPREP_BUILDER_ID says it too",
+    )
+    parser.add_argument(
+        "--locked", action="store_true", help="fail where mobileprep.lock pins anything else"
+    )
     parser.add_argument(
         "--depfile", metavar="FILE", help="write what the manifests depend on, for Make and Ninja"
     )
@@ -56,46 +73,78 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
 
 @verb("build", "build recipes: one folder for each target device", build_arguments)
 def run(args: argparse.Namespace) -> int:
-    """Build, publish, report."""
-    from mobileprep.api.building import cores, prepared, run_build
+    """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
+    from mobileprep.api.recipes import target_folders
     from mobileprep.cli._load import load_recipes
-    from mobileprep.cli._progress import Progress
-    from mobileprep.cli._reports import print_reports
-    from mobileprep.pipeline.runner import stale_stages
 
     _check(args)
     started = time.perf_counter()
-    out = Path(args.out)
-    recipes = load_recipes(args)
-    state = prepared(
-        recipes, out, targets=targets_of(args), force=args.force, checksum=args.checksum
-    )
-    if args.dry_run or args.explain:
-        judged = _explain(state, out)
+    recipes, out = load_recipes(args), Path(args.out)
+    state = _prepared(args, recipes)
     if args.dry_run:
-        return _dry(args, judged)
+        return _dry(args, _explain(state, out))
+    with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
+        if waited:
+            state = _prepared(args, recipes)
+        _build(args, recipes, state, started)
+    return 0
+
+
+def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
+    """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
+    from mobileprep.api.building import prepared
+    from mobileprep.api.lock import check_locks, lock_warnings
+    from mobileprep.cli._load import warn
+
+    targets = targets_of(args)
+    out = Path(args.out)
+    state = prepared(recipes, out, targets=targets, force=args.force, checksum=args.checksum)
+    if args.locked:
+        check_locks(recipes, state, whole=not targets)
+    else:
+        warn(lock_warnings(recipes, state, whole=not targets))
+    return state
+
+
+def _build(
+    args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
+) -> None:
+    from mobileprep.api.building import cores, run_build
+    from mobileprep.cli._progress import Progress
+    from mobileprep.pipeline.runner import stale_stages
+
+    if args.explain:
+        _explain(state, Path(args.out))
     with Progress(len(stale_stages(state))) as progress:
         done = run_build(
             state,
-            out,
+            Path(args.out),
             jobs=args.jobs or cores(),
             listen=progress.listen,
             warn=progress.warn,
             keep_going=args.keep_going,
         )
-    for built in done.targets:
-        folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
-        _say(f"{folder}: {'written' if built.is_changed else 'up to date'}")
+    _tell_targets(args, done.targets)
     if args.depfile is not None and not done.failures:
         _write_depfile(args, recipes, state)
     took = time.perf_counter() - started
     _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
     if not (args.json and done.failures):
-        print_reports(
-            [b.report for b in done.targets if b.is_changed or args.json], as_json=args.json
-        )
+        from mobileprep.cli._reports import print_reports
+
+        changed = [b.report for b in done.targets if b.is_changed or args.json]
+        print_reports(changed, as_json=args.json)
     _raise_first(done.failures)
-    return 0
+
+
+def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> None:
+    for built in targets:
+        if args.provenance:
+            from mobileprep.api.provenance import write_provenance
+
+            write_provenance(built.folder, _builder(args))
+        folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
+        _say(f"{folder}: {'written' if built.is_changed else 'up to date'}")
 
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
@@ -118,6 +167,17 @@ def _check(args: argparse.Namespace) -> None:
     if args.exit_code and not args.dry_run:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
+    if args.provenance:
+        from mobileprep.api.provenance import check_builder
+
+        check_builder(_builder(args))
+
+
+def _builder(args: argparse.Namespace) -> str:
+    from mobileprep.api.provenance import BUILDER
+
+    named: str | None = getattr(args, "builder_id", None)
+    return os.environ.get("MOBILEPREP_BUILDER_ID") or BUILDER if named is None else named
 
 
 def _explain(state: State, out: Path) -> list[Verdict]:
@@ -140,7 +200,7 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))
 
 
-def _write_depfile(args: argparse.Namespace, recipes: list[Recipe], state: State) -> None:
+def _write_depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) -> None:
     from mobileprep.api.depfile import write_depfile
 
     write_depfile(output_path(args.depfile), recipes, state, Path(args.out))

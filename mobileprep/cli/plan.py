@@ -27,12 +27,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("plan", "print the stages of recipes, and why each would run", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
-    from mobileprep.api.targets import plan_state
+    from mobileprep.api.targets import plan_state, shared_store
     from mobileprep.api.verdicts import verdicts
     from mobileprep.cli._load import load_recipes, warn_of_chains
 
     recipes = load_recipes(args)
-    state = plan_state(recipes, targets_of(args), out=Path(args.out))
+    state = plan_state(recipes, targets_of(args), store=shared_store(recipes, Path(args.out)))
     warn_of_chains(recipes)
     judged = verdicts(state, Path(args.out))
     if args.json:

@@ -287,6 +287,7 @@ def _outside(target: Target) -> Iterator[StageFile]:
 
 def _settings(target: Target) -> Mapping[str, Any]:
     return {
+        "source": {k: v for k, v in digestible(target.source).items() if k != "pins"},
         "platform": target.platform,
         "abis": list(target.abis),
         "artifact": target.artifact,
@@ -295,11 +296,21 @@ def _settings(target: Target) -> Mapping[str, Any]:
         "outputs": list(target.outputs),
         "freeze": digestible(target.freeze),
         "engine": target.engine,
+        "engine_versions": engine_choice(target).versions if _runs_graphs(target) else {},
+        "check": digestible(target.check),
+        "validation": digestible(target.validation),
+        "budget": digestible(target.budget),
         "transforms": [
             {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
             for s in target.transforms
         ],
     }
+
+
+def _runs_graphs(target: Target) -> bool:
+    """Whether what is reported of a target depends on the engines that are installed."""
+    has_check = target.check is not None and bool(target.transforms)
+    return has_check or target.validation is not None
 
 
 def _options(step: Step) -> Mapping[str, Any]:

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from mobileprep.cli.main import main
+from mobileprep.pipeline.folder_lock import folder_locks
 
 # A test run that a shell put in the background ignores interrupts, and so would its children.
 COMMAND = """
@@ -92,4 +95,74 @@ def test_four_jobs_give_the_same_bytes(
     monkeypatch.setenv("MOBILEPREP_CACHE", str(folder / "store"))
     recipe = folder / "digits" / "recipe.yaml"
     assert main(["build", str(recipe), "--out", str(folder / "out"), "-j", "4"]) == 0
+    assert outputs(folder / "out") == outputs(built_once / "out")
+
+
+def held(folder: Path) -> AbstractContextManager[bool]:
+    """The folder of a target, held by this process as a build holds it."""
+    return folder_locks([folder / "out/digits/phone"], wait=False, tell=print)
+
+
+def read_until(stream: IO[str], text: str) -> str:
+    told = ""
+    while text not in told:
+        line = stream.readline()
+        assert line, told
+        told += line
+    return told
+
+
+def test_a_build_waits_for_the_one_that_has_its_folder_and_says_whose_it_is(
+    built_once: Path, folder: Path
+) -> None:
+    with held(folder):
+        other = start(folder, "out", "--target", "download", "--no-wait")
+        _, told = other.communicate(timeout=60)
+        assert other.returncode == 0, told
+        build = start(folder, "out")
+        assert build.stderr is not None
+        told = read_until(build.stderr, "waiting for")
+        assert f"process {os.getpid()} on " in told
+        assert build.poll() is None
+    _, rest = build.communicate(timeout=60)
+    assert build.returncode == 0, rest
+    assert outputs(folder / "out") == outputs(built_once / "out")
+
+
+def test_a_build_that_is_not_to_wait_fails_at_once_and_a_dry_run_does_not_care(
+    folder: Path,
+) -> None:
+    recipe = str(folder / "digits")
+    with held(folder):
+        for command in (["build", recipe], ["clean", recipe]):
+            assert main([*command, "--no-wait", "--out", str(folder / "out")]) == 9
+        assert main(["build", "--dry-run", "--no-wait", recipe, "--out", str(folder / "out")]) == 0
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_an_interrupt_ends_the_wait(folder: Path) -> None:
+    with held(folder):
+        build = start(folder, "out")
+        assert build.stderr is not None
+        read_until(build.stderr, "waiting for")
+        build.send_signal(signal.SIGINT)
+        _, told = build.communicate(timeout=60)
+        assert build.returncode == 130, told
+        assert "Traceback" not in told
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_what_a_killed_build_held_is_taken_over(built_once: Path, folder: Path) -> None:
+    build = start(folder, "out")
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("out/digits/.*.lock")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    build.kill()
+    build.communicate(timeout=60)
+    again = start(folder, "out", "--no-wait")
+    _, told = again.communicate(timeout=60)
+    assert again.returncode == 0, told
     assert outputs(folder / "out") == outputs(built_once / "out")

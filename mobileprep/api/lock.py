@@ -1,0 +1,180 @@
+"""What recipes are built with, pinned in ``mobileprep.lock`` and compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from mobileprep import __version__
+from mobileprep.api.targets import plan_state
+from mobileprep.errors import CorruptFileError, RecipeError
+from mobileprep.fsio import write_text
+from mobileprep.pipeline.state import State
+from mobileprep.plan.stages import EngineChoice
+from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.tree import show
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A lock that was brought up to date.
+
+    Args:
+        path: the lock.
+        is_changed: whether it had to be written.
+    """
+
+    path: Path
+    is_changed: bool
+
+
+def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
+    """Pin what recipes are built with, each in the lock of its folder.
+
+    Other recipes of the folder keep their sections while their files are there.
+
+    Raises:
+        CorruptFileError: a file that a recipe names is missing, or not what the recipe pins.
+        UnsupportedError: an engine that a recipe names is not installed.
+        RecipeError: a lock that is there cannot be read.
+        ArtifactError: a lock cannot be written.
+    """
+    found = _found(recipes, plan_state(recipes))
+    paths = {lock_path(Path(recipe.file)): None for recipe in recipes}
+    done = []
+    for path in paths:
+        mine = {
+            Path(recipe.file).name: found[recipe.name]
+            for recipe in recipes
+            if lock_path(Path(recipe.file)) == path
+        }
+        before = _before(path)
+        kept = {n: p for n, p in before.items() if path.with_name(n).is_file()}
+        text = lock_text(LockFile(path, {**kept, **mine}))
+        is_changed = not path.is_file() or path.read_bytes() != text.encode()
+        if is_changed:
+            write_text(path, text)
+        done.append(Locked(path, is_changed))
+    return done
+
+
+def check_locks(recipes: Sequence[Recipe], state: State, *, whole: bool) -> None:
+    """Make sure that recipes are built with what their locks pin.
+
+    Args:
+        recipes: those of the plan.
+        state: the plan with the digests of its files.
+        whole: whether all targets of the recipes are planned, so that what is pinned and not
+            read is a difference too.
+
+    Raises:
+        CorruptFileError: naming every difference, or the locks that are missing.
+        RecipeError: a lock cannot be read.
+    """
+    told = [line for recipe in recipes for line in _differences(recipe, state, whole=whole)]
+    if told:
+        raise CorruptFileError("\n".join(told), _hint(recipes))
+
+
+def lock_warnings(recipes: Sequence[Recipe], state: State, *, whole: bool) -> Iterator[str]:
+    """For each recipe with a lock that does not fit, a sentence; without a lock none is due.
+
+    Raises:
+        RecipeError: a lock cannot be read.
+    """
+    for recipe in recipes:
+        if read_lock(lock_path(Path(recipe.file))) is None:
+            continue
+        told = list(_differences(recipe, state, whole=whole))
+        if told:
+            more = f" and {len(told) - 1} more" if len(told) > 1 else ""
+            yield f"{LOCK} does not fit: {told[0]}{more}; {_hint([recipe])}"
+
+
+def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
+    file = Path(recipe.file)
+    lock = read_lock(lock_path(file))
+    if lock is None:
+        yield f"{lock_path(file)} is not there"
+        return
+    pinned = lock.recipes.get(file.name)
+    if pinned is None:
+        yield f"{lock.place()}: {show(file.name)} is not pinned"
+        return
+    found = _found([recipe], state)[recipe.name]
+    if pinned.mobileprep != found.mobileprep:
+        place = lock.place(file.name, "mobileprep")
+        yield f"{place}: this is mobileprep {found.mobileprep}, and {pinned.mobileprep!r} is pinned"
+    for kind, what, before, now in (
+        ("engines", "version", pinned.engines, found.engines),
+        ("files", "sha256", pinned.files, found.files),
+    ):
+        for name in sorted(before.keys() | now.keys() if whole else now.keys()):
+            told = _difference(show(name), what, before.get(name), now.get(name))
+            if told:
+                yield f"{lock.place(file.name, kind, name)}: {told}"
+
+
+def _difference(name: str, what: str, pinned: str | None, found: str | None) -> str:
+    if pinned == found:
+        return ""
+    if pinned is None:
+        return f"{name} is not pinned, and has the {what} {found}"
+    if found is None:
+        return f"{name} is pinned, and not used"
+    return f"{name} has the {what} {found}, and {pinned} is pinned"
+
+
+def _hint(recipes: Iterable[Recipe]) -> str:
+    files = " ".join(recipe.file for recipe in recipes)
+    return f"restore what is pinned, or run 'mobileprep lock {files}' if the change is meant"
+
+
+def _before(path: Path) -> Mapping[str, Pins]:
+    try:
+        lock = read_lock(path)
+    except RecipeError as error:
+        raise error.at(error.where, hint="remove it to have a new one written") from error
+    return {} if lock is None else lock.recipes
+
+
+def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
+    """What the planned targets of recipes are built with, by the recipes' names."""
+    stages = {spec.task: spec.stage for spec in state.plan.stages}
+    found = {}
+    for recipe in recipes:
+        targets = [target for target in state.plan.targets if target.recipe == recipe.name]
+        files = {file.name: state.digest(file) for t in targets for file in t.sources}
+        choices = [getattr(stages[task], "engine", None) for t in targets for task in t.tasks]
+        engines = {
+            name: version
+            for choice in choices
+            if isinstance(choice, EngineChoice)
+            for name, version in choice.versions.items()
+        }
+        found[recipe.name] = Pins(__version__, engines, _portable(files))
+    return found
+
+
+def _portable(files: Mapping[str, str]) -> dict[str, str]:
+    """Digests by names that are the same on every machine.
+
+    An absolute path, as a variable may give one, counts by its last part; of several that end
+    alike each is told apart by the order of their digests.
+    """
+    named: dict[str, str] = {}
+    absolute = {name for name in files if _is_absolute(name)}
+    for name in sorted(files, key=lambda name: (files[name], name)):
+        if name not in absolute:
+            named[name] = files[name]
+            continue
+        short = f"*/{PureWindowsPath(name).name}"
+        number = sum(1 for other in named if other.partition(" #")[0] == short) + 1
+        named[short if number == 1 else f"{short} #{number}"] = files[name]
+    return named
+
+
+def _is_absolute(name: str) -> bool:
+    return PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()

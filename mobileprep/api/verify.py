@@ -1,0 +1,257 @@
+"""Whether output folders are what their manifests say, and what a rebuild gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mobileprep import __version__
+from mobileprep.api.building import prepared, run_build
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import sha256_file, unreadable
+from mobileprep.pipeline.execute import Listener, Warn
+from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest
+from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.state import State
+from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.spec import TargetPlan
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.tree import show
+
+FileStatus = Literal["same", "differs", "missing", "extra"]
+_SHOWN = 120
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file of an output folder beside what it should be.
+
+    Args:
+        name: below the folder, with ``/``.
+        status: ``missing`` where it should be there, ``extra`` where it should not.
+        expected: the sha256 that it should have; None for one that should not be there.
+        found: the sha256 that it has; None for one that is missing, or no file.
+    """
+
+    name: str
+    status: FileStatus
+    expected: str | None
+    found: str | None
+
+
+@dataclass(frozen=True)
+class CheckedFolder:
+    """An output folder beside what it should hold.
+
+    Args:
+        folder: the folder.
+        recipe: its recipe's name, as its manifest says.
+        target: its target's.
+        is_rebuilt: whether it was compared with a rebuild; else with its own manifest.
+        reasons: why a rebuild that was asked for was not done.
+        files: every file, sorted by name.
+    """
+
+    folder: Path
+    recipe: str
+    target: str
+    is_rebuilt: bool
+    reasons: tuple[str, ...]
+    files: tuple[CheckedFile, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all is as it should be, and nothing kept that from being found out."""
+        return not self.reasons and all(file.status == "same" for file in self.files)
+
+    def as_data(self) -> dict[str, Any]:
+        """The folder as JSON takes it."""
+        return {**asdict(self), "folder": str(self.folder), "is_same": self.is_same}
+
+
+def manifests(out: Path) -> dict[Path, Manifest]:
+    """The manifest of a folder, or those of all folders below it.
+
+    Raises:
+        CorruptFileError: there is none, or one is none of ours.
+    """
+    return {folder: read_manifest(folder) for folder in manifest_folders(out)}
+
+
+def verify_files(found: Mapping[Path, Manifest]) -> list[CheckedFolder]:
+    """Compare folders with their manifests alone.
+
+    Raises:
+        CorruptFileError: a file cannot be read.
+    """
+    return [_by_manifest(folder, manifest, ()) for folder, manifest in found.items()]
+
+
+def verify_builds(
+    found: Mapping[Path, Manifest],
+    recipes: Iterable[Recipe],
+    *,
+    jobs: int = 1,
+    listen: Listener = lambda *_: None,
+    warn: Warn = lambda *_: None,
+) -> list[CheckedFolder]:
+    """Build again what folders hold, in an empty store, and compare every byte.
+
+    Where the program, a source or the recipe is not what the manifest says, nothing is built: the
+    folder is compared with its manifest, and the reasons are told.
+
+    Args:
+        found: the folders with their manifests.
+        recipes: those that the folders were built by, no two of one name.
+        jobs: how many stages may run at once.
+        listen: told of every stage's start and end.
+        warn: told what stages warn of.
+
+    Raises:
+        CorruptFileError: a file of a folder cannot be read.
+        MobileprepError: what a stage raises.
+    """
+    known = {recipe.name: recipe for recipe in recipes}
+    checked: list[CheckedFolder] = []
+    with tempfile.TemporaryDirectory(prefix="mobileprep-verify-") as top:
+        again = _Again(Path(top), jobs, listen, warn)
+        for name in sorted({manifest.recipe for manifest in found.values()}):
+            mine = {folder: m for folder, m in found.items() if m.recipe == name}
+            checked += again.of_recipe(known.get(name), mine)
+    return sorted(checked, key=lambda one: one.folder)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Builds into a folder of its own, with a store of its own."""
+
+    top: Path
+    jobs: int
+    listen: Listener
+    warn: Warn
+
+    def of_recipe(
+        self, recipe: Recipe | None, found: Mapping[Path, Manifest]
+    ) -> list[CheckedFolder]:
+        """Folders of one recipe beside their rebuild, or else their manifest."""
+        reasons = {folder: _obstacles(manifest, recipe) for folder, manifest in found.items()}
+        fit = {folder: m for folder, m in found.items() if not reasons[folder]}
+        if recipe is not None and fit:
+            reasons |= self._changes(recipe, fit)
+            fit = {folder: m for folder, m in fit.items() if not reasons[folder]}
+            if fit:
+                self._build(recipe, fit)
+        return [
+            _by_rebuild(folder, manifest, self._out / manifest.recipe / manifest.target)
+            if folder in fit
+            else _by_manifest(folder, manifest, reasons[folder])
+            for folder, manifest in found.items()
+        ]
+
+    @property
+    def _out(self) -> Path:
+        return self.top / "out"
+
+    def _state(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> State:
+        targets = {manifest.target for manifest in found.values()}
+        return prepared([recipe], self._out, targets=targets, cache=self.top / "store")
+
+    def _changes(
+        self, recipe: Recipe, found: Mapping[Path, Manifest]
+    ) -> dict[Path, tuple[str, ...]]:
+        try:
+            state = self._state(recipe, found)
+            targets = {target.target: target for target in state.plan.targets}
+            return {f: tuple(_changes(targets[m.target], state, m)) for f, m in found.items()}
+        except CorruptFileError as error:  # a source is gone, or is not what the recipe pins
+            return dict.fromkeys(found, (str(error),))
+
+    def _build(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> None:
+        state = self._state(recipe, found)
+        run_build(state, self._out, jobs=self.jobs, listen=self.listen, warn=self.warn)
+
+
+def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
+    """What forbids to build a folder again, before any file is looked at."""
+    tool = f"mobileprep {__version__}"
+    if manifest.tool != tool:
+        built, _, version = manifest.tool.rpartition(" ")
+        hint = f"; pip install 'mobileprep=={version}'" if built == "mobileprep" else ""
+        return (f"it was built by {show(manifest.tool)}, and this is {tool}{hint}",)
+    if recipe is None:
+        return (f"there is no recipe named {show(manifest.recipe)} here: name it with --recipe",)
+    if manifest.target not in {target.folder for target in recipe.targets}:
+        return (f"{recipe.file} has no target {show(manifest.target)}",)
+    return ()
+
+
+def _changes(target: TargetPlan, state: State, manifest: Manifest) -> Iterator[str]:
+    """In what a target's sources and settings are not those of a manifest."""
+    now = {file.name: state.digest(file) for file in target.sources}
+    for name in sorted(now.keys() | manifest.sources.keys()):
+        before, after = manifest.sources.get(name), now.get(name)
+        if before is None or after is None:
+            verb = "was not" if before is None else "is no longer"
+            yield f"{show(name)} {verb} a source of it"
+        elif before != after:
+            yield f"{show(name)} has the sha256 {after}, and had {before}"
+    settings = json.loads(json.dumps(target.settings))
+    for name in sorted(settings.keys() | manifest.settings.keys()):
+        was, now_is = (canonical(s.get(name)) for s in (manifest.settings, settings))
+        if was != now_is:
+            yield f"{show(name)} is {show(now_is, _SHOWN)}, and was {show(was, _SHOWN)}"
+
+
+def _by_manifest(folder: Path, manifest: Manifest, reasons: tuple[str, ...]) -> CheckedFolder:
+    expected = {**manifest.files, MANIFEST: manifest.sha256}
+    return _checked(folder, manifest, reasons, expected, is_rebuilt=False)
+
+
+def _by_rebuild(folder: Path, manifest: Manifest, rebuilt: Path) -> CheckedFolder:
+    expected = {name: digest for name, digest in _held(rebuilt).items() if digest is not None}
+    return _checked(folder, manifest, (), expected, is_rebuilt=True)
+
+
+def _checked(
+    folder: Path,
+    manifest: Manifest,
+    reasons: tuple[str, ...],
+    expected: Mapping[str, str],
+    *,
+    is_rebuilt: bool,
+) -> CheckedFolder:
+    held = _held(folder)
+    files = tuple(
+        CheckedFile(name, _status(name, expected, held), expected.get(name), held.get(name))
+        for name in sorted(expected.keys() | held.keys())
+    )
+    return CheckedFolder(folder, manifest.recipe, manifest.target, is_rebuilt, reasons, files)
+
+
+def _status(name: str, expected: Mapping[str, str], held: Mapping[str, str | None]) -> FileStatus:
+    if name not in expected:
+        return "extra"
+    if name not in held:
+        return "missing"
+    return "same" if held[name] == expected[name] else "differs"
+
+
+def _held(folder: Path) -> dict[str, str | None]:
+    """The sha256 of every file below a folder; None for a link or a device."""
+    found: dict[str, str | None] = {}
+    for top, below, files in os.walk(folder, onerror=_refuse):
+        links = [name for name in below if Path(top, name).is_symlink()]
+        for name in (*files, *links):
+            path = Path(top, name)
+            plain = path.is_file() and not path.is_symlink()
+            found[path.relative_to(folder).as_posix()] = sha256_file(path) if plain else None
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    raise unreadable(Path(error.filename), error) from error

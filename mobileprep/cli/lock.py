@@ -1,0 +1,20 @@
+"""The verb ``lock``: pins what recipes are built with, for ``build --locked``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mobileprep.cli._arguments import recipe_arguments
+from mobileprep.cli.verb import verb
+
+
+@verb("lock", "pin what recipes are built with, in mobileprep.lock beside them", recipe_arguments)
+def run(args: argparse.Namespace) -> int:
+    """Write every lock that is not up to date."""
+    from mobileprep.api.lock import write_locks
+    from mobileprep.cli._load import load_recipes
+
+    for lock in write_locks(load_recipes(args)):
+        print(f"{lock.path}: {'written' if lock.is_changed else 'up to date'}", file=sys.stderr)
+    return 0

@@ -1,0 +1,123 @@
+"""The verb ``verify``: builds again what output folders hold, and compares every byte."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mobileprep.cli._arguments import settings_argument
+from mobileprep.cli.verb import verb
+from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
+
+if TYPE_CHECKING:
+    from mobileprep.api.verify import CheckedFile, CheckedFolder
+    from mobileprep.pipeline.manifest import Manifest
+    from mobileprep.recipe.model import Recipe
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "out", metavar="OUT", help="the folder of a target, or one that holds such folders"
+    )
+    parser.add_argument(
+        "--recipe",
+        action="append",
+        default=[],
+        metavar="RECIPE",
+        dest="recipes",
+        help="a recipe file or folder; by default every recipe.yaml below the current folder",
+    )
+    settings_argument(parser)
+    parser.add_argument("-j", dest="jobs", type=int, default=1, metavar="N", help="stages at once")
+    parser.add_argument(
+        "--quick", action="store_true", help="compare with the manifests, build nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="print the folders as JSON")
+
+
+@verb("verify", "build again what output folders hold, and compare every byte", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
+    from mobileprep.api.verify import manifests, verify_files
+
+    if args.jobs < 1:
+        message = f"-j takes a number from 1 on, and got {args.jobs}"
+        raise UsageError(message)
+    found = manifests(Path(args.out))
+    checked = verify_files(found) if args.quick else _rebuilt(args, found)
+    if args.json:
+        print(json.dumps([folder.as_data() for folder in checked], indent=1))
+    else:
+        print("\n".join(line for folder in checked for line in _lines(folder)))
+    return 0 if all(folder.is_same for folder in checked) else CorruptFileError.exit_code
+
+
+def _rebuilt(args: argparse.Namespace, found: dict[Path, Manifest]) -> list[CheckedFolder]:
+    from mobileprep.api.verify import verify_builds
+    from mobileprep.cli._load import warn
+
+    recipes = list(_recipes(args, {manifest.recipe for manifest in found.values()}))
+    return verify_builds(
+        found, recipes, jobs=args.jobs, warn=lambda task, text: warn([f"{task}: {text}"])
+    )
+
+
+def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
+    """The recipes that a command line names; or those below the current folder that are needed."""
+    from mobileprep.api.recipes import check_names
+    from mobileprep.cli._load import settings_of
+    from mobileprep.recipe import load_recipe
+
+    wanted = []
+    for path in _paths(args):
+        try:
+            recipe = load_recipe(path, settings=settings_of(args), environ=os.environ)
+        except MobileprepError as error:
+            if args.recipes:
+                raise
+            # One that nobody named may be of something else; if not, its absence is told.
+            print(f"mobileprep: warning: passed over {path}: {error}", file=sys.stderr)
+            continue
+        if recipe.name in names:
+            wanted.append(recipe)
+    check_names(wanted)
+    yield from wanted
+
+
+def _paths(args: argparse.Namespace) -> list[Path]:
+    from mobileprep.cli._folders import recipe_files
+
+    if args.recipes:
+        return recipe_files(args.recipes, recursive=False, out=args.out)
+    try:
+        return recipe_files(["."], recursive=True, out=args.out)
+    except UsageError:  # there is none: the folders then tell which they miss
+        return []
+
+
+def _lines(folder: CheckedFolder) -> Iterator[str]:
+    beside = "the rebuild" if folder.is_rebuilt else "its manifest"
+    for reason in folder.reasons:
+        yield f"{folder.folder}: not built again: {reason}"
+    wrong = [file for file in folder.files if file.status != "same"]
+    for file in wrong:
+        yield f"{_plain(str(folder.folder / file.name))}: {_told(file, beside)}"
+    if not wrong:
+        yield f"{folder.folder}: same as {beside}, {len(folder.files)} files"
+
+
+def _plain(name: str) -> str:
+    """A name that may come from anywhere, so that it does nothing to a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def _told(file: CheckedFile, beside: str) -> str:
+    if file.status != "differs":
+        return f"{file.status}: {beside} has {'no such file' if file.expected is None else 'it'}"
+    found = file.found or "none, as it is no plain file"
+    return f"differs: its sha256 is {found}, and {beside} has {file.expected}"

@@ -1,0 +1,140 @@
+"""``mobileprep.lock``: which files and versions the recipes of a folder were built with.
+
+It has a section for each recipe of its folder, by file name. It is read within the bounds of
+recipes, and everything wrong with it has its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.recipe.files import read_source
+from mobileprep.recipe.problems import recipe_error
+from mobileprep.recipe.tree import MappingNode, SourceText, place_of, plain
+from mobileprep.recipe.validate import schema_problems
+from mobileprep.recipe.yaml_tree import parse_yaml
+
+LOCK: Final = "mobileprep.lock"
+_HEAD: Final = (
+    "# What the recipes of this folder are built with. 'mobileprep lock' writes it; check it in.\n"
+)
+_TEXTS: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
+_DIGESTS: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$(?!\\n)",
+        "patternErrorMessage": "a sha256 has 64 hexadecimal digits in lower case",
+    },
+}
+_PINS: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["mobileprep", "engines", "files"],
+    "properties": {"mobileprep": {"type": "string"}, "engines": _TEXTS, "files": _DIGESTS},
+}
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["version", "recipes"],
+    "properties": {
+        "version": {"const": 1},
+        "recipes": {"type": "object", "additionalProperties": _PINS},
+    },
+}
+# What YAML, or the reading of variables, would not take as it stands between double quotes.
+_ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff$]")
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What one recipe is built with.
+
+    Args:
+        mobileprep: the version of this package.
+        engines: the version of each engine that stages may take, by name.
+        files: the sha256 of each file from outside, by its name in the recipe: models, data, and
+            the code of transforms.
+    """
+
+    mobileprep: str
+    engines: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LockFile:
+    """A folder's lock.
+
+    Args:
+        path: where it lies, or will.
+        recipes: what each recipe is pinned to, by its file's name.
+    """
+
+    path: Path
+    recipes: Mapping[str, Pins]
+    tree: MappingNode | None = field(default=None, repr=False, compare=False)
+
+    def place(self, *keys: str) -> str:
+        """``file:line:column`` of a key path below ``recipes``, or of the nearest above."""
+        return str(place_of(self.tree, ("recipes", *keys))) if self.tree else str(self.path)
+
+
+def lock_path(recipe: Path) -> Path:
+    """Where the lock of a recipe's folder is."""
+    return recipe.parent / LOCK
+
+
+def read_lock(path: Path) -> LockFile | None:
+    """The lock of a folder; None where there is none.
+
+    Raises:
+        CorruptFileError: it cannot be read.
+        RecipeError: it is too long, or no lock; all problems at once with their places.
+    """
+    if not path.is_symlink() and not path.exists():
+        return None
+    return _parsed(path, read_source(path))
+
+
+def lock_text(lock: LockFile) -> str:
+    """A lock as it is written: equal locks, equal bytes.
+
+    Raises:
+        RecipeError: it would be longer than what is read.
+    """
+    text = _HEAD + "version: 1\nrecipes:" + "".join(_lines(lock.recipes)) + "\n"
+    _parsed(lock.path, SourceText(str(lock.path), lock.path.parent, text))
+    return text
+
+
+def _lines(recipes: Mapping[str, Pins]) -> Iterator[str]:
+    if not recipes:
+        yield " {}"
+    for name, pins in sorted(recipes.items()):
+        yield f"\n  {_quoted(name)}:\n    mobileprep: {_quoted(pins.mobileprep)}"
+        for key, values in (("engines", pins.engines), ("files", pins.files)):
+            yield f"\n    {key}:" + ("" if values else " {}")
+            yield from (f"\n      {_quoted(k)}: {_quoted(v)}" for k, v in sorted(values.items()))
+
+
+def _quoted(text: str) -> str:
+    return _ESCAPED.sub(_escaped, json.dumps(text, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\U{ord(found.group()):08x}"
+
+
+def _parsed(path: Path, source: SourceText) -> LockFile:
+    tree = parse_yaml(source)
+    problems = schema_problems(tree, _SCHEMA)
+    if problems:
+        raise recipe_error(problems)
+    listed: Iterable[tuple[str, Mapping[str, Any]]] = plain(tree)["recipes"].items()
+    return LockFile(path, {name: Pins(**pins) for name, pins in listed}, tree)

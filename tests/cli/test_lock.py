@@ -1,0 +1,175 @@
+"""The verb ``lock``, and builds that are held to what it pinned."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import mobileprep
+from mobileprep.fsio import sha256_file
+from mobileprep.plan import engines
+from tests.cli.conftest import Run
+
+LOCK = Path("digits/mobileprep.lock")
+
+PLUGIN = '''
+from mobileprep.plugin import Context, Graph, Result, Transform, transform
+from dataclasses import dataclass
+
+@transform("nothing")
+@dataclass(frozen=True)
+class Nothing(Transform):
+    """Does nothing."""
+
+    summary = "Does nothing."
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        return Result(graph)
+'''
+
+
+@pytest.fixture
+def locked(built: Path, run: Run) -> Path:
+    """The digits recipe, built and locked."""
+    told = run("lock", built)
+    assert (told.code, told.out) == (0, "")
+    assert told.err == f"{built.parent / 'mobileprep.lock'}: written\n"
+    return built
+
+
+def test_a_lock_pins_every_file_and_builds_hold_to_it(locked: Path, run: Run) -> None:
+    text = LOCK.read_text()
+    for name in ("data/test.npz", "model/graph.pbtxt", "model/model.ckpt-1000.index"):
+        assert f'      "{name}": "{sha256_file(locked.parent / name)}"\n' in text
+    assert str(locked.parent) not in text
+    assert f'mobileprep: "{mobileprep.__version__}"' in text
+    assert run("build", locked, "--locked").code == 0
+    assert run("build", locked, "--locked", "--dry-run", "--target", "phone").code == 0
+    assert run("lock", locked).err.endswith("mobileprep.lock: up to date\n")
+    assert LOCK.read_text() == text
+
+
+def test_a_source_that_changed_is_refused_or_without_the_flag_told(locked: Path, run: Run) -> None:
+    graph = locked.parent / "model" / "graph.pbtxt"
+    pinned = sha256_file(graph)
+    graph.write_bytes(graph.read_bytes() + b"\n")
+    line = next(n for n, t in enumerate(LOCK.read_text().splitlines(), 1) if "graph.pbtxt" in t)
+    told = run("build", locked, "--locked")
+    assert told.code == 4
+    assert f"mobileprep.lock:{line}:" in told.err
+    assert f"'model/graph.pbtxt' has the sha256 {sha256_file(graph)}" in told.err
+    assert f"and {pinned} is pinned" in told.err
+    assert f"hint: restore what is pinned, or run 'mobileprep lock {locked}'" in told.err
+    told = run("build", locked, "--dry-run")
+    assert told.code == 0
+    assert "mobileprep: warning: mobileprep.lock does not fit: " in told.err
+    assert run("lock", locked).err.endswith("written\n")
+    told = run("build", locked, "--locked", "--dry-run")
+    assert told.code == 0
+    assert "warning" not in told.err
+
+
+def test_every_difference_is_told_at_once(locked: Path, run: Run) -> None:
+    text = LOCK.read_text()
+    text = text.replace(f'"{mobileprep.__version__}"', '"0.0.9"')
+    text = text.replace("engines: {}", 'engines:\n      "openvino": "2025.1"')
+    text = text.replace('"data/test.npz"', '"data/other.npz"')
+    LOCK.write_text(text)
+    told = run("build", locked, "--locked")
+    assert told.code == 4
+    assert f"this is mobileprep {mobileprep.__version__}, and '0.0.9' is pinned" in told.err
+    assert "'openvino' is pinned, and not used" in told.err
+    assert "'data/other.npz' is pinned, and not used" in told.err
+    assert "'data/test.npz' is not pinned, and has the sha256 " in told.err
+    assert "and 3 more" in run("build", locked, "--dry-run").err
+    # What one target does not use, another may.
+    told = run("build", locked, "--locked", "--target", "phone")
+    assert "not used" not in told.err
+
+
+def test_another_version_of_an_engine_is_refused(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "engine_version", lambda name: "1" if name == "openvino" else "")
+    digits.write_text(digits.read_text() + "engine: openvino\n")
+    assert run("lock", digits).code == 0
+    assert '"openvino": "1"' in LOCK.read_text()
+    monkeypatch.setattr(engines, "engine_version", lambda name: "2" if name == "openvino" else "")
+    told = run("build", digits, "--locked", "--dry-run")
+    assert told.code == 4
+    assert "'openvino' has the version 2, and 1 is pinned" in told.err
+
+
+def test_the_code_of_a_transform_is_pinned(digits: Path, run: Run) -> None:
+    plugin = digits.parent / "nothing.py"
+    plugin.write_text(PLUGIN)
+    plugin.with_suffix(".json").write_text(
+        '{"type": "object", "additionalProperties": false, "properties": {}}'
+    )
+    text = digits.read_text().replace("transforms:\n", "transforms:\n  - nothing\n", 1)
+    digits.write_text(f"plugins: [nothing.py]\n{text}")
+    told = run("lock", digits)
+    assert told.code == 0, told.err
+    assert run("build", digits, "--locked", "--dry-run").code == 0
+    plugin.write_text(PLUGIN + "# edited\n")
+    told = run("build", digits, "--locked", "--dry-run")
+    assert told.code == 4
+    assert "'nothing.py' has the sha256 " in told.err
+
+
+def test_a_missing_lock_is_an_error_only_where_it_is_asked_for(built: Path, run: Run) -> None:
+    told = run("build", built, "--locked")
+    assert told.code == 4
+    assert f"{built.parent / 'mobileprep.lock'} is not there" in told.err
+    assert f"'mobileprep lock {built}'" in told.err
+    assert "warning" not in run("build", built).err
+
+
+def test_recipes_of_one_folder_have_a_section_each(locked: Path, run: Run) -> None:
+    other = locked.with_name("other.yaml")
+    other.write_text(locked.read_text().replace("name: digits", "name: other"))
+    told = run("build", other, "--locked", "--dry-run")
+    assert told.code == 4
+    assert "'other.yaml' is not pinned" in told.err
+    alone = LOCK.read_text()
+    assert run("lock", other).code == 0
+    assert LOCK.read_text().startswith(alone.rpartition('  "recipe.yaml"')[0])
+    assert run("build", locked, other, "--locked", "--dry-run").code == 0
+    other.unlink()
+    assert run("lock", locked).code == 0
+    assert LOCK.read_text() == alone
+
+
+def test_paths_that_a_variable_gives_are_pinned_by_their_ends(
+    digits: Path, run: Run, tmp_path: Path
+) -> None:
+    for name in ("here", "there"):
+        shutil.copytree(digits.parent / "model", tmp_path / name)
+    text = digits.read_text()
+    text = text.replace("model/graph.pbtxt", "${MODELS}/graph.pbtxt")
+    digits.write_text(text.replace("model/model.ckpt-1000", "${MODELS}/model.ckpt-1000"))
+    assert run("lock", digits, "--set", f"MODELS={tmp_path / 'here'}").code == 0
+    assert str(tmp_path) not in LOCK.read_text()
+    assert '"*/graph.pbtxt"' in LOCK.read_text()
+    flags = ("--locked", "--dry-run", "--set", f"MODELS={tmp_path / 'there'}")
+    assert run("build", digits, *flags).code == 0
+    (tmp_path / "there" / "graph.pbtxt").write_text("")
+    assert run("build", digits, *flags).code == 4
+
+
+def test_a_lock_that_is_none_is_told_at_its_place(locked: Path, run: Run) -> None:
+    LOCK.write_text("<<<<<<< HEAD\nversion: 1\n")
+    for command in (["build", locked], ["build", locked, "--locked"], ["lock", locked]):
+        told = run(*command)
+        assert told.code == 3
+        assert "mobileprep.lock:2:8: not YAML" in told.err
+    assert "hint: remove it to have a new one written" in told.err
+
+
+def test_from_python_too(locked: Path) -> None:
+    assert mobileprep.build(locked, locked=True).ran == ()
+    LOCK.unlink()
+    with pytest.raises(mobileprep.CorruptFileError, match="is not there"):
+        mobileprep.build(locked, locked=True)
