@@ -69,14 +69,19 @@ def mutations(source: str) -> Iterator[Mutation]:
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions that run: no annotations, decorators, aliases of types or f-strings."""
+    """The expressions that run.
+
+    No annotations, decorators, aliases of types or f-strings, and no ``strict=True``.
+    """
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"}:
             continue
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr | ast.Slice):
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
                 continue
             if isinstance(child, ast.Assign | ast.AnnAssign) and _is_type(child):
+                continue
+            if isinstance(child, ast.keyword) and ast.unparse(child) == "strict=True":
                 continue
             if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue

@@ -46,6 +46,26 @@ _MEMBER = re.compile(
 )
 # Escapes that RE2 has and Python's engine does not, or the other way round.
 _FOREIGN = frozenset("123456789CNPUZpu")
+# Where the engines part: case beyond ASCII, bytes that are no UTF-8, no word border in nothing.
+_FOLDS_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+_TAKES_ANY = re.compile(r"\.|\[\^|\[:\^|\\[BDSW]")
+# Flags for the rest of a pattern: Python's engine has them at its start alone.
+_INNER_FLAGS = re.compile(r".(\(\?[a-zA-Z-]+\))", re.DOTALL)
+_LONE_BYTE = re.compile("[\udc80-\udcff]")
+
+
+def differs(pattern: str, text: str) -> bool:
+    """Whether RE2 may find another match in a text than Python's engine does.
+
+    Args:
+        pattern: in RE2's syntax.
+        text: decoded, bytes that are no UTF-8 as lone surrogates.
+    """
+    if _FOLDS_CASE.search(pattern) and not (text.isascii() and pattern.isascii()):
+        return True
+    if _LONE_BYTE.search(text) and _TAKES_ANY.search(pattern):
+        return True
+    return not text and r"\B" in pattern
 
 
 def translated(text: str) -> str:
@@ -58,6 +78,9 @@ def translated(text: str) -> str:
     if len(text) > _LONGEST:
         message = f"a regular expression of {len(text)} characters"
         raise ValueError(message)
+    inner = _INNER_FLAGS.search(text)
+    if inner:
+        raise _refused(inner[1], text)
     # Without flags RE2's dollar is the end of the text, Python's also before a last line end.
     end = "$" if re.search(r"\(\?[a-zA-Z]*m", text) else r"\Z"
     return "".join(_outside(found, end, text) for found in _TOKEN.finditer(text))

@@ -15,7 +15,7 @@ from typing import AnyStr, Generic, Protocol, TypeVar
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.numerics.backtracking import doublings
-from mobileprep.numerics.re2_in_python import INSTALL, translated
+from mobileprep.numerics.re2_in_python import INSTALL, differs, translated
 
 # About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
 _MOST_DOUBLINGS = 30
@@ -154,6 +154,9 @@ def python_expression(pattern: bytes) -> Expression[str]:
 
     def read(text: bytes) -> str:
         found = decoded(text)
+        if differs(decoded(pattern), found):
+            message = f"the regular expression {decoded(pattern)!r} needs RE2 for the text {text!r}"
+            raise UnsupportedError(message, INSTALL)
         if doublings(python, len(found)) > _MOST_DOUBLINGS:
             message = (
                 f"the regular expression {decoded(pattern)!r} may take very long "

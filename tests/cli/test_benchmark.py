@@ -245,6 +245,10 @@ def test_entries_of_the_originals_report(run: Run, graph: Path, tmp_path: Path) 
     entry = (tmp_path / "report.a__b").read_bytes()
     # Field 1 of the message is the entry, whose field 1 is the name and field 2 the runs.
     assert entry[2:9] == b"\x0a\x03a/b\x10\x02"[:7]
+    for kind, runs in (("init", 1), ("init-plus-first-inference", 1)):
+        name = b"a/b_meta-" + kind.encode()
+        written = (tmp_path / f"report.a__b_meta-{kind}").read_bytes()
+        assert written[2:].startswith(b"\x0a%c%b\x10%c" % (len(name), name, runs))
     wall = np.frombuffer(entry, "<f8", 1, entry.index(b"\x21") + 1)[0]
     assert 0 < wall < 10
     told = run("benchmark", "--graph", graph, *QUICK, *flags)

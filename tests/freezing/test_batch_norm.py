@@ -118,6 +118,19 @@ def test_without_updates_the_averages_beside_the_scale_are_used(tmp_path):
     assert result.graph["bn/norm/moving_mean"].inputs[0].node == "bn/moving_mean"
 
 
+@pytest.mark.parametrize(
+    ("scale", "offset"),
+    [("bn/gamma/read", "zeros"), ("ones", "bn/beta/read")],
+    ids=["no offset is learned", "no scale is learned"],
+)
+def test_either_of_scale_and_offset_leads_to_the_averages(tmp_path, scale, offset):
+    constants = [const("zeros", np.zeros(C, np.float32)), const("ones", np.ones(C, np.float32))]
+    norm = fused("x", scale, offset, "none", "none")
+    result = frozen(source([*constants, *training(norm, moved=[])], VALUES, tmp_path), "y")
+    assert result.graph["bn/norm/moving_mean"].inputs[0].node == "bn/moving_mean"
+    assert result.graph["bn/norm/moving_variance"].inputs[0].node == "bn/moving_variance"
+
+
 def test_a_norm_without_averages_stays_and_is_told(tmp_path):
     nodes = training(moved=[])
     nodes = [n for n in nodes if not (isinstance(n, list) and "moving" in n[0].name)]

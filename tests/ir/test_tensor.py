@@ -248,3 +248,11 @@ def test_string_content_is_lengths_then_characters() -> None:
 
 def test_a_tensor_is_shown_by_type_and_shape() -> None:
     assert repr(SPLAT) == "Tensor(float32, [1048576])"
+
+
+def test_as_many_strings_as_fit_are_decoded_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One text costs at least the eight bytes of its reference.
+    monkeypatch.setattr("mobileprep.ir.tensor.MAX_BYTES", 64)
+    assert list(Tensor(DType.STRING, (8,), values=(b"a",)).array()) == [b"a"] * 8
+    with pytest.raises(InvalidGraphError, match=r"a string tensor of shape \[9\] is too large"):
+        Tensor(DType.STRING, (9,), values=(b"a",)).array()

@@ -137,3 +137,39 @@ def test_python_runs_ordinary_patterns(pattern: str, length: int) -> None:
 def test_texts_that_are_no_utf8_keep_their_bytes(engine: Engine) -> None:
     found = engine(b"x*").replaced(b"-", b"\xffx\xe6\x97", everywhere=True)
     assert found == b"-\xff-\xe6-\x97-"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        # The Kelvin sign, and the long s, are letters of Unicode's case folding.
+        ("(?i)k", "\u212a".encode(), True),
+        ("(?i:s)", "\u017f".encode(), True),
+        ("(?i)ä", "Ä".encode(), True),
+        # A byte that is no UTF-8 is no character.
+        (".", b"\xff", False),
+        ("[^a]", b"\xff", False),
+        (r"a\W", b"a\xff", False),
+        # Nothing has no border of a word.
+        (r"\B", b"", True),
+    ],
+)
+def test_where_the_engines_part_python_s_refuses(pattern: str, text: bytes, matches: bool) -> None:
+    assert with_re2(pattern.encode()).matches(text) is matches
+    with pytest.raises(UnsupportedError, match="needs RE2 for the text") as error:
+        python_expression(pattern.encode()).matches(text)
+    assert "pip install 'mobileprep[regex]'" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("(?i)k", b"K"), (".", "ä".encode()), ("[^a]", "ä".encode()), ("ä", "ä".encode())],
+)
+def test_where_they_agree_both_run(engine: Engine, pattern: str, text: bytes) -> None:
+    assert engine(pattern.encode()).matches(text)
+
+
+def test_flags_within_a_pattern_need_re2() -> None:
+    assert with_re2(b"a(?i)b").matches(b"aB")
+    with pytest.raises(UnsupportedError, match="needs RE2"):
+        python_expression(b"a(?i)b")

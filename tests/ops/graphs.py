@@ -27,7 +27,9 @@ def value(kind: str, given: Any) -> AttrValue:
     if kind == "string":
         return attr.string(given)
     if kind == "list(string)":
-        return AttrValue(kind, tuple(s.encode() for s in given))
+        return AttrValue(kind, tuple(s.encode() if isinstance(s, str) else s for s in given))
+    if kind == "tensor":
+        return attr.tensor(Tensor.of(np.asarray(given)))
     if kind.startswith("list("):
         return AttrValue(kind, tuple(given))
     if kind == "type":

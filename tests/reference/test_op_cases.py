@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.opdefs.definitions import op_def
 from mobileprep.opdefs.signatures import input_types
-from tests.ops.op_cases import NODE, REFUSED, OpCase
+from tests.ops.cases import NODE, REFUSED, OpCase
 from tests.reference.test_shapes import contradicts, tensorflows_shapes
 
 pytestmark = pytest.mark.reference
@@ -21,7 +21,8 @@ OPS = Path(__file__).parents[1] / "ops"
 def _cases() -> list[OpCase]:
     modules = sorted(".".join(p.relative_to(OPS).with_suffix("").parts) for p in OPS.glob("*/*.py"))
     found = [importlib.import_module(f"tests.ops.{m}") for m in modules]
-    return [case for module in found for case in getattr(module, "OP_CASES", ())]
+    tables = ("OP_CASES", "SHAPES")
+    return [case for module in found for table in tables for case in getattr(module, table, ())]
 
 
 def _is_taken(case: OpCase) -> bool:

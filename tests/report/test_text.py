@@ -7,6 +7,7 @@ from tests.report.reports import (
     FREEZE,
     NUMPY,
     OPENVINO,
+    SAMPLES,
     STEPS,
     VALIDATION,
     check,
@@ -121,3 +122,38 @@ def test_an_engine_that_could_not_be_compared_says_why() -> None:
         "engine   openvino 2026.4.1 ran source: not compared with numpy: "
         "the op 'Odd' cannot be run here"
     )
+
+
+APART = "largest difference 0.25 of the peak of 'probabilities'"
+
+
+def check_lines(*, data: str | None, difference: float, **changes: object) -> list[str]:
+    samples = {**SAMPLES, "data": data}
+    checks = [{**check(difference), **changes}]
+    text = report_text(made(samples=samples, checks=checks))
+    return [line for line in text.splitlines() if line.startswith(("check", "  image"))]
+
+
+def test_a_check_on_drawn_samples_tells_how_they_were_drawn() -> None:
+    assert check_lines(data=None, difference=0.5) == [
+        f"check    8 samples drawn: {APART} after a_step",
+        "  image: float32 [1, 8, 8, 1], 0 to 1 (nothing in the graph tells the range)",
+    ]
+
+
+def test_a_check_on_data_names_it_and_the_bound() -> None:
+    assert check_lines(data="test.npz", difference=0.5, max_difference=0.3) == [
+        f"check    8 samples of test.npz: {APART} after a_step (at most 0.3)",
+    ]
+
+
+def test_where_nothing_differs_no_step_is_named() -> None:
+    (line,) = check_lines(data="test.npz", difference=0.0)
+    assert line.endswith("largest difference 0 of the peak of 'probabilities'")
+
+
+def test_words_longer_than_the_terminal_stay_whole() -> None:
+    # A path that is cut cannot be copied.
+    path = "models/" + "long" * 12
+    report = made(warnings=[f"see {path} for more"])
+    assert f"\n{path}\n" in report_text(report, width=20)

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from mobileprep.errors import UnsupportedError
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.array.padding import padded_shape
-from mobileprep.ops.cost import Sizes, flop_rule
+from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.dims import with_rank
 from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import call_kernel, find_kernel, kernel
@@ -84,24 +85,47 @@ def _finished(node: Node, x: Array, args: Sequence[Array]) -> Array:
     return x
 
 
-@kernel("_FusedConv2D", "_FusedDepthwiseConv2dNative")
+def _filter_axes(node: Node) -> tuple[int, ...]:
+    """Where filters have their height, width, inputs and outputs; empty if they have more axes."""
+    order = node.attr_str("filter_format", "HWIO")
+    return tuple(map(order.index, "HWIO")) if len(order) == len("HWIO") else ()
+
+
+@kernel("_FusedConv2D")
 def fused_conv_2d(node: Node, x: Array, filters: Array, *args: Array) -> Array:
     """A convolution with bias or batch normalization, and activation."""
-    op = node.op.removeprefix("_Fused")
-    return _finished(node, _run(op, node, x, filters), args)
+    axes = _filter_axes(node)
+    if not axes:
+        message = f"filters in the order {node.attr_str('filter_format')} cannot be run here"
+        raise UnsupportedError(message, "HWIO and OIHW can")
+    return _finished(node, _run("Conv2D", node, x, filters.transpose(axes)), args)
 
 
 @shape_fn("_FusedConv2D")
 def fused_conv_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """As ``Conv2D``, filters in the order that ``filter_format`` names."""
-    filters = with_rank(args.shapes[1], 4)
-    if args.node.attr_str("filter_format", "HWIO") == "OIHW":
-        outputs, inputs, *window = filters
-        filters = (*window, inputs, outputs)
-    return [convolved_shape(args.node, with_rank(args.shapes[0], 4), filters)]
+    axes = _filter_axes(args.node)
+    filters = with_rank(args.shapes[1] if axes else None, 4)
+    ordered = tuple(filters[axis] for axis in axes) or filters
+    return [convolved_shape(args.node, with_rank(args.shapes[0], 4), ordered)]
 
 
-flop_rule("_FusedConv2D")(convolution_flops)
+@flop_rule("_FusedConv2D")
+def fused_conv_flops(sizes: Sizes) -> float:
+    """As ``Conv2D``, with what follows it."""
+    axes, filters = _filter_axes(sizes.node), sizes.input(1)
+    if not axes:
+        raise UnknownCostError
+    ordered = tuple(filters[axis] for axis in axes)
+    return convolution_flops(replace(sizes, inputs=(sizes.inputs[0], ordered, *sizes.inputs[2:])))
+
+
+@kernel("_FusedDepthwiseConv2dNative")
+def fused_depthwise_conv(node: Node, x: Array, filters: Array, *args: Array) -> Array:
+    """A depthwise convolution with bias or batch normalization, and activation."""
+    return _finished(node, _run("DepthwiseConv2dNative", node, x, filters), args)
+
+
 shape_fn("_FusedDepthwiseConv2dNative")(depthwise_conv_shape)
 flop_rule("_FusedDepthwiseConv2dNative")(depthwise_flops)
 

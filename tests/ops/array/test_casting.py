@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.op_cases import OpCase, case, check, refused
+from tests.ops.cases import OpCase, case, refused
 
 OP_CASES = [
     case("Cast", [(2, -1)], [(2, -1)], DstT=DType.INT32),
@@ -24,4 +24,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

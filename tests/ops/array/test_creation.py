@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.op_cases import OpCase, Partly, case, check, refused
+from tests.ops.cases import OpCase, Partly, case, refused
 
 OP_CASES = [
     case("Fill", [[2, 3], 0.0], [(2, 3)]),
@@ -31,4 +31,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

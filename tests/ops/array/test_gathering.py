@@ -8,8 +8,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import OpCase, case, refused, unlike
 from tests.ops.graphs import f32, i32, run
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -122,4 +122,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

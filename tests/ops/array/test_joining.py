@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import OpCase, case, refused
 from tests.ops.graphs import f32, i32, run, run_all
-from tests.ops.op_cases import OpCase, case, check, refused
 
 
 def test_joined_along_an_axis() -> None:
@@ -121,4 +121,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.op_cases import OpCase, case, check, unlike
+from tests.ops.cases import OpCase, case, unlike
 
 OP_CASES = [
     case("PlaceholderWithDefault", [(2, 3)], [(-1, 3)], shape=(-1, 3)),
@@ -21,4 +21,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

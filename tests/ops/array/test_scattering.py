@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import OpCase, Partly, case, refused, unlike
 from tests.ops.graphs import f32, i32, run, run_all
-from tests.ops.op_cases import OpCase, Partly, case, check, refused, unlike
 
 
 def test_updates_of_one_place_add_up() -> None:
@@ -97,4 +97,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

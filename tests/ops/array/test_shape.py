@@ -7,8 +7,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import OpCase, Partly, case, refused, unlike
 from tests.ops.graphs import f32, i32, run, run_all
-from tests.ops.op_cases import OpCase, Partly, case, check, refused, unlike
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -140,4 +140,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

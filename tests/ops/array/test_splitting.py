@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
+from tests.ops.cases import OpCase, case, refused, unlike
 
 OP_CASES = [
     case("Split", [1, (4, 6)], [(4, 2)] * 3, num_split=3),
@@ -35,4 +35,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import f32, i32, run, run_all
 from tests.ops.pictures import text
 from tests.ops.sounds import wav
@@ -121,7 +121,7 @@ def test_impossible_bands_are_refused(rate: int, attrs: dict) -> None:
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

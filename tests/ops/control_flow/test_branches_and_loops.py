@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.op_cases import OpCase, case, check
+from tests.ops.cases import OpCase, case
 
 OP_CASES = [
     case("Switch", [(2, -1), ()], [(2, -1), (2, -1)]),
@@ -26,4 +26,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -16,7 +16,7 @@ from mobileprep.ir.node import Node
 from mobileprep.numerics.texts import as_texts
 from mobileprep.ops.context import Printed
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.op_cases import OpCase, case, check
+from tests.ops.cases import OpCase, case
 from tests.transforms.graphs import const, node, placeholder
 
 X = np.float32([[-20.887871, 22.274715]])
@@ -135,4 +135,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

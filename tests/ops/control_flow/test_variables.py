@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.op_cases import OpCase, case, check, made, refused, unlike
+from tests.ops.cases import OpCase, case, made, refused, unlike
 
 F = DType.FLOAT
 VARIABLE = made("VarHandleOp", shape=(7, 3), dtype=F)
@@ -38,4 +38,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

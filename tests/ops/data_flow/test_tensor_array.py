@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.op_cases import OpCase, case, check, made, refused, unlike
+from tests.ops.cases import OpCase, case, made, refused, unlike
 
 ARRAY = made("TensorArrayV3", 4, element_shape=(2, 3), identical_element_shapes=True)
 MIXED = made("TensorArrayV3", 4, element_shape=(2, 3))
@@ -38,4 +38,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

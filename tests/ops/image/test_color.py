@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import f32, run
 
 ADJUSTED = ["AdjustContrastv2", "AdjustHue", "AdjustSaturation"]
@@ -76,7 +76,7 @@ def test_three_channels_are_needed() -> None:
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

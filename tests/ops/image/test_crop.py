@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import f32, i32, run
 
 IMAGES, BOXES = (2, 9, 8, 3), (5, 4)
@@ -107,7 +107,7 @@ def test_an_unknown_method_is_refused() -> None:
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

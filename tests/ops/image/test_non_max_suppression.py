@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import f32, i32, run, run_all
 
 BOXES, SCORES = (5, 4), (5,)
@@ -207,7 +207,7 @@ def test_boxes_of_classes_that_do_not_fit_are_refused(shape: tuple[int, ...]) ->
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

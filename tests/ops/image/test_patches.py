@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 ONE = {"ksizes": (1, 3, 2, 1), "strides": (1, 1, 1, 1), "rates": (1, 1, 1, 1), "padding": "VALID"}
 WIDE = {**ONE, "strides": (1, 2, 3, 1), "rates": (1, 2, 3, 1)}
@@ -31,7 +31,7 @@ COSTS = [cost(PATCHES, [(4, 9, 8, 3)], [(4, 7, 7, 18)], 0, **ONE)]
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import OpCase, case
 from tests.ops.graphs import f32, i32, run_all
-from tests.ops.op_cases import OpCase, case, check
 from tests.ops.strings.test_joining import texts
 
 NEEDED = np.zeros(0, np.float32)
@@ -54,4 +54,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.op_cases import OpCase, case, check
+from tests.ops.cases import OpCase, case
 
 OP_CASES = [
     case("ReadFile", [()], [()]),
@@ -23,4 +23,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

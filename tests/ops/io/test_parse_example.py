@@ -9,9 +9,9 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from tests.ops.cases import OpCase, case, refused, unlike
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.graphs import f32, run_all
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
 from tests.ops.strings.test_joining import scalar, texts
 
 
@@ -160,4 +160,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.op_cases import OpCase, case, check, unlike
+from tests.ops.cases import OpCase, case, unlike
 from tests.ops.strings.test_joining import scalar, texts
 from tests.transforms.graphs import const, node
 
@@ -184,4 +184,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.ops.cases import OpCase, case, refused
 from tests.ops.graphs import f32, i32, run
-from tests.ops.op_cases import OpCase, case, check, refused
 
 _REAL = (
     ("Abs", abs),
@@ -137,4 +137,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

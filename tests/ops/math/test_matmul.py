@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
+from tests.ops.cases import OpCase, case, refused, unlike
 
 F = DType.FLOAT
 
@@ -34,4 +34,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

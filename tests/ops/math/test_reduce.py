@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import OpCase, case, refused, unlike
 from tests.ops.graphs import f32, i32, run
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -112,4 +112,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

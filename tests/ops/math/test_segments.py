@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
+from tests.ops.cases import OpCase, case, refused, unlike
 
 SORTED = ("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum")
 UNSORTED = tuple(f"Unsorted{op}" for op in SORTED)
@@ -25,4 +25,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 ONE = {"strides": (1, 1, 1, 1), "padding": "SAME"}
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
@@ -84,7 +84,7 @@ COSTS = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes, unlike
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
 CUBE = {"strides": (1, 2, 2, 2, 1), "padding": "SAME"}
@@ -13,7 +13,8 @@ DEPTHWISE = "DepthwiseConv2dNativeBackpropInput"
 
 SHAPES = [
     shapes(CONV2D, [[4, 9, 8, 3], (3, 2, 3, 8), (4, 5, 4, 8)], [(4, 9, 8, 3)], **TWO),
-    shapes(CONV2D, [(4,), (3, 2, 3, 8), (4, 5, 4, 8)], [(-1, -1, -1, -1)], **TWO),
+    # The newest release knows the batch, 1.15 does not, and folding does as 1.15.
+    unlike(shapes(CONV2D, [(4,), (3, 2, 3, 8), (4, 5, 4, 8)], [(-1, -1, -1, -1)], **TWO)),
     shapes(CONV2D, [[4, 9, 8, 3, 1], (3, 2, 3, 8), (4, 5, 4, 8)], None, **TWO),
     shapes(CONV3D, [[1, 9, 8, 7, 3], (3, 2, 1, 3, 5), (1, 5, 4, 4, 5)], [(1, 9, 8, 7, 3)], **CUBE),
     shapes(CONV3D, [[1, 9, 8, 3], (3, 2, 1, 3, 5), (1, 5, 4, 4, 5)], None, **CUBE),
@@ -31,7 +32,7 @@ COSTS = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

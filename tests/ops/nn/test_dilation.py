@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 ONE = {"strides": (1, 1, 1, 1), "rates": (1, 1, 1, 1), "padding": "VALID"}
 WIDE = {"strides": (1, 2, 3, 1), "rates": (1, 2, 3, 1), "padding": "VALID"}
@@ -41,7 +41,7 @@ COSTS = [cost("Dilation2D", [(4, 9, 8, 3), (3, 2, 3)], [(4, 7, 7, 3)], 2 * 6 * 5
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

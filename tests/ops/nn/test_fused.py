@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.node import Node
+from mobileprep.ops.kernel import find_kernel
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
 BIAS = {"num_args": 1, "fused_ops": ("BiasAdd", "Relu6")}
 FLOATS = {"TArgs": (DType.FLOAT,)}
 TURNED = {"transpose_a": True, "transpose_b": True}
 IMAGE, BANK, DEPTHWISE = (4, 9, 8, 3), (3, 2, 3, 8), (3, 2, 3, 2)
+CHUNKS = {"filter_format": "OIHW_VECT_I"}
 VECTORS = [(8,)] * 4
 # What the last output of a batch normalization reserves is not known.
 NORM = [(4, 9, 8, 8), (8,), (8,), (8,), (8,), None]
@@ -30,6 +37,7 @@ SHAPES = [
         **FLOATS,
         filter_format="OIHW",
     ),
+    shapes("_FusedConv2D", [IMAGE, None, (8,)], [(4, 5, 4, -1)], **CHUNKS, **TWO, **BIAS, **FLOATS),
     shapes("_FusedConv2D", [(4, 9, 8, 4), BANK, (8,)], None, **TWO, **BIAS, **FLOATS),
     shapes("_FusedDepthwiseConv2dNative", [IMAGE, DEPTHWISE, (6,)], [(4, 5, 4, 6)], **TWO, **BIAS),
     shapes("_FusedMatMul", [(2, 3), (3, 5), (5,)], [(2, 5)], **BIAS),
@@ -51,6 +59,9 @@ SHAPES = [
 COSTS = [
     # 2 x 3 x 2 x 3 operations for each of 640 elements, then 1 for the bias and 2 for Relu6
     cost("_FusedConv2D", [IMAGE, BANK, (8,)], [(4, 5, 4, 8)], 640 * (36 + 3), **BIAS),
+    # The same filters with outputs and inputs first: 640 elements of 2 x 3 x 2 x 3 operations.
+    cost("_FusedConv2D", [IMAGE, (8, 3, 3, 2)], [(4, 5, 4, 8)], 640 * 36, filter_format="OIHW"),
+    cost("_FusedConv2D", [IMAGE, (8, 1, 3, 2, 4)], [(4, 5, 4, 8)], None, **CHUNKS),
     cost(
         "_FusedDepthwiseConv2dNative",
         [IMAGE, DEPTHWISE, (6,)],
@@ -67,10 +78,41 @@ COSTS = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def fused_conv(filters: np.ndarray, order: str) -> np.ndarray:
+    """Channels 1 and 2 of one pixel, by filters in some order, with a bias of ten."""
+    run = find_kernel("_FusedConv2D")
+    assert run is not None
+    attrs = {
+        "padding": attr.string("VALID"),
+        "strides": attr.integers(1, 1, 1, 1),
+        "fused_ops": AttrValue("list(string)", (b"BiasAdd",)),
+        "filter_format": attr.string(order),
+    }
+    x = np.array([[[[1, 2]]]], np.float32)
+    made = run(Node("conv", "_FusedConv2D", attrs=attrs), x, filters, np.full(3, 10, np.float32))
+    assert isinstance(made, np.ndarray)
+    return made
+
+
+# The inputs' weights for each of three outputs.
+WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+
+
+def test_filters_may_have_their_outputs_first() -> None:
+    # 1 * 1 + 2 * 2, 1 * 3 + 2 * 4, 1 * 5 + 2 * 6, and ten each
+    assert fused_conv(WEIGHTS[:, :, None, None], "OIHW").tolist() == [[[[15, 21, 27]]]]
+    assert fused_conv(WEIGHTS.T[None, None], "HWIO").tolist() == [[[[15, 21, 27]]]]
+
+
+def test_filters_in_chunks_of_four_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="OIHW_VECT_I cannot be run here"):
+        fused_conv(np.ones((3, 1, 1, 1, 4), np.float32), "OIHW_VECT_I")

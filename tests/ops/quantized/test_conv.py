@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
 IMAGE, BANK, DEPTHWISE = (4, 9, 8, 3), (3, 2, 3, 8), (3, 2, 3, 2)
@@ -50,7 +50,7 @@ COSTS = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

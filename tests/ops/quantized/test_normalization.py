@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 INSTANCE, BATCH = "QuantizedInstanceNorm", "QuantizedBatchNormWithGlobalNormalization"
 ATTRS = {"variance_epsilon": 0.001, "scale_after_normalization": True}
@@ -33,7 +33,7 @@ COSTS = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 RANGE, REQUANTIZE = "RequantizationRangePerChannel", "RequantizePerChannel"
 CLIP = {"clip_value_max": 6.0}
@@ -21,7 +21,7 @@ COSTS = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

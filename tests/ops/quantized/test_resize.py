@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 
 RESIZE = "QuantizedResizeBilinear"
 
@@ -17,7 +17,7 @@ COSTS = [cost(RESIZE, [(1, 4, 5, 3), (2,), (), ()], [(1, 7, 8, 3), (), ()], 9 * 
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.cases import CostCase, ShapeCase, cost, shapes
+from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import f32, fetches, i32, op_graph
 
 DRAWN = {
@@ -115,7 +115,7 @@ def test_a_shape_that_no_memory_holds_is_refused() -> None:
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_shapes_follow_from_the_inputs(case: ShapeCase) -> None:
+def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
     case.check()
 
 

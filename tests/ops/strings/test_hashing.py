@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import OpCase, case, refused
 from tests.ops.graphs import run
-from tests.ops.op_cases import OpCase, case, check, refused
 from tests.ops.strings.test_joining import texts
 
 WORDS = texts("", "abc", "abcdef", "abcdefghij", "x" * 20, "y" * 50, "z" * 200)
@@ -50,4 +50,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError
+from tests.ops.cases import OpCase, case, refused, unlike
 from tests.ops.graphs import i32, run, run_all
-from tests.ops.op_cases import OpCase, case, check, refused, unlike
 
 
 def texts(*words: str) -> np.ndarray:
@@ -104,4 +104,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from tests.ops.cases import OpCase, case
 from tests.ops.graphs import f32, run
-from tests.ops.op_cases import OpCase, case, check
 from tests.ops.strings.test_joining import scalar, texts
 
 LINES = texts("cat hat", "dog", "")
@@ -59,7 +59,7 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()
 
 
 def test_a_graph_made_to_keep_a_backtracking_engine_busy_is_folded_or_refused_at_once() -> None:

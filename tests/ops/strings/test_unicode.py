@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.op_cases import OpCase, case, check, unlike
+from tests.ops.cases import OpCase, case, unlike
 
 OP_CASES = [
     unlike(case("UnicodeDecode", [(4,)], [(-1,), (-1,)], input_encoding="UTF-8")),
@@ -15,4 +15,4 @@ OP_CASES = [
 
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
-    check(tried)
+    tried.check()

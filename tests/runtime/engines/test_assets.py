@@ -69,3 +69,12 @@ def test_other_names_are_left_alone(name: str, tmp_path: Path) -> None:
 def test_a_graph_without_files_stays_itself(tmp_path: Path) -> None:
     graph = table([text_const("keys", scalar("x"))])
     assert with_found_assets(graph, folders_near(tmp_path / "graph.pb")) is graph
+
+
+def test_a_text_that_no_table_reads_may_be_a_file_s_name(tmp_path: Path) -> None:
+    # Only joined to another; a path in its place would change what the model answers.
+    (tmp_path / "words.txt").write_text("no\n")
+    name = text_const("name", np.full((), b"words.txt", dtype=object))
+    joined = node("joined", "StringJoin", "name name", T=None, N=2)
+    graph = Graph([name, joined])
+    assert with_found_assets(graph, [tmp_path]) is graph

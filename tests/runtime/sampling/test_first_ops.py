@@ -222,3 +222,15 @@ def test_all_parts_of_a_split_are_followed() -> None:
         node("z", "Relu", "s"),
     )
     assert sorted(told.layers) == [(1, 0), (3, 0)]
+
+
+@pytest.mark.parametrize(("low", "high"), [([], 6.0), (-6.0, []), (1.0, 1.0)])
+def test_limits_that_are_none_tell_no_range(low: Any, high: Any) -> None:
+    quantized = node("q", "FakeQuantWithMinMaxVars", "x low high", T=None)
+    assert found(const("low", low), const("high", high), quantized).limits is None
+
+
+def test_limits_are_the_ends_of_the_range() -> None:
+    quantized = node("q", "FakeQuantWithMinMaxVarsPerChannel", "x low high", T=None)
+    nodes = [const("low", [-1.0, -3.0]), const("high", [2.0, 1.0]), quantized]
+    assert found(*nodes).limits == (-3, 2)

@@ -1,0 +1,44 @@
+"""A convolution with what follows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.ops.context import RunContext
+from mobileprep.runtime.convolution_epilogue import FusedConvolution
+from tests.transforms.graphs import conv
+
+SCALE, SHIFT = np.array([2, 1], np.float32), np.array([-3, 10], np.float32)
+
+
+def fused(activation: str = "") -> FusedConvolution:
+    """One pixel of one channel, times 1 and 5; twice the first, less 3; the second, and 10."""
+    filters = np.array([[[[1, 5]]]], np.float32)
+    return FusedConvolution.prepared(conv("conv", "x w"), filters, SCALE, SHIFT, activation)
+
+
+def pixel(value: float, kind: type = np.float32) -> np.ndarray:
+    return np.full((1, 1, 1, 1), value, kind)
+
+
+@pytest.mark.parametrize(
+    ("activation", "expected"), [("", [-1, 15]), ("Relu", [0, 15]), ("Relu6", [0, 6])]
+)
+def test_scale_shift_and_activation_follow_in_this_order(
+    activation: str, expected: list[float]
+) -> None:
+    (out,) = fused(activation)(RunContext(), (pixel(1),))
+    assert out.ravel().tolist() == expected
+
+
+def test_a_sum_comes_before_the_activation() -> None:
+    for residual in (np.full((1, 1, 1, 2), -4, np.float32), np.full((1,), -4, np.float32)):
+        (out,) = fused("Relu")(RunContext(), (pixel(1), residual))
+        assert out.ravel().tolist() == [0, 11]
+
+
+@pytest.mark.parametrize("x", [pixel(1, np.float64), pixel(1)[0]], ids=["type", "rank"])
+def test_other_types_and_ranks_are_refused(x: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="a float32 tensor of four axes is needed"):
+        fused()(RunContext(), (x,))
