@@ -13,7 +13,7 @@ from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import check_names, load_recipe, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MobileprepError, UsageError
-from mobileprep.pipeline.execute import Executor, Listener, Ran
+from mobileprep.pipeline.execute import Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
@@ -207,5 +207,5 @@ def _listed(
     return [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
 
 
-def _nobody(task: str, seconds: float | None) -> None:
+def _nobody(task: str, moment: Moment) -> None:
     """Tells nothing."""

@@ -148,11 +148,14 @@ def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> N
 
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
-    """Tell of what failed while the build went on; the first failure ends it."""
+    """Tell of what failed while the build went on, each thing once; the first failure ends it."""
     from mobileprep.cli._failures import tell_error
 
+    told = {str(error) for error in failures[:1]}
     for error in failures[1:]:
-        tell_error(error, as_json=False)
+        if str(error) not in told:
+            told.add(str(error))
+            tell_error(error, as_json=False)
     if failures:
         raise failures[0]
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.handover import Handover
@@ -21,8 +22,11 @@ from mobileprep.plan.spec import StageSpec, Upstream
 from mobileprep.plan.stages import PUBLISHED
 from mobileprep.stages.base import Job, stage_function
 
-Listener = Callable[[str, float | None], None]
-"""Called with a task's name as it starts, and again with its seconds when it is done."""
+Moment: TypeAlias = float | Literal["failed"] | None
+"""A stage starts (None), is done after some seconds, or has failed."""
+
+Listener = Callable[[str, Moment], None]
+"""Called with a task's name as it starts, and again as it ends, by the thread that runs it."""
 
 Warn = Callable[[str, str], None]
 """Called with a task's name and what it has to say before it does its work."""
@@ -106,7 +110,11 @@ class Executor:
             if isinstance(again, Fresh):
                 return again.record
             self._listen(spec.task, None)
-            record = self._execute(spec, parts, inputs)
+            try:
+                record = self._execute(spec, parts, inputs)
+            except BaseException:
+                self._listen(spec.task, "failed")
+                raise
             self.ran.append(Ran(spec.task, record.seconds))
             self.state.store.save(key, record)
             self.state.store.save_last_run(self.state.latest_key(spec), record)
