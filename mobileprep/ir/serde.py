@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from sys import intern
 
-from google.protobuf.message import DecodeError
-
-from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import (
-    CONTENT_FIELD,
     GRAPH_LAYOUT,
-    LARGE,
     Payload,
+    Run,
     delimited,
     field_header,
-    split_payloads,
     split_runs,
+    without_payloads,
 )
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_function_ref, parse_ref
+from mobileprep.ir.node_reader import NodeReader, node_from_proto, parsed, read_node
+from mobileprep.ir.node_writer import NodeWriter, content_attr
+from mobileprep.ir.refs import parse_function_ref
 from mobileprep.ir.serde_attrs import attr_from_proto, attr_to_proto
 from mobileprep.ir.serde_opdef import opdef_from_proto, opdef_to_proto
-from mobileprep.ir.serde_tensor import is_written_raw, tensor_to_proto
+from mobileprep.ir.serde_tensor import is_large
 
 _NODE_FIELD = 1
 _LIBRARY_FIELD = 2
-_ATTR_FIELD = 5
-_TENSOR_FIELD = 8
 
-_NONE = (b"", b"")
+# Bytes of nodes that are read at once.
+_READ_AT_ONCE = 1 << 20
 
-# Bytes of nodes that are parsed at once; parsed, they take about five times as much.
-_PARSED_AT_ONCE = 1 << 20
-
-# Nodes are encoded in runs of this many: fewer calls, and little memory at a time.
-_RUN = 512
+# Nodes are written in runs of this many.
+_WRITTEN_AT_ONCE = 512
 
 
 def graph_from_bytes(data: Buffer, file: str) -> Graph:
@@ -53,30 +46,33 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
         CorruptFileError: the bytes are no GraphDef.
         InvalidGraphError: a constant has an impossible shape.
     """
-    skeleton, payloads = split_payloads(data, GRAPH_LAYOUT, file)
+    payloads: list[Payload] = []
+    # A length that runs past the end is told with its place, before any message is parsed.
+    parts = list(_parts(data, payloads, file))
+    reader = NodeReader(file)
     nodes: list[Node] = []
     others = b""
-    for run, others_here in split_runs(skeleton, _NODE_FIELD, _PARSED_AT_ONCE, file):
-        nodes += [_node_from_proto(n, payloads, file) for n in _parsed(run, file).node]
-        others += others_here
-    return _with_nodes(nodes, _parsed(others, file), payloads, file)
+    for part in parts:
+        if isinstance(part, Run):
+            nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
+            continue
+        found = parsed(pb.GraphDef, part, file).node
+        nodes += [node_from_proto(n, payloads, file) for n in found]
+        others += b"" if found else part
+    return _with_nodes(nodes, parsed(pb.GraphDef, others, file), payloads, file)
+
+
+def _parts(data: Buffer, payloads: list[Payload], file: str) -> Iterator[Run | bytes]:
+    """A serialized graph in parts: short nodes as they lie, others without their payloads."""
+    for run in split_runs(data, _NODE_FIELD, _READ_AT_ONCE, file):
+        cursor = Cursor(data, run.start, run.stop, file=file)
+        yield run if run.short else without_payloads(cursor, GRAPH_LAYOUT, payloads)
 
 
 def graph_from_proto(proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
     """Read a parsed GraphDef, its large contents possibly among ``payloads``."""
-    nodes = [_node_from_proto(n, payloads, file) for n in proto.node]
+    nodes = [node_from_proto(n, payloads, file) for n in proto.node]
     return _with_nodes(nodes, proto, payloads, file)
-
-
-def _parsed(data: bytes, file: str) -> pb.GraphDef:
-    proto = pb.GraphDef()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        message = "is no binary GraphDef"
-        hint = "a text graph ends in .pbtxt; a SavedModel is named by its folder"
-        raise CorruptFileError(message, hint, file) from error
-    return proto
 
 
 def _with_nodes(nodes: list[Node], proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
@@ -118,35 +114,19 @@ def graph_to_proto(graph: Graph) -> pb.GraphDef:
     return proto
 
 
-def _node_from_proto(proto: pb.NodeDef, payloads: list[Payload], file: str) -> Node:
-    where = f"{file}, node {proto.name!r}"
-    inputs = tuple([parse_ref(text) for text in proto.input])
-    return _read_node(proto, inputs, payloads, where)
-
-
-def _read_node(
-    proto: pb.NodeDef, inputs: tuple[Ref, ...], payloads: list[Payload], where: str
-) -> Node:
-    # Ops, devices and attributes have few names: held once, they halve what a graph takes.
-    values = proto.attr
-    attrs = {intern(k): attr_from_proto(values[k], payloads, where) for k in sorted(values)}
-    debug = (proto.experimental_debug_info, proto.experimental_type)
-    device = intern(proto.device)
-    return Node(proto.name, intern(proto.op), inputs, device, attrs, debug if any(debug) else _NONE)
-
-
 def _nodes_to_chunks(nodes: Iterable[Node], number: int) -> Iterator[bytes | memoryview]:
-    run = pb.GraphDef()
+    writer = NodeWriter(number)
+    run: list[bytes] = []
     for node in nodes:
-        large = _large_attrs(node)
-        if large or len(run.node) == _RUN:
-            yield run.SerializeToString(deterministic=True)
-            run.Clear()
-        if large:
-            yield from _large_node(node, large, number)
-        else:
-            _node_to_proto(node, run.node.add(), frozenset())
-    yield run.SerializeToString(deterministic=True)
+        record = writer.record(node)
+        if record is not None:
+            run.append(record)
+        if record is None or len(run) == _WRITTEN_AT_ONCE:
+            yield b"".join(run)
+            run.clear()
+        if record is None:
+            yield from _large_node(node, _large_attrs(node), number)
+    yield b"".join(run)
 
 
 def _large_attrs(node: Node) -> frozenset[str]:
@@ -154,7 +134,7 @@ def _large_attrs(node: Node) -> frozenset[str]:
     return frozenset(
         name
         for name, value in node.attrs.items()
-        if value.kind == "tensor" and is_written_raw(value.value) and value.value.nbytes >= LARGE
+        if value.kind == "tensor" and is_large(value.value)
     )
 
 
@@ -163,21 +143,9 @@ def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[byte
     _node_to_proto(node, head, large)
     pieces: list[bytes | memoryview] = [head.SerializeToString(deterministic=True)]
     for name in sorted(large):
-        pieces.extend(_large_attr(name, node.attrs[name]))
+        pieces.extend(content_attr(name, node.attrs[name].value))
     yield field_header(number, sum(len(p) for p in pieces))
     yield from pieces
-
-
-def _large_attr(name: str, value: AttrValue) -> list[bytes | memoryview]:
-    """The map entry of a tensor attribute, with the content as its last field."""
-    proto = pb.TensorProto()
-    tensor_to_proto(value.value, proto, with_content=False)
-    content = memoryview(value.value.raw()).cast("B")
-    head = proto.SerializeToString(deterministic=True) + field_header(CONTENT_FIELD, len(content))
-    for number in (_TENSOR_FIELD, 2):
-        head = field_header(number, len(head) + len(content)) + head
-    key = delimited(1, name.encode())
-    return [field_header(_ATTR_FIELD, len(key) + len(head) + len(content)) + key + head, content]
 
 
 def _node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:
@@ -221,7 +189,7 @@ def _function_from_proto(proto: pb.FunctionDef, payloads: list[Payload], file: s
 
 def _body_node(proto: pb.NodeDef, payloads: list[Payload], where: str) -> Node:
     inputs = tuple(parse_function_ref(text) for text in proto.input)
-    return _read_node(proto, inputs, payloads, where)
+    return read_node(proto, inputs, payloads, where)
 
 
 def _library_bytes(library: Library) -> bytes:
