@@ -77,6 +77,10 @@ class Node:
         """The inputs that only order execution."""
         return tuple([r for r in self.inputs if r.index == CONTROL])
 
+    def with_inputs(self, inputs: tuple[Ref, ...]) -> Node:
+        """The node with other inputs."""
+        return Node(self.name, self.op, inputs, self.device, self.attrs, self.debug_info)
+
     def with_attrs(self, **changes: AttrValue) -> Node:
         """The node with attributes set."""
         return replace(self, attrs={**self.attrs, **changes})

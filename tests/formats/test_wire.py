@@ -25,8 +25,8 @@ from mobileprep.formats.wire import (
     encode_varint,
     field_header,
     payload_at,
-    split_payloads,
     short_records,
+    split_payloads,
     split_runs,
 )
 from tests.work import lines_run
