@@ -16,7 +16,7 @@ import pytest
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.publish import MANIFEST, publish, unpublish
+from mobileprep.pipeline.publish import MANIFEST, hash_all, publish, unpublish
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
@@ -391,3 +391,18 @@ def test_unpublish_removes_what_was_published(source: Path, store: Store, tmp_pa
     published(chain(source), store, out)
     assert unpublish(out / "r/t") == ["text"]
     assert not (out / "r").exists()
+
+
+def test_all_that_is_read_and_published_is_hashed_beforehand(
+    source: Path, store: Store, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    published(chain(source), store, out)
+    listed = (out / "r/t" / MANIFEST).read_text().replace('"text"', '"../../../in/source.txt"')
+    (out / "r/t" / MANIFEST).write_text(listed)
+    state = State(chain(source), Store(store.root))
+    hash_all(state, out)
+    files = state.store.files
+    assert files.unchanged(source)
+    assert files.unchanged(out / "r/t" / MANIFEST)
+    assert not files.unchanged(out / "r/t/text"), "a name that leads elsewhere is passed over"
