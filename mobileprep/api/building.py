@@ -17,6 +17,7 @@ from mobileprep.pipeline.execute import Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
+from mobileprep.pipeline.publish import hash_all
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
@@ -190,6 +191,7 @@ def prepared(
         out: the output folder.
         targets: names of targets, or of their folders; all without any.
         force: judge every stage stale.
+        checksum: hash every file, whatever its times say.
         cache: the store's folder; by default the user's.
 
     Raises:
@@ -199,6 +201,8 @@ def prepared(
     store = Store(cache) if cache is not None else shared_store(recipes, out, checksum=checksum)
     state = plan_state(recipes, targets, store=store, force=force)
     check_overlaps(recipes, state.plan, state.store, out)
+    if checksum:
+        hash_all(state, out)
     return state
 
 

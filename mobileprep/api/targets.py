@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.api.provenance import remove_provenance
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
-from mobileprep.pipeline.remote.base import Remote
-from mobileprep.pipeline.remote.settings import URL, remote_settings
+from mobileprep.pipeline.remote.variables import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store, default_folder, open_store
@@ -24,6 +24,9 @@ from mobileprep.plan.stages import BudgetStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
+
+if TYPE_CHECKING:
+    from mobileprep.pipeline.remote.base import Remote
 
 REPORT = "report.json"
 
@@ -88,6 +91,7 @@ def _remote(recipes: Sequence[Recipe]) -> Remote | None:
         return None
     # Only now: few builds share a store.
     from mobileprep.pipeline.remote.choose import open_remote
+    from mobileprep.pipeline.remote.settings import remote_settings
 
     return open_remote(remote_settings(next(iter(sections), None), os.environ))
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.handover import Handover
@@ -30,6 +30,10 @@ Listener = Callable[[str, Moment], None]
 
 Warn = Callable[[str, str], None]
 """Called with a task's name and what it has to say before it does its work."""
+
+
+# Giving memory back takes milliseconds, which small models do not repay.
+_MUCH: Final = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -147,8 +151,9 @@ class Executor:
             raise unwritable(error.__cause__, store.folder) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
-            store.objects.let_go()
-            return_free_memory()
+            if store.objects.mapped_bytes() >= _MUCH:
+                store.objects.let_go()
+                return_free_memory()
         return Record(parts, outputs, round(time.perf_counter() - started, 4))
 
     def _taken(self, folder: Path) -> dict[str, Output]:

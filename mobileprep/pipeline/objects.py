@@ -139,6 +139,11 @@ class Objects:
             else:
                 yield piece
 
+    def mapped_bytes(self) -> int:
+        """The length of all objects that are mapped now."""
+        with self._lock:
+            return sum(map(len, self._maps.values()))
+
     def let_go(self) -> None:
         """Let go of the memory that mapped objects take; they are read again where needed."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from mobileprep.fsio import (
 )
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.runner import Built
+from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Output, Store
 from mobileprep.plan.spec import Upstream
 
@@ -126,6 +127,26 @@ def unpublish(folder: Path) -> list[str]:
 def published_names(folder: Path) -> list[str]:
     """The files that a folder's manifest lists, which ``unpublish`` would remove."""
     return sorted(_files_of(folder))
+
+
+def hash_all(state: State, out: Path) -> None:
+    """Hash all that a plan reads and has published, on all processors, before it is asked for.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    published = {p for t in state.plan.targets for p in _held(inside(out, t.folder))}
+    inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
+    state.store.files.digest_many(sorted(published | inputs))
+
+
+def _held(folder: Path) -> Iterator[Path]:
+    """The files of an earlier build that are still there."""
+    for name in (*_files_of(folder), MANIFEST):
+        with contextlib.suppress(ArtifactError, OSError, ValueError):
+            path = file_inside(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
 
 
 def _manifest(built: Built, files: Mapping[str, str]) -> bytes:

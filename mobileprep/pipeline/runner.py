@@ -85,14 +85,15 @@ def build(
     from mobileprep.pipeline.doit_tasks import finish_task, guarded, run_tasks, stage_task
 
     failures: dict[str, BaseException] = {}
-    tasks = []
-    for spec in state.plan.stages:
-        action = guarded(_action(spec, executor), spec.task, failures)
-        tasks.append(stage_task(spec, action, _check(spec, executor)))
+    stages = state.plan.stages
+    actions = {s.task: guarded(_action(s, executor), s.task, failures) for s in stages}
+    tasks = [stage_task(s, actions[s.task], _check(s, executor)) for s in stages]
     for target, step in _finishing(state.plan, finish):
         tasks.append(finish_task(target, guarded(step, target.folder, failures)))
     went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
-    order = [*(s.task for s in state.plan.stages), *(t.folder for t in state.plan.targets)]
+    if not keep_going:
+        _run_before_failure(actions, failures)
+    order = [*actions, *(t.folder for t in state.plan.targets)]
     found = [failures[name] for name in order if name in failures]
     told = [error for error in found if isinstance(error, MobileprepError)]
     for error in found:
@@ -102,6 +103,23 @@ def build(
         message = "a stage failed and left no error"
         raise InternalError(message)
     return told
+
+
+def _run_before_failure(
+    actions: Mapping[str, Callable[[], object]], failures: Mapping[str, BaseException]
+) -> None:
+    """Run what comes before the first failure in the plan and has not run, in order.
+
+    With several at once a later stage may fail first. What a build fails with must not depend on
+    that: of the checks of a chain, the first that fails names the step that broke the model.
+    """
+    is_told = all(isinstance(error, MobileprepError) for error in failures.values())
+    if not is_told or not failures.keys() & actions.keys():
+        return
+    for task, action in actions.items():
+        if task in failures:
+            return
+        action()
 
 
 def _finishing(
