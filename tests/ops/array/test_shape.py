@@ -152,6 +152,7 @@ def test_shapes_and_costs(tried: OpCase) -> None:
         ((2, 0, 3), (0, -1, 2), (0, 3, 2)),
         ((0, 3, 4), (6, -1, 0), (6, 2, 0)),
         ((0, 3), (-1, 2), (0, 2)),
+        ((0, 3), (0, -1, 2), (0, 1, 2)),
         ((0, 3), (2, -1), (2, 0)),
         ((2, 3), (3, -1, 1), (3, 2, 1)),
     ],
@@ -164,7 +165,7 @@ def test_a_dimension_of_no_elements_is_worked_out_as_tensorflow_does(
 
 @pytest.mark.parametrize(
     ("given", "dims"),
-    [((0, 3), (0, -1, 2)), ((2, 3), (-1, -1)), ((2, 3), (-2,)), ((2, 3), (-1, -3))],
+    [((2, 3), (4, -1)), ((2, 3), (-1, -1)), ((2, 3), (-2,)), ((2, 3), (-1, -3))],
 )
 def test_a_dimension_that_cannot_be_worked_out_is_refused(
     given: tuple[int, ...], dims: tuple[int, ...]
