@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, unlike
+from tests.ops.graphs import c, f32, n
 
 OP_CASES = [
     case("PlaceholderWithDefault", [(2, 3)], [(-1, 3)], shape=(-1, 3)),
@@ -22,3 +25,9 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_a_default_holds_where_nothing_is_fed() -> None:
+    graph = Graph([c("a", 1.0), n("y", "PlaceholderWithDefault", "a", dtype=np.float32)])
+    assert Interpreter(graph).run(["y"], {})[0].tolist() == 1
+    assert Interpreter(graph).run(["y"], {"y": f32(5)})[0].tolist() == 5
