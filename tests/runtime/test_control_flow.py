@@ -172,20 +172,20 @@ def test_a_loop_in_a_branch_that_is_not_taken_does_not_run() -> None:
 
 @pytest.mark.parametrize("combine", [False, True])
 def test_what_waits_for_a_loop_in_a_branch_runs_where_the_loop_did(combine: bool) -> None:
-    """Of an Exit its tensor stands for its control output, as a Switch's branches may not run."""
+    """A Merge takes its first input that was computed: what waits must not be."""
     nodes = [
         *loop(start="gate:1"),
         p("on", np.bool_),
         n("gate", "Switch", "x", "on"),
         n("other", "Neg", "gate"),
         c("late", 5.0, "^y"),
-        n("z", "Merge", "other", "late"),
+        n("z", "Merge", "late", "other"),
         n("waiting", "Identity", "limit", "^turns"),
         n("other_limit", "Switch", "limit", "on"),
-        n("w", "Merge", "other_limit", "waiting"),
+        n("w", "Merge", "waiting", "other_limit"),
     ]
     runner = Interpreter(Graph(nodes), combine=combine)
-    for on, expected in ((TRUE, [5, 1, 100, 1]), (FALSE, [-3, 0, 100, 0])):
+    for on, expected in ((TRUE, [5, 0, 100, 0]), (FALSE, [-3, 1, 100, 1])):
         feeds = {"x": f32(3), "limit": f32(100), "on": on}
         out = runner.run(["z", "z:1", "w", "w:1"], feeds)
         assert [a.tolist() for a in out] == expected
