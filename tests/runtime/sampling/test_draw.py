@@ -347,9 +347,9 @@ def test_old_graphs_leave_shapes_empty_where_they_are_unknown() -> None:
     assert fed.shape is None
 
 
-@pytest.mark.parametrize(("producer", "shape"), [(23, None), (24, ())])
+@pytest.mark.parametrize(("producer", "shape"), [(21, None), (22, ())])
 def test_from_this_version_on_an_empty_shape_is_a_scalars(producer: int, shape: Any) -> None:
-    """``kUnknownRank`` of TensorFlow's placeholders ends with version 24 of GraphDefs."""
+    """As the shape function of ``Placeholder`` in TensorFlow's array_ops.cc has it."""
     graph = Graph([placeholder(())], versions=Versions(producer=producer))
     (fed,) = fed_tensors(graph, ["x"])
     assert fed.shape == shape
