@@ -217,3 +217,7 @@ def test_pictures_are_tried_with_the_sizes_of_usual_models() -> None:
     sides = {shape[1] for shape in found if shape[0] == 1}
     assert sides >= {224, 299, 321, 513, 32, 28, 8}
     assert all(shape[1] == shape[2] for shape in found)
+
+
+def test_a_size_of_none_is_known() -> None:
+    assert choices((-1, 0, -1), 1) == [(1, 0, 16)]
