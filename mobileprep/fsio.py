@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from io import RawIOBase
@@ -19,6 +20,8 @@ _BLOCK = 1 << 20
 _HASHED_AT_ONCE = 1 << 18
 # A temporary name is longer than the final one, which may be as long as the system allows.
 _NAME_KEPT = 80
+# Without waiting for whoever might write to a pipe.
+_READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:
@@ -80,6 +83,24 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
             return bytes(data)
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def read_file(path: Path, *, limit: int) -> bytes:
+    """The bytes of what is a regular file: a pipe or a device in its place is not waited for.
+
+    Raises:
+        CorruptFileError: missing, unreadable, no file, or longer than ``limit`` bytes.
+    """
+    try:
+        with os.fdopen(os.open(path, _READ_NOW), "rb") as stream:
+            facts = os.fstat(stream.fileno())
+            if stat.S_ISREG(facts.st_mode) and facts.st_size <= limit:
+                return stream.read()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    is_file = stat.S_ISREG(facts.st_mode)
+    message = f"is longer than {limit} bytes" if is_file else "is no file"
+    raise CorruptFileError(message, "remove it", str(path))
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ def build_report(built: Built) -> Report:
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     """Bring a target's folder up to date; its report, and whether anything was written."""
     state = executor.state
-    built = collect_target(target, state)
+    built = collect_target(target, state, executor)
     report = build_report(built)
     done = publish(built, {REPORT: report_json(report)}, state.store, out, executor.obtain)
     if done:

@@ -76,6 +76,10 @@ class Executor:
             finally:
                 self._handover.done(spec)
 
+    def record(self, task: str) -> Record:
+        """The record of a stage whose earlier stages are fresh; raises what ``run`` does."""
+        return self.run(self.state.spec(task))
+
     def is_fresh(self, spec: StageSpec) -> bool:
         """Whether a stage has nothing to do, so that graphs need not be kept for it."""
         if isinstance(self.state.verdict(spec.task), Stale):
@@ -89,13 +93,15 @@ class Executor:
         Raises:
             MobileprepError: it was lost, and the stage that left it fails now.
         """
-        verdict = self.state.verdict(upstream.task)
-        if isinstance(verdict, Fresh):
-            output = verdict.record.outputs[upstream.output]
-            if self._handover.find(upstream) is not None or self.state.store.holds(output):
-                return output
-            self.state.lose(upstream.task, upstream.output)
-        return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
+        # One thread at a time: what one finds lost, another may be about to have made again.
+        with self._locks[upstream.task]:
+            verdict = self.state.verdict(upstream.task)
+            if isinstance(verdict, Fresh):
+                output = verdict.record.outputs[upstream.output]
+                if self._handover.find(upstream) is not None or self.state.store.holds(output):
+                    return output
+                self.state.lose(upstream.task, upstream.output)
+            return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
 
     def _run_once(
         self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]

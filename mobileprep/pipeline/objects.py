@@ -14,6 +14,7 @@ from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.fsio import place, unreadable, write_bytes
 from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.obstacles import clear_way
 
 HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
 _GONE_HINT = "build again: what is missing is made anew"
@@ -101,6 +102,7 @@ class Objects:
         part = Part(self._files.digest(path), path.stat().st_size)
         target = self.path(part.sha256)
         try:
+            clear_way(target, self._folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
         except OSError as error:
@@ -160,7 +162,10 @@ class Objects:
             return
         path = self.path(part.sha256)
         try:
+            clear_way(path, self._folder)
             write_bytes(path, iter(pieces), follow=False)
+        except OSError as error:
+            raise unwritable(error, path.parent) from error
         except ArtifactError as error:
             raise ArtifactError(error.message, HINT, error.where) from error
         self._written(path, part)

@@ -24,7 +24,7 @@ from mobileprep.pipeline.store import Output, Store
 from mobileprep.plan.spec import Upstream
 
 MANIFEST = "manifest.json"
-_MOST_MANIFEST = 64 << 20
+MOST_MANIFEST = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _files_of(folder: Path) -> set[str]:
     try:
         if path.is_symlink() or not path.is_file():
             return set()
-        listed = json.loads(read_bytes(path, limit=_MOST_MANIFEST))["files"]
+        listed = json.loads(read_bytes(path, limit=MOST_MANIFEST))["files"]
         return {str(name) for name in listed} - {MANIFEST}
     except (CorruptFileError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()

@@ -16,11 +16,12 @@ from typing import Any
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part
-from mobileprep.fsio import atomic_writer, read_bytes, sha256_bytes, write_bytes
+from mobileprep.fsio import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import mark_used
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.objects import HINT, Objects, unwritable
+from mobileprep.pipeline.obstacles import clear_way
 from mobileprep.pipeline.workspaces import sweep, workspace_name
 
 _FORMAT = "v2"
@@ -129,17 +130,25 @@ class Store:
 
     def holds(self, output: Output) -> bool:
         """Whether all that an output is made of is there, its bytes those of their digests."""
-        part = output.part
-        if part is None:
-            return True
-        if not self.objects.holds(part):
-            return False
+        return not self.missing(output)
+
+    def missing(self, output: Output) -> frozenset[str]:
+        """The digests of the objects that an output needs, and that are missing or damaged.
+
+        Of an index that is missing only its own: what it names is not known then.
+        """
+        return frozenset(p.sha256 for p in self.parts(output) if not self.objects.holds(p))
+
+    def parts(self, output: Output) -> tuple[Part, ...]:
+        """The objects that an output needs, as far as they are known: see ``missing``."""
+        if output.part is None:
+            return ()
         if output.index is None:
-            return True
+            return (output.part,)
         try:
-            return all(self.objects.holds(p) for p in {*self.objects.parts(output.index)})
+            return (output.part, *self.objects.parts(output.index))
         except CorruptFileError:
-            return False
+            return (output.part,)
 
     def workspace(self) -> Path:
         """A new folder inside the store, with a folder ``left`` for what a stage leaves and one
@@ -150,6 +159,7 @@ class Store:
         """
         folder = self.folder / "tmp" / workspace_name()
         try:
+            clear_way(folder, self.folder)
             for name in ("left", "read"):
                 (folder / name).mkdir(parents=True)
         except OSError as error:
@@ -267,14 +277,18 @@ class Store:
         return self.folder / kind / key[:2] / f"{key}.json"
 
     def _write(self, kind: str, key: str, data: object) -> None:
+        path = self._path(kind, key)
         try:
-            write_bytes(self._path(kind, key), seal(key, data), follow=False)
+            clear_way(path, self.folder)
+            write_bytes(path, seal(key, data), follow=False)
+        except OSError as error:
+            raise unwritable(error, path.parent) from error
         except ArtifactError as error:
             raise ArtifactError(error.message, HINT, error.where) from error
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            return unseal(key, read_bytes(self._path(kind, key), limit=_MOST_RECORD))
+            return unseal(key, read_file(self._path(kind, key), limit=_MOST_RECORD))
         except CorruptFileError:
             # A record that is gone or damaged only means that the stage runs again.
             return None
