@@ -67,6 +67,7 @@ class Executor:
         with self._locks[spec.task]:
             try:
                 while isinstance(self.state.verdict(spec.task), Stale):
+                    self.state.store.begin()
                     inputs = {up: self.obtain(up) for up in spec.stage.upstream.values()}
                     # What ran again for an input may have left something else this time.
                     verdict = self.state.verdict(spec.task)
@@ -98,6 +99,8 @@ class Executor:
             verdict = self.state.verdict(upstream.task)
             if isinstance(verdict, Fresh):
                 output = verdict.record.outputs[upstream.output]
+                if output.part is not None:
+                    self.state.store.begin()
                 if self._handover.find(upstream) is not None or self.state.store.holds(output):
                     return output
                 self.state.lose(upstream.task, upstream.output)
@@ -136,12 +139,17 @@ class Executor:
             stage_function(spec.kind)(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
+            folder.stat()  # where it has been removed, that is why nothing was left
             _check_promised(spec, outputs)
         except ArtifactError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
             # Stages write nowhere but to their folder, whose name would tell the user nothing.
             raise unwritable(error.__cause__, store.folder) from error
+        except OSError as error:
+            if store.folder not in Path(str(error.filename)).parents:
+                raise
+            raise unwritable(error, store.folder) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
             store.objects.let_go()

@@ -35,6 +35,8 @@ class Objects:
         self._lock = threading.Lock()
         # What this process has written or read whole, by the file that it was then.
         self._verified: dict[str, tuple[int, ...]] = {}
+        self.written_bytes = 0
+        """What this process has added."""
 
     def path(self, sha256: str) -> Path:
         """Where the bytes of that digest lie, or would."""
@@ -171,6 +173,7 @@ class Objects:
         self._written(path, part)
 
     def _written(self, path: Path, part: Part) -> None:
+        self.written_bytes += part.size
         self._files.note(path, part.sha256)
         stamp = _stamp(path)
         if stamp is not None:

@@ -6,6 +6,7 @@ as gone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -18,13 +19,15 @@ from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.fsio import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
-from mobileprep.pipeline.eviction import mark_used
+from mobileprep.pipeline.eviction import Evicted, evict, mark_used
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.objects import HINT, Objects, unwritable
 from mobileprep.pipeline.obstacles import clear_way
-from mobileprep.pipeline.workspaces import sweep, workspace_name
+from mobileprep.pipeline.upkeep import Upkeep
+from mobileprep.pipeline.workspaces import workspace_name
 
-_FORMAT = "v2"
+FORMAT = "v2"
+"""The folder of what this version reads and writes."""
 _MOST_RECORD = 64 << 20
 _CLEAR_HINT = "'mobileprep cache verify' removes what is damaged"
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -109,7 +112,7 @@ def open_store(folder: Path, out: Path | None = None, *, checksum: bool = False)
     index = None
     if out is not None:
         key = sha256_bytes(os.fsencode(os.path.realpath(out)))
-        index = folder / _FORMAT / "seen" / f"{key}.json"
+        index = folder / FORMAT / "seen" / f"{key}.json"
     return Store(folder, FileIndex(index, checksum=checksum))
 
 
@@ -124,9 +127,10 @@ class Store:
     def __init__(self, folder: Path, files: FileIndex | None = None) -> None:
         self.root = folder
         """Where stores of all formats lie."""
-        self.folder = folder / _FORMAT
+        self.folder = folder / FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
+        self._upkeep = Upkeep(self.folder)
 
     def holds(self, output: Output) -> bool:
         """Whether all that an output is made of is there, its bytes those of their digests."""
@@ -234,9 +238,30 @@ class Store:
         inner = [part for index in indexes for part in self.objects.parts(index)]
         return [part.sha256 for part in (*parts, *inner)]
 
-    def sweep(self) -> None:
-        """Remove what processes have left that are gone."""
-        sweep(self.folder / "tmp")
+    def is_record(self, path: Path) -> bool:
+        """Whether a file is a record, whole and under its own name."""
+        return _record(self._json("ac", path.stem)) is not None and path == self._path(
+            "ac", path.stem
+        )
+
+    def begin(self) -> None:
+        """Say that this run needs what the store holds: nothing of it is cleared until its end."""
+        self._upkeep.begin()
+
+    def finish(self, limit: int | None) -> None:
+        """End a run: where it has begun to use the store, that is held to a number of bytes."""
+        self._upkeep.end(limit, self.objects.written_bytes, self.references)
+
+    def collect(self, limit: int) -> Evicted:
+        """Bring the store down to a number of bytes; the caller has it alone.
+
+        Raises:
+            CorruptFileError: it cannot be read.
+        """
+        done = evict(self.folder, limit, self.references)
+        with contextlib.suppress(ArtifactError):  # only counted anew by the next build
+            self._upkeep.counted(done.left_bytes)
+        return done
 
     def save(self, fingerprint: str, record: Record) -> None:
         """Keep a record.
