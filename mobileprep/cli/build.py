@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._amounts import size_text
 from mobileprep.cli._arguments import (
     exit_code_argument,
     out_argument,
@@ -18,7 +19,6 @@ from mobileprep.cli._arguments import (
     target_argument,
     targets_of,
 )
-from mobileprep.cli._amounts import size_text
 from mobileprep.cli._locks import holding, no_wait_argument
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
