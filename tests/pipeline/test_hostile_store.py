@@ -94,8 +94,6 @@ def test_whatever_befalls_the_files_of_a_store_outputs_are_right(
     bench.check()
     bench.edit()
     bench.build()
-    remove_all(bench.out)
-    bench.build(force=True)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "tmp"])
@@ -179,7 +177,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize("call", FAILING)
-@pytest.mark.parametrize("after", [0, 1, 3, 10, 30])
+@pytest.mark.parametrize("after", [0, 3, 30])
 def test_a_system_that_fails_after_some_calls_ends_with_one_error(
     bench: Bench, call: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +242,7 @@ def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         subprocess.run(["umount", str(point)], check=True)
 
 
-@pytest.mark.parametrize("kilobytes", [16, 64, 128, 200, 256, 320])
+@pytest.mark.parametrize("kilobytes", [16, 128, 256])
 @pytest.mark.parametrize("place", ["store", "out"])
 def test_a_full_disk_ends_with_one_error(
     bench: Bench, mounted: Callable[..., Path], kilobytes: int, place: str
