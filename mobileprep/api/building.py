@@ -21,6 +21,7 @@ from mobileprep.pipeline.publish import hash_all
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
@@ -153,8 +154,10 @@ def run_build(
         keep_going: after a failure go on with what does not depend on it.
 
     Raises:
+        UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
         MobileprepError: the first failure, unless the build was to go on.
     """
+    bound = store_bound(os.environ)
     executor = Executor(state, listen, warn)
     done: dict[str, BuiltTarget] = {}
 
@@ -169,6 +172,7 @@ def run_build(
             state.store.sharing.finish()
     finally:
         state.store.files.save()
+        state.store.finish(bound)
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
     sharing = state.store.sharing
     warnings = () if sharing is None else sharing.warnings

@@ -15,8 +15,8 @@ from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.memory import return_free_memory
 from mobileprep.pipeline.objects import unwritable
+from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.pipeline.store import Output, Record
 from mobileprep.plan.fingerprints import Components, fingerprint
 from mobileprep.plan.spec import StageSpec, Upstream
 from mobileprep.plan.stages import PUBLISHED
@@ -75,6 +75,7 @@ class Executor:
         with self._locks[spec.task]:
             try:
                 while isinstance(self.state.verdict(spec.task), Stale):
+                    self.state.store.begin()
                     inputs = {up: self.obtain(up) for up in spec.stage.upstream.values()}
                     # What ran again for an input may have left something else this time.
                     verdict = self.state.verdict(spec.task)
@@ -83,6 +84,10 @@ class Executor:
                 return self._record(spec.task)
             finally:
                 self._handover.done(spec)
+
+    def record(self, task: str) -> Record:
+        """The record of a stage whose earlier stages are fresh; raises what ``run`` does."""
+        return self.run(self.state.spec(task))
 
     def is_fresh(self, spec: StageSpec) -> bool:
         """Whether a stage has nothing to do, so that graphs need not be kept for it."""
@@ -97,13 +102,17 @@ class Executor:
         Raises:
             MobileprepError: it was lost, and the stage that left it fails now.
         """
-        verdict = self.state.verdict(upstream.task)
-        if isinstance(verdict, Fresh):
-            output = verdict.record.outputs[upstream.output]
-            if self._handover.find(upstream) is not None or self.state.store.obtain(output):
-                return output
-            self.state.lose(upstream.task, upstream.output)
-        return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
+        # One thread at a time: what one finds lost, another may be about to have made again.
+        with self._locks[upstream.task]:
+            verdict = self.state.verdict(upstream.task)
+            if isinstance(verdict, Fresh):
+                output = verdict.record.outputs[upstream.output]
+                if output.part is not None:
+                    self.state.store.begin()
+                if self._handover.find(upstream) is not None or self.state.store.obtain(output):
+                    return output
+                self.state.lose(upstream.task, upstream.output)
+            return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
 
     def _run_once(
         self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]
@@ -143,12 +152,17 @@ class Executor:
             stage_function(spec.kind)(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
+            folder.stat()  # where it has been removed, that is why nothing was left
             _check_promised(spec, outputs)
         except ArtifactError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
             # Stages write nowhere but to their folder, whose name would tell the user nothing.
             raise unwritable(error.__cause__, store.folder) from error
+        except OSError as error:
+            if store.folder not in Path(str(error.filename)).parents:
+                raise
+            raise unwritable(error, store.folder) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
             if store.objects.mapped_bytes() >= _MUCH:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.pipeline.store import Output, Record
 from mobileprep.plan.records import (
     CheckRecord,
     CompressRecord,
@@ -145,23 +145,35 @@ def collect(state: State) -> list[Built]:
     return [collect_target(target, state) for target in state.plan.targets]
 
 
-def collect_target(target: TargetPlan, state: State) -> Built:
+def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
     """The results of one target whose stages are fresh.
 
+    Args:
+        target: the target's plan.
+        state: the plan against a store.
+        executor: makes again what is lost; without it all has to be at hand.
+
     Raises:
-        CorruptFileError: a stage of it has not run.
+        CorruptFileError: a stage of it has not run, or what it left is damaged.
     """
+    # Another target may just now have a stage run again that has left both something.
+    record = functools.partial(_record, state) if executor is None else executor.record
     found = {
         name.removeprefix(PUBLISHED): (output, Upstream(task, name))
         for task in target.tasks
-        for name, output in _record(state, task).outputs.items()
+        for name, output in record(task).outputs.items()
         if name.startswith(PUBLISHED)
     }
+
+    def read(up: Upstream) -> bytes:
+        output = record(up.task).outputs[up.output] if executor is None else executor.obtain(up)
+        return b"".join(state.store.pieces(output))
+
     return Built(
         target,
         {name: output for name, (output, _) in found.items()},
         {name: origin for name, (_, origin) in found.items()},
-        _records(target.records, state),
+        _records(target.records, read),
         {f.name: state.digest(f) for f in target.sources},
     )
 
@@ -214,10 +226,9 @@ def _record(state: State, task: str) -> Record:
     return verdict.record
 
 
-def _records(planned: PlannedRecords, state: State) -> TargetRecords:
+def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> TargetRecords:
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
-        output = _record(state, up.task).outputs[up.output]
-        return record_from(kind, json.loads(b"".join(state.store.pieces(output))))
+        return record_from(kind, json.loads(data(up)))
 
     samples, validation = planned.samples, planned.validation
     return TargetRecords(

@@ -13,8 +13,9 @@ import pytest
 from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Record, Store
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
 from mobileprep.stages.base import Job
 
