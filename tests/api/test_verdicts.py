@@ -14,8 +14,9 @@ from mobileprep.api.building import BuildRun, run_build
 from mobileprep.api.verdicts import PUBLISH, Verdict, verdicts
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline import store as stores
+from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import open_store
+from mobileprep.pipeline.store import FORMAT, Store
 from mobileprep.plan.fingerprints import fingerprint
 from mobileprep.plan.spec import Plan
 from tests.pipeline.small_plans import SPOILS, Wish, files_below, mix, small_plan, spoil_one
@@ -76,7 +77,9 @@ class Bench:
         return small_plan(self.sources, self.chains)
 
     def state(self, *, force: bool) -> State:
-        return State(self.plan(), open_store(self.top / "store", self.out), force=force)
+        index = self.top / "store" / FORMAT / "seen" / "index.json"
+        store = Store(self.top / "store", FileIndex(index))
+        return State(self.plan(), store, force=force)
 
     def apply(self, edit: Edit) -> None:
         """Let something happen."""

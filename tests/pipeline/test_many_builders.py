@@ -13,7 +13,8 @@ from mobileprep.api.building import run_build
 from mobileprep.errors import MobileprepError
 from mobileprep.pipeline import eviction, execute, upkeep
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import open_store
+from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.store import FORMAT, Store
 from tests.pipeline.small_plans import Wish, mix, small_plan
 
 top, seed = Path(sys.argv[1]), int(sys.argv[2])
@@ -28,7 +29,8 @@ for _ in range(25):
     says = [generator.choice("xy") for _ in range(3)]
     chain = [Wish((1,) if at else (), says[at] * 400, 5000, at == 2) for at in range(3)]
     plan = small_plan([source], [chain])
-    state = State(plan, open_store(top / "store", out))
+    index = top / "store" / FORMAT / "seen" / f"{out.name}.json"
+    state = State(plan, Store(top / "store", FileIndex(index)))
     run_build(state, out, jobs=2, listen=lambda *_: None, warn=lambda *_: None)
     wanted = source.read_text() + "".join(say * 400 for say in says)
     assert (out / "r0" / "t" / "s2").read_text() == wanted
