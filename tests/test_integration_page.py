@@ -42,7 +42,7 @@ def test_every_example_is_named() -> None:
 def test_every_schema_is_named() -> None:
     (table,) = re.findall(r"\| name \| is printed by \|\n(.*?)\n\n", PAGE, re.DOTALL)
     rows = [line.split("|")[1] for line in table.splitlines()[1:]]
-    assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == {
+    assert {n for row in rows for n in re.findall(r"`([\w-]+)`", row)} == {
         path.stem for path in OUTPUT_SCHEMAS.glob("*.json")
     }
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.doctor import Doctor
 from mobileprep.api.verdicts import Verdict
+from mobileprep.api.verify import CheckedFile
 from mobileprep.ir.compare import GraphDifference
 from mobileprep.options.schema import DIALECT, Schema
 from mobileprep.report.collect import Report
@@ -37,6 +38,18 @@ class ValidRecipe(TypedDict):
     file: str
     name: str
     targets: list[str]
+
+
+class VerifiedFolder(TypedDict):
+    """An output folder beside what it should hold, and whether all is as it should be."""
+
+    folder: str
+    recipe: str
+    target: str
+    is_rebuilt: bool
+    reasons: list[str]
+    files: list[CheckedFile]
+    is_same: bool
 
 
 class _Score(TypedDict):
@@ -204,6 +217,7 @@ OUTPUTS: dict[str, Any] = {
     "report": list[Report],
     "run": OneRun | ManyRuns,
     "validate": list[ValidRecipe],
+    "verify": list[VerifiedFolder],
 }
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 # In a report, as in a difference, a number without bound is null.

@@ -16,8 +16,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         default=RECIPE,
-        help="recipe, or an output of --json: benchmark, compare, doctor, error, plan, report, "
-        "run or validate; build prints a report, and its dry run a plan",
+        help="recipe, or an output of --json: benchmark, cache-clear, cache-gc, cache-info, "
+        "cache-verify, compare, doctor, error, plan, report, run, validate or verify; build "
+        "prints a report, and its dry run a plan",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

@@ -40,6 +40,8 @@ COMMANDS = {
         f"run --graph={MODEL} --feed=image=feeds --each --fetch=probabilities --json",
     ),
     "validate": ("validate", "validate digits --json"),
+    "verify": ("verify", "verify out --recipe digits/recipe.yaml --json"),
+    "verify, quick": ("verify", "verify out --quick --json"),
     "recipe error": ("error", "build no-such-recipe --json"),
     "usage error": ("error", "build digits --target nothing --json"),
 }
