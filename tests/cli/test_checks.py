@@ -98,7 +98,7 @@ def build(run: Run, how: str, check: str = "true") -> tuple[int, str]:
     recipe = RECIPE.replace("HOW", how).replace("check: true", f"check: {check}")
     Path("recipe.yaml").write_text(recipe)
     # One at a time: else the check of a later step may be the first to fail.
-    told = run("build", "recipe.yaml", "--json", "--jobs", "1")
+    told = run("build", "recipe.yaml", "--json", "-j", "1")
     return told.code, told.err if told.code else told.out
 
 

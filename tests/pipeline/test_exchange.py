@@ -117,7 +117,7 @@ def test_what_lies_in_memory_is_handed_on_as_it_is(exchange: Exchanges, store: S
         "r/c",
         store,
         {Upstream("r/b", "graph.pb"): run.left["graph.pb"]},
-        run._handover,  # noqa: SLF001 - what the executor gives to both
+        run._handover,
         store.workspace() / "read",
     )
     assert reader.graph(Upstream("r/b", "graph.pb")) is graph
@@ -207,7 +207,8 @@ def test_a_file_past_protobuf_s_limit_is_not_left(
     exchange: Exchanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(size: int, where: str) -> None:
-        raise ArtifactError(f"{size} is too much", "", where)
+        message = f"{size} is too much"
+        raise ArtifactError(message, "", where)
 
     monkeypatch.setattr(exchanging, "check_serialized_size", refuse)
     run = exchange()

@@ -132,7 +132,7 @@ def test_a_damaged_object_is_neither_held_nor_given(
     folder: Path,
     tmp_path: Path,
     spoil: Callable[[Path], object],
-    is_anew: bool,  # noqa: FBT001 - a case
+    is_anew: bool,
 ) -> None:
     objects.put([b"abc"])
     assert objects.holds(ABC)

@@ -127,7 +127,8 @@ def refuse(name: str, finished: list[str]) -> Callable[[TargetPlan], None]:
 
     def finish(target: TargetPlan) -> None:
         if target.target == name:
-            raise UsageError(f"{name} cannot be written")
+            message = f"{name} cannot be written"
+            raise UsageError(message)
         finished.append(target.target)
 
     return finish
@@ -137,7 +138,7 @@ def refuse(name: str, finished: list[str]) -> Callable[[TargetPlan], None]:
 @pytest.mark.parametrize("is_fresh", [False, True])
 def test_a_target_that_cannot_be_finished_stops_a_build_unless_it_goes_on(
     state: State,
-    is_fresh: bool,  # noqa: FBT001 - a case
+    is_fresh: bool,
 ) -> None:
     if is_fresh:
         build(executor_of(state))

@@ -105,9 +105,7 @@ def test_force_holds_until_a_stage_has_run(store: Store) -> None:
         "r/other": ("--force was given",),
     }
     state.lose("r/a", "text")
-    assert stale(state)["r/a"] == (
-        "the stored text is missing or damaged, expected ca978112ca1b",
-    )
+    assert stale(state)["r/a"] == ("the stored text is missing or damaged, expected ca978112ca1b",)
 
 
 def test_a_record_without_all_that_the_plan_promises_is_none(store: Store) -> None:
