@@ -110,6 +110,8 @@ def build(
             listen=_nobody,
             warn=lambda task, text: tell(f"{task}: {text}"),
         )
+    for text in run.warnings:
+        tell(text)
     return Build(run.targets, tuple(stage.task for stage in run.ran))
 
 
@@ -121,11 +123,13 @@ class BuildRun:
         targets: the folders that are up to date now, in the order of the plan.
         ran: the stages that ran, in the order they finished.
         failures: what went wrong, where the build was to go on.
+        warnings: what the user should know of the remote store.
     """
 
     targets: tuple[BuiltTarget, ...]
     ran: tuple[Ran, ...]
     failures: tuple[MobileprepError, ...]
+    warnings: tuple[str, ...]
 
 
 def run_build(
@@ -160,10 +164,14 @@ def run_build(
 
     try:
         failures = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
+        if state.store.sharing is not None:
+            state.store.sharing.finish()
     finally:
         state.store.files.save()
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
-    return BuildRun(targets, tuple(executor.ran), tuple(failures))
+    sharing = state.store.sharing
+    warnings = () if sharing is None else sharing.warnings
+    return BuildRun(targets, tuple(executor.ran), tuple(failures), warnings)
 
 
 def prepared(

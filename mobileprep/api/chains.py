@@ -26,10 +26,6 @@ from mobileprep.recipe.settings import InputFile
 from mobileprep.recipe.steps import read_steps
 from mobileprep.recipe.tree import Node, Place, Scalar, SourceText
 from mobileprep.recipe.yaml_tree import parse_yaml
-from mobileprep.runtime.engines.choose import open_engine
-from mobileprep.runtime.sampling.draw import draw_samples
-from mobileprep.runtime.sampling.inputs import fed_tensors
-from mobileprep.runtime.sampling.movement import standing_still
 from mobileprep.tf115.copied_constants import copies_warning
 from mobileprep.transforms.base import Context
 
@@ -188,6 +184,12 @@ def comparison(
     Raises:
         AccuracyError: they are NaN or infinite where the source's are not.
     """
+    # Engines take a tenth of a second to import, and most chains run without a comparison.
+    from mobileprep.runtime.engines.choose import open_engine
+    from mobileprep.runtime.sampling.draw import draw_samples
+    from mobileprep.runtime.sampling.inputs import fed_tensors
+    from mobileprep.runtime.sampling.movement import standing_still
+
     engine = open_engine("numpy", source, path, where="the source")
     samples = draw_samples(
         source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,8 @@ from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
+from mobileprep.pipeline.remote.base import Remote
+from mobileprep.pipeline.remote.settings import URL, remote_settings
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store, default_folder, open_store
@@ -66,7 +69,27 @@ def shared_store(recipes: Sequence[Recipe], out: Path, *, checksum: bool = False
         out: the output folder; the store knows which files there it has hashed.
         checksum: hash every file all the same.
     """
-    return open_store(default_folder(), out, checksum=checksum)
+    return open_store(default_folder(), out, _remote(recipes), checksum=checksum)
+
+
+def _remote(recipes: Sequence[Recipe]) -> Remote | None:
+    """The remote store that recipes or the environment name.
+
+    Raises:
+        UsageError: the recipes name different ones, or what they name is none.
+        UnsupportedError: what reaches such a store is not installed.
+    """
+    sections = {recipe.cache: recipe for recipe in recipes}
+    if len(sections) > 1 and not os.environ.get(URL):
+        named = " and ".join(sorted(recipe.file for recipe in sections.values())[:2])
+        message = f"{named} do not name the same remote store"
+        raise UsageError(message, f"build them one by one, or set {URL} for all")
+    if not os.environ.get(URL) and not any(sections):
+        return None
+    # Only now: few builds share a store.
+    from mobileprep.pipeline.remote.choose import open_remote
+
+    return open_remote(remote_settings(next(iter(sections), None), os.environ))
 
 
 def build_report(built: Built) -> Report:

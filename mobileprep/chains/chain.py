@@ -107,10 +107,11 @@ def _record(name: str, before: Graph, result: Result) -> StepRecord:
         added = removed = changed = 0
     else:
         old, new = before.by_name, after.by_name
-        added = sum(n not in old for n in new)
-        removed = sum(n not in new for n in old)
+        kept = sum(map(old.__contains__, new))
+        added, removed = len(new) - kept, len(old) - kept
         # Nodes are never changed in place, so identity settles nearly every comparison.
-        changed = sum(n in old and old[n] is not new[n] and old[n] != new[n] for n in new)
+        others = (old.get(name) for name, node in new.items() if old.get(name) is not node)
+        changed = sum(was is not None and was != new[was.name] for was in others)
     return StepRecord(
         name,
         result.matched,

@@ -110,6 +110,7 @@ def _build(
     args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
 ) -> None:
     from mobileprep.api.building import cores, run_build
+    from mobileprep.cli._load import warn
     from mobileprep.cli._progress import Progress
     from mobileprep.pipeline.runner import stale_stages
 
@@ -124,6 +125,7 @@ def _build(
             warn=progress.warn,
             keep_going=args.keep_going,
         )
+    warn(done.warnings)
     _tell_targets(args, done.targets)
     if args.depfile is not None and not done.failures:
         _write_depfile(args, recipes, state)

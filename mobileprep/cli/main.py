@@ -27,7 +27,7 @@ _NOT_VERBS = frozenset({"main", "verb"})
 _INTERRUPTED = 130
 _OUR_BUG = 70
 # New objects between two searches for garbage in cycles; Python's own number is 700.
-_SELDOM = 200_000
+_SELDOM = 1_000_000
 
 _DESCRIPTION = (
     "From a trained TensorFlow 1-style model to what a mobile or embedded app ships: "

@@ -88,7 +88,7 @@ class DType(enum.IntEnum):
     @property
     def numpy(self) -> np.dtype[Any] | None:
         """The little-endian numpy type that holds one element, or None (string, resource)."""
-        return _NUMPY.get(self.base)
+        return _NUMPY.get(self) or _NUMPY.get(self - _REF_OFFSET)
 
     @property
     def itemsize(self) -> int:

@@ -30,6 +30,9 @@ _MOVABLE: Final = frozenset({CONTENT_FIELD, FLOAT_FIELD, DOUBLE_FIELD})
 # Below this many bytes a copy is cheaper than a view and its bookkeeping.
 LARGE: Final = 1024
 
+# The largest number that takes one byte as a varint.
+_ONE_BYTE: Final = 0x7F
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -67,52 +70,100 @@ _TAKEN: Final = Payload(0, memoryview(b""))
 def split_payloads(data: Buffer, layout: Layout, file: str) -> tuple[bytes, list[Payload]]:
     """A serialized message without its large tensor payloads, and those payloads.
 
+    Raises:
+        CorruptFileError: a length runs past its message, or a tag is none.
+    """
+    payloads: list[Payload] = []
+    return without_payloads(Cursor(data, file=file), layout, payloads), payloads
+
+
+@dataclass(frozen=True)
+class Run:
+    """A part of a serialized message: ``data[start:stop]``, tags and lengths included.
+
+    Args:
+        start: where it starts.
+        stop: the first byte behind it.
+        short: whether it holds short records of the field; else it is one field of any kind.
+    """
+
+    start: int
+    stop: int
+    short: bool
+
+
+def split_runs(data: Buffer, number: int, size: int, file: str) -> Iterator[Run]:
+    """A serialized message in parts, in order: records of one repeated field, and other fields.
+
+    Records of less than ``LARGE`` bytes come many at once (see ``short_records``), larger ones and
+    other fields one by one. Parsed one after another and then dropped, parts take far less memory
+    than the whole.
+
+    Args:
+        data: the message.
+        number: the field's number, below 16.
+        size: a run ends when it has so many bytes.
+        file: its name, for messages.
+
+    Raises:
+        CorruptFileError: a length runs past the message, or a tag is none.
+    """
+    record = number << 3 | BYTES
+    start = position = 0
+    end = len(data)
+    while position < end:
+        stop = _short_record(data, position, end, record)
+        if not stop or position - start >= size:
+            if position > start:
+                yield Run(start, position, short=True)
+            start = position
+        if not stop:
+            cursor = Cursor(data, position, file=file)
+            skip_field(cursor, cursor.varint())
+            start = stop = cursor.position
+            yield Run(position, stop, short=False)
+        position = stop
+    if position > start:
+        yield Run(start, position, short=True)
+
+
+def short_records(run: bytes) -> Iterator[bytes]:
+    """The bodies of the records of a run, each of less than ``LARGE`` bytes."""
+    start = 0
+    end = len(run)
+    while start < end:
+        stop = _short_record(run, start, end, run[0])
+        yield run[start + (2 if run[start + 1] <= _ONE_BYTE else 3) : stop]
+        start = stop
+
+
+def _short_record(data: Buffer, start: int, end: int, tag: int) -> int:
+    """Where a record of less than ``LARGE`` bytes ends; 0 where there is none of that tag.
+
+    Written out, as every node of a graph passes here.
+    """
+    if start + 2 >= end or data[start] != tag:
+        return 0
+    length = data[start + 1]
+    stop = start + 2 + length
+    if length > _ONE_BYTE:
+        more = data[start + 2]
+        length += (more << 7) - _ONE_BYTE - 1
+        stop = start + 3 + length
+        if more > _ONE_BYTE or length >= LARGE:
+            return 0
+    return stop if stop <= end else 0
+
+
+def without_payloads(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
+    """The message under the cursor without its large tensor payloads, which join ``payloads``.
+
     In the returned bytes each payload is replaced by its index plus one in the field
     ``payload`` of its TensorProto.
 
     Raises:
         CorruptFileError: a length runs past its message, or a tag is none.
     """
-    payloads: list[Payload] = []
-    cursor = Cursor(data, file=file)
-    return _rebuild(cursor, layout, payloads), payloads
-
-
-def split_runs(data: bytes, number: int, size: int, file: str) -> Iterator[tuple[bytes, bytes]]:
-    """A serialized message in parts: records of one repeated field, and at last all other fields.
-
-    Parsed one after another and then dropped, parts take far less memory than the whole message.
-
-    Args:
-        data: the message.
-        number: the field's number; its records stay in order.
-        size: how many bytes of records make up a part, at least; the last may have fewer.
-        file: its name, for messages.
-
-    Yields:
-        Records, and nothing but with the last of them the other fields.
-
-    Raises:
-        CorruptFileError: a length runs past the message, or a tag is none.
-    """
-    view = memoryview(data)
-    run, others = bytearray(), bytearray()
-    record = number << 3 | BYTES
-    cursor = Cursor(data, file=file)
-    while cursor:
-        start = cursor.position
-        tag = cursor.varint()
-        skip_field(cursor, tag)
-        kept = run if tag == record else others
-        kept += view[start : cursor.position]
-        if len(run) >= size:
-            yield bytes(run), b""
-            run.clear()
-    yield bytes(run), bytes(others)
-
-
-def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
-    """The message under the cursor, its large fields rebuilt, the rest copied in runs."""
     view = memoryview(cursor.data)
     pieces: list[bytes | memoryview] = []
     run = cursor.position
@@ -128,19 +179,20 @@ def _rebuild(cursor: Cursor, layout: Layout, payloads: list[Payload]) -> bytes:
                 raise cursor.corrupt(msg)
             continue
         length = cursor.varint()
-        body = cursor.position
+        begin = cursor.position
         cursor.skip(length)
         stop = cursor.position
         if length < LARGE:
             continue
         if number == movable:
             pieces.append(view[run:start])
-            payloads.append(Payload(number, view[body:stop]))
+            payloads.append(Payload(number, view[begin:stop]))
             pieces.append(encode_varint(PAYLOAD_FIELD << 3 | VARINT) + encode_varint(len(payloads)))
         elif number in layout.fields:
             pieces.append(view[run:start])
-            inner = Cursor(cursor.data, body, stop, file=cursor.file, base=cursor.base)
-            pieces.append(delimited(number, _rebuild(inner, layout.fields[number], payloads)))
+            inner = Cursor(cursor.data, begin, stop, file=cursor.file, base=cursor.base)
+            body = without_payloads(inner, layout.fields[number], payloads)
+            pieces.append(delimited(number, body))
         else:
             continue
         run = stop

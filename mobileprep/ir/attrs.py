@@ -22,7 +22,13 @@ class FuncRef:
     attrs: Mapping[str, AttrValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What becomes an ``AttrValue``: the fields are set here, where they may be."""
+
+    __slots__ = ("kind", "value")
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class AttrValue:
     """One attribute.
 
@@ -35,6 +41,21 @@ class AttrValue:
     kind: str
     value: Any
 
+    def __new__(cls, kind: str, value: Any) -> AttrValue:  # noqa: ANN401 - as the field
+        # A frozen dataclass sets each field by a call, which takes three times as long.
+        attribute: Any = _Draft()
+        attribute.kind = kind
+        attribute.value = value
+        attribute.__class__ = cls
+        made: AttrValue = attribute
+        return made
+
+    def __reduce__(self) -> tuple[type[AttrValue], tuple[object, ...]]:
+        return AttrValue, (self.kind, self.value)
+
+
+Attrs = Mapping[str, AttrValue]
+"""Attributes by name; nodes of a kind may share one such mapping, so it is never changed."""
 
 REPEATED_KINDS: Final = frozenset({"string", "int", "bool", "type", "list(int)", "list(type)"})
 """Kinds whose values are equal for equal hashes, and repeat a lot in a graph."""

@@ -8,7 +8,6 @@ from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.protos import graph_pb2 as pb
-from mobileprep.formats.text_proto import text_to_wire
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, graph_to_proto
@@ -29,6 +28,8 @@ def read_graph(path: Path) -> Graph:
         raise CorruptFileError(msg, "export the graph again", str(path))
     expect_kind(data, "GraphDef", str(path))
     if looks_like_text(data):
+        from mobileprep.formats.text_proto import text_to_wire  # slow to import
+
         data = text_to_wire(data, pb.GraphDef, str(path))
     return graph_from_bytes(data, str(path))
 

@@ -95,7 +95,8 @@ class Graph:
         if self._consumers is None:
             consumers: dict[str, list[Node]] = {}
             for node in self.nodes:
-                for name in dict.fromkeys([r.node for r in node.inputs]):
+                names = [r.node for r in node.inputs]
+                for name in dict.fromkeys(names) if len(names) > 1 else names:
                     found = consumers.get(name)
                     if found is None:
                         consumers[name] = [node]

@@ -16,7 +16,13 @@ from mobileprep.ir.tensor import Tensor
 _FAULTY = "the graph was written by a faulty tool, or a step took the attribute off"
 
 
-@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What becomes a ``Node``: the fields are set here, where they may be."""
+
+    __slots__ = ("attrs", "debug_info", "device", "inputs", "name", "op")
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Node:
     """One node of a graph or of a function's body.
 
@@ -36,6 +42,31 @@ class Node:
     attrs: Mapping[str, AttrValue] = field(default_factory=dict)
     debug_info: tuple[bytes, bytes] = (b"", b"")
 
+    def __new__(
+        cls,
+        name: str,
+        op: str,
+        inputs: tuple[Ref, ...] = (),
+        device: str = "",
+        attrs: Mapping[str, AttrValue] | None = None,
+        debug_info: tuple[bytes, bytes] = (b"", b""),
+    ) -> Node:
+        # A frozen dataclass sets each field by a call, which takes three times as long.
+        node: Any = _Draft()
+        node.name = name
+        node.op = op
+        node.inputs = inputs
+        node.device = device
+        node.attrs = {} if attrs is None else attrs
+        node.debug_info = debug_info
+        node.__class__ = cls
+        made: Node = node
+        return made
+
+    def __reduce__(self) -> tuple[type[Node], tuple[object, ...]]:
+        fields = (self.name, self.op, self.inputs, self.device, self.attrs, self.debug_info)
+        return Node, fields
+
     @property
     def data_inputs(self) -> tuple[Ref, ...]:
         """The inputs that carry tensors."""
@@ -45,6 +76,10 @@ class Node:
     def control_inputs(self) -> tuple[Ref, ...]:
         """The inputs that only order execution."""
         return tuple([r for r in self.inputs if r.index == CONTROL])
+
+    def with_inputs(self, inputs: tuple[Ref, ...]) -> Node:
+        """The node with other inputs."""
+        return Node(self.name, self.op, inputs, self.device, self.attrs, self.debug_info)
 
     def with_attrs(self, **changes: AttrValue) -> Node:
         """The node with attributes set."""

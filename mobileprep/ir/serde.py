@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from sys import intern
+from collections.abc import Iterable, Iterator
 
-from google.protobuf.message import DecodeError
-
-from mobileprep.errors import CorruptFileError
-from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import (
-    CONTENT_FIELD,
     GRAPH_LAYOUT,
-    LARGE,
     Payload,
+    Run,
     delimited,
     field_header,
-    split_payloads,
     split_runs,
+    without_payloads,
 )
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, parse_function_ref, parse_ref
+from mobileprep.ir.node_reader import NodeReader, node_from_proto, parsed, read_node
+from mobileprep.ir.node_writer import NodeWriter, content_attr
+from mobileprep.ir.refs import parse_function_ref
 from mobileprep.ir.serde_attrs import attr_from_proto, attr_to_proto
 from mobileprep.ir.serde_opdef import opdef_from_proto, opdef_to_proto
-from mobileprep.ir.serde_tensor import is_written_raw, tensor_to_proto
+from mobileprep.ir.serde_tensor import is_large
 from mobileprep.ir.tensor import Tensor
 
 _NODE_FIELD = 1
 _LIBRARY_FIELD = 2
-_ATTR_FIELD = 5
-_TENSOR_FIELD = 8
 
-_NONE = (b"", b"")
+# Bytes of nodes that are read at once.
+_READ_AT_ONCE = 1 << 20
 
-# Bytes of nodes that are parsed at once; parsed, they take about five times as much.
-_PARSED_AT_ONCE = 1 << 20
-
-# Nodes are encoded in runs of this many: fewer calls, and little memory at a time.
-_RUN = 512
+# Nodes are written in runs of this many.
+_WRITTEN_AT_ONCE = 512
 
 
 def graph_from_bytes(data: Buffer, file: str) -> Graph:
@@ -54,39 +47,33 @@ def graph_from_bytes(data: Buffer, file: str) -> Graph:
         CorruptFileError: the bytes are no GraphDef.
         InvalidGraphError: a constant has an impossible shape.
     """
-    return graph_from_skeleton(*split_payloads(data, GRAPH_LAYOUT, file), file)
-
-
-def graph_from_skeleton(skeleton: bytes, payloads: list[Payload], file: str) -> Graph:
-    """Read a serialized GraphDef in which numbers of ``payloads`` stand for large contents.
-
-    Raises:
-        CorruptFileError: the bytes are no GraphDef, or name other payloads than there are.
-        InvalidGraphError: a constant has an impossible shape.
-    """
+    payloads: list[Payload] = []
+    # A length that runs past the end is told with its place, before any message is parsed.
+    parts = list(_parts(data, payloads, file))
+    reader = NodeReader(file)
     nodes: list[Node] = []
     others = b""
-    for run, others_here in split_runs(skeleton, _NODE_FIELD, _PARSED_AT_ONCE, file):
-        nodes += [_node_from_proto(n, payloads, file) for n in _parsed(run, file).node]
-        others += others_here
-    return _with_nodes(nodes, _parsed(others, file), payloads, file)
+    for part in parts:
+        if isinstance(part, Run):
+            nodes += reader.nodes(bytes(memoryview(data)[part.start : part.stop]))
+            continue
+        found = parsed(pb.GraphDef, part, file).node
+        nodes += [node_from_proto(n, payloads, file) for n in found]
+        others += b"" if found else part
+    return _with_nodes(nodes, parsed(pb.GraphDef, others, file), payloads, file)
+
+
+def _parts(data: Buffer, payloads: list[Payload], file: str) -> Iterator[Run | bytes]:
+    """A serialized graph in parts: short nodes as they lie, others without their payloads."""
+    for run in split_runs(data, _NODE_FIELD, _READ_AT_ONCE, file):
+        cursor = Cursor(data, run.start, run.stop, file=file)
+        yield run if run.short else without_payloads(cursor, GRAPH_LAYOUT, payloads)
 
 
 def graph_from_proto(proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
     """Read a parsed GraphDef, its large contents possibly among ``payloads``."""
-    nodes = [_node_from_proto(n, payloads, file) for n in proto.node]
+    nodes = [node_from_proto(n, payloads, file) for n in proto.node]
     return _with_nodes(nodes, proto, payloads, file)
-
-
-def _parsed(data: bytes, file: str) -> pb.GraphDef:
-    proto = pb.GraphDef()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        message = "is no binary GraphDef"
-        hint = "a text graph ends in .pbtxt; a SavedModel is named by its folder"
-        raise CorruptFileError(message, hint, file) from error
-    return proto
 
 
 def _with_nodes(nodes: list[Node], proto: pb.GraphDef, payloads: list[Payload], file: str) -> Graph:
@@ -112,44 +99,6 @@ def graph_to_chunks(graph: Graph) -> Iterator[bytes | memoryview]:
 def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
     """The pieces of the serialized graph in turn; a tensor stands for its raw content."""
     yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
-    yield from _rest_to_pieces(graph)
-
-
-def graph_to_skeleton(graph: Graph, least: int, number: Callable[[Tensor], int]) -> Iterator[bytes]:
-    """The serialized graph with numbers in place of large contents, piece by piece.
-
-    ``graph_from_skeleton`` reads it.
-
-    Args:
-        graph: the graph.
-        least: how many bytes a content has at least that a number takes the place of; not below
-            ``LARGE``. Contents in the bodies of functions stay where they are.
-        number: gives the number that stands for a tensor's content, from 1 on, each once.
-    """
-    run = pb.GraphDef()
-    for node in graph.nodes:
-        large = _large_attrs(node, least)
-        proto = run.node.add()
-        _node_to_proto(node, proto, large)
-        for name in sorted(large):
-            tensor = node.attrs[name].value
-            target = proto.attr[name].tensor
-            tensor_to_proto(tensor, target, with_content=False)
-            target.payload = number(tensor)
-        if len(run.node) == _RUN:
-            yield run.SerializeToString(deterministic=True)
-            run.Clear()
-    yield run.SerializeToString(deterministic=True)
-    yield from _rest_to_pieces(graph)
-
-
-def serialized_size(graph: Graph) -> int:
-    """The length of the serialized graph in bytes."""
-    return sum(map(_length, graph_to_pieces(graph)))
-
-
-def _rest_to_pieces(graph: Graph) -> Iterator[bytes]:
-    """What follows the nodes."""
     if graph.library:
         yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
     if graph.versions != Versions():
@@ -172,73 +121,52 @@ def graph_to_proto(graph: Graph) -> pb.GraphDef:
     return proto
 
 
-def _node_from_proto(proto: pb.NodeDef, payloads: list[Payload], file: str) -> Node:
-    where = f"{file}, node {proto.name!r}"
-    inputs = tuple([parse_ref(text) for text in proto.input])
-    return _read_node(proto, inputs, payloads, where)
-
-
-def _read_node(
-    proto: pb.NodeDef, inputs: tuple[Ref, ...], payloads: list[Payload], where: str
-) -> Node:
-    # Ops, devices and attributes have few names: held once, they halve what a graph takes.
-    values = proto.attr
-    attrs = {intern(k): attr_from_proto(values[k], payloads, where) for k in sorted(values)}
-    debug = (proto.experimental_debug_info, proto.experimental_type)
-    device = intern(proto.device)
-    return Node(proto.name, intern(proto.op), inputs, device, attrs, debug if any(debug) else _NONE)
-
-
-def _nodes_to_pieces(nodes: Iterable[Node], number: int) -> Iterator[bytes | Tensor]:
-    run = pb.GraphDef()
-    for node in nodes:
-        large = _large_attrs(node, LARGE)
-        if large or len(run.node) == _RUN:
-            yield run.SerializeToString(deterministic=True)
-            run.Clear()
-        if large:
-            yield from _large_node(node, large, number)
-        else:
-            _node_to_proto(node, run.node.add(), frozenset())
-    yield run.SerializeToString(deterministic=True)
-
-
-def _large_attrs(node: Node, least: int) -> frozenset[str]:
-    """The tensor attributes whose content is worth writing from where it lies."""
-    return frozenset(
-        name
-        for name, value in node.attrs.items()
-        if value.kind == "tensor" and is_written_raw(value.value) and value.value.nbytes >= least
-    )
-
-
-def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | Tensor]:
-    head = pb.NodeDef()
-    _node_to_proto(node, head, large)
-    pieces: list[bytes | Tensor] = [head.SerializeToString(deterministic=True)]
-    for name in sorted(large):
-        pieces.extend(_large_attr(name, node.attrs[name]))
-    yield field_header(number, sum(map(_length, pieces)))
-    yield from pieces
+def serialized_size(graph: Graph) -> int:
+    """The length of the serialized graph in bytes."""
+    return sum(map(_length, graph_to_pieces(graph)))
 
 
 def _length(piece: bytes | Tensor) -> int:
     return piece.nbytes if isinstance(piece, Tensor) else len(piece)
 
 
-def _large_attr(name: str, value: AttrValue) -> list[bytes | Tensor]:
-    """The map entry of a tensor attribute, with the content as its last field."""
-    proto = pb.TensorProto()
-    tensor_to_proto(value.value, proto, with_content=False)
-    length = value.value.nbytes
-    head = proto.SerializeToString(deterministic=True) + field_header(CONTENT_FIELD, length)
-    for number in (_TENSOR_FIELD, 2):
-        head = field_header(number, len(head) + length) + head
-    key = delimited(1, name.encode())
-    return [field_header(_ATTR_FIELD, len(key) + len(head) + length) + key + head, value.value]
+def _nodes_to_pieces(nodes: Iterable[Node], number: int) -> Iterator[bytes | Tensor]:
+    writer = NodeWriter(number)
+    run: list[bytes] = []
+    for node in nodes:
+        record = writer.record(node)
+        if record is not None:
+            run.append(record)
+        if record is None or len(run) == _WRITTEN_AT_ONCE:
+            yield b"".join(run)
+            run.clear()
+        if record is None:
+            yield from _large_node(node, _large_attrs(node), number)
+    yield b"".join(run)
 
 
-def _node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:
+def _large_attrs(node: Node) -> frozenset[str]:
+    """The tensor attributes whose content is worth writing from where it lies."""
+    return frozenset(
+        name
+        for name, value in node.attrs.items()
+        if value.kind == "tensor" and is_large(value.value)
+    )
+
+
+def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[bytes | Tensor]:
+    head = pb.NodeDef()
+    node_to_proto(node, head, large)
+    pieces: list[bytes | Tensor] = [head.SerializeToString(deterministic=True)]
+    for name in sorted(large):
+        tensor: Tensor = node.attrs[name].value
+        pieces += [content_attr(name, tensor)[0], tensor]
+    yield field_header(number, sum(map(_length, pieces)))
+    yield from pieces
+
+
+def node_to_proto(node: Node, proto: pb.NodeDef, omit: frozenset[str]) -> None:
+    """Fill an empty NodeDef, some attributes left out."""
     proto.name = node.name
     proto.op = node.op
     proto.input.extend([str(r) for r in node.inputs])
@@ -279,7 +207,7 @@ def _function_from_proto(proto: pb.FunctionDef, payloads: list[Payload], file: s
 
 def _body_node(proto: pb.NodeDef, payloads: list[Payload], where: str) -> Node:
     inputs = tuple(parse_function_ref(text) for text in proto.input)
-    return _read_node(proto, inputs, payloads, where)
+    return read_node(proto, inputs, payloads, where)
 
 
 def _library_bytes(library: Library) -> bytes:
@@ -294,7 +222,7 @@ def _library_bytes(library: Library) -> bytes:
 def _function_to_proto(function: Function, proto: pb.FunctionDef) -> None:
     opdef_to_proto(function.signature, proto.signature)
     for node in function.nodes:
-        _node_to_proto(node, proto.node_def.add(), frozenset())
+        node_to_proto(node, proto.node_def.add(), frozenset())
     for name, ref in function.ret.items():
         proto.ret[name] = str(ref)
     for name, text in function.control_ret.items():

@@ -107,6 +107,13 @@ def is_written_raw(tensor: Tensor) -> bool:
     return len(tensor.values) == tensor.size and tensor.nbytes >= LARGE
 
 
+def is_large(tensor: Tensor) -> bool:
+    """Whether a tensor's content is worth writing from where it lies."""
+    if tensor.content is not None and len(tensor.content) < LARGE:
+        return False
+    return is_written_raw(tensor) and tensor.nbytes >= LARGE
+
+
 def _set_values(proto: pb.TensorProto, dtype: DType, values: Array) -> None:
     field = VALUE_FIELD[dtype]
     listed: Sequence[Any]

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.parts import GRAPH, Part, between_bytes, index_bytes, read_index
-from mobileprep.formats.wire import CONTENT_FIELD, Payload
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import CONTENT_FIELD, Payload, encode_varint
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_skeleton, graph_to_pieces, graph_to_skeleton
+from mobileprep.ir.node import Node
+from mobileprep.ir.node_reader import node_from_proto, parsed
+from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, graph_to_pieces, node_to_proto
+from mobileprep.ir.serde_tensor import is_large, tensor_to_proto
 from mobileprep.ir.tensor import Tensor
 
 APART: Final = 16 << 10
 """Tensors of so many bytes or more get a file of their own; many small files would cost time."""
+
+_DAMAGED: Final = "is damaged: its large nodes have no place"
 
 Keep = Callable[[Tensor], Part]
 """Makes sure that a tensor's content lies in a file of its own; which one."""
@@ -22,16 +28,31 @@ Keep = Callable[[Tensor], Part]
 def graph_index(graph: Graph, keep: Keep) -> bytes:
     """An index of a graph: what it is without its large tensors, and which those are.
 
-    Equal graphs give equal bytes.
+    Nodes with such tensors stand apart, each with its position: numbers of parts stand for the
+    contents. Contents in the bodies of functions stay where they are. Equal graphs give equal
+    bytes.
     """
     parts: list[Part] = []
-
-    def number(tensor: Tensor) -> int:
-        parts.append(keep(tensor))
-        return len(parts)
-
-    body = list(graph_to_skeleton(graph, APART, number))
-    return index_bytes(GRAPH, parts, body)
+    positions: list[int] = []
+    large, others = pb.GraphDef(), []
+    for position, node in enumerate(graph.nodes):
+        names = _apart(node)
+        if not names:
+            others.append(node)
+            continue
+        positions.append(position)
+        proto = large.node.add()
+        node_to_proto(node, proto, names)
+        for name in sorted(names):
+            tensor = node.attrs[name].value
+            parts.append(keep(tensor))
+            target = proto.attr[name].tensor
+            tensor_to_proto(tensor, target, with_content=False)
+            target.payload = len(parts)
+    numbers = b"".join(map(encode_varint, (len(positions), *positions)))
+    message = large.SerializeToString(deterministic=True)
+    rest = graph_to_chunks(graph.with_nodes(others))
+    return index_bytes(GRAPH, parts, [numbers, encode_varint(len(message)), message, *rest])
 
 
 def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str) -> Graph:
@@ -46,8 +67,32 @@ def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str
         CorruptFileError: the index is damaged.
     """
     parts, body = read_index(data, file, GRAPH)
+    cursor = Cursor(body, file=file)
+    count = cursor.varint()
+    if count > len(parts):
+        raise cursor.corrupt(_DAMAGED)
+    positions = [cursor.varint() for _ in range(count)]
+    start = cursor.position + len(encode_varint(length := cursor.varint()))
+    cursor.skip(length)
     payloads = [Payload(CONTENT_FIELD, find(part), part.sha256) for part in parts]
-    return graph_from_skeleton(bytes(body), payloads, file)
+    message = parsed(pb.GraphDef, bytes(body[start : cursor.position]), file)
+    large = [node_from_proto(proto, payloads, file) for proto in message.node]
+    graph = graph_from_bytes(body[cursor.position :], file)
+    places = dict(zip(positions, large, strict=False))
+    total = len(graph) + len(large)
+    if not len(places) == len(large) == count or any(place >= total for place in places):
+        raise cursor.corrupt(_DAMAGED)
+    others = iter(graph.nodes)
+    return graph.with_nodes(places.get(i) or next(others) for i in range(total))
+
+
+def _apart(node: Node) -> frozenset[str]:
+    """The attributes whose tensors get a file of their own."""
+    return frozenset(
+        name
+        for name, value in node.attrs.items()
+        if value.kind == "tensor" and value.value.nbytes >= APART and is_large(value.value)
+    )
 
 
 def file_index(graph: Graph, keep: Keep) -> bytes:

@@ -95,7 +95,7 @@ class Executor:
             verdict = self.state.verdict(upstream.task)
             if isinstance(verdict, Fresh):
                 output = verdict.record.outputs[upstream.output]
-                if self._handover.find(upstream) is not None or self.state.store.holds(output):
+                if self._handover.find(upstream) is not None or self.state.store.obtain(output):
                     return output
                 self.state.lose(upstream.task, upstream.output)
             return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
@@ -118,6 +118,7 @@ class Executor:
             self.ran.append(Ran(spec.task, record.seconds))
             self.state.store.save(key, record)
             self.state.store.save_last_run(self.state.latest_key(spec), record)
+            self.state.store.share(key, record)
             self.state.finished(spec.task, record)
             self._listen(spec.task, record.seconds)
             return record

@@ -27,7 +27,7 @@ def lose_what_is_gone(state: State, wanted: Iterable[Upstream] = ()) -> None:
         verdict = state.verdict(upstream.task)
         if not isinstance(verdict, Fresh):
             continue
-        if not state.store.holds(verdict.record.outputs[upstream.output]):
+        if not state.store.has(verdict.record.outputs[upstream.output]):
             state.lose(upstream.task, upstream.output)
             todo += state.spec(upstream.task).stage.upstream.values()
 

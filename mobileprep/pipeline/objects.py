@@ -99,6 +99,15 @@ class Objects:
             ArtifactError: the store cannot be written.
         """
         part = Part(self._files.digest(path), path.stat().st_size)
+        self.adopt(part, path)
+        return part
+
+    def adopt(self, part: Part, path: Path) -> None:
+        """Take a file whose bytes are known to be those of an object.
+
+        Raises:
+            ArtifactError: the store cannot be written.
+        """
         target = self.path(part.sha256)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +115,6 @@ class Objects:
         except OSError as error:
             raise unwritable(error, target.parent) from error
         self._written(target, part)
-        return part
 
     def place(self, part: Part, target: Path) -> None:
         """Give ``target`` an object's bytes.

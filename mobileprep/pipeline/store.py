@@ -6,13 +6,14 @@ as gone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part
@@ -23,8 +24,13 @@ from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.objects import HINT, Objects, unwritable
 from mobileprep.pipeline.workspaces import sweep, workspace_name
 
+if TYPE_CHECKING:
+    from mobileprep.pipeline.remote.base import Remote
+    from mobileprep.pipeline.sharing import Sharing
+
 _FORMAT = "v2"
-_MOST_RECORD = 64 << 20
+MOST_RECORD: Final = 64 << 20
+"""No record is longer."""
 _CLEAR_HINT = "'mobileprep cache verify' removes what is damaged"
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 INLINE = 64 << 10
@@ -96,20 +102,23 @@ def default_folder() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "mobileprep"
 
 
-def open_store(folder: Path, out: Path | None = None, *, checksum: bool = False) -> Store:
+def open_store(
+    folder: Path, out: Path | None = None, remote: Remote | None = None, *, checksum: bool = False
+) -> Store:
     """The store in a folder.
 
     Args:
         folder: where it is.
         out: the output folder of the builds that use it: for each, the store knows which files
             it has hashed, and need not hash again.
+        remote: a store that machines share.
         checksum: hash every file all the same.
     """
     index = None
     if out is not None:
         key = sha256_bytes(os.fsencode(os.path.realpath(out)))
         index = folder / _FORMAT / "seen" / f"{key}.json"
-    return Store(folder, FileIndex(index, checksum=checksum))
+    return Store(folder, FileIndex(index, checksum=checksum), remote)
 
 
 class Store:
@@ -118,28 +127,77 @@ class Store:
     Args:
         folder: where it is.
         files: tells whether files still have the bytes that they had; by default it hashes them.
+        remote: a store that machines share, for what this one lacks.
     """
 
-    def __init__(self, folder: Path, files: FileIndex | None = None) -> None:
+    def __init__(
+        self, folder: Path, files: FileIndex | None = None, remote: Remote | None = None
+    ) -> None:
         self.root = folder
         """Where stores of all formats lie."""
         self.folder = folder / _FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
+        self.sharing: Sharing | None = None
+        if remote is not None:
+            # Only now: few builds share a store.
+            from mobileprep.pipeline.sharing import Sharing
 
-    def holds(self, output: Output) -> bool:
-        """Whether all that an output is made of is there, its bytes those of their digests."""
+            self.sharing = Sharing(remote, self.folder)
+
+    def has(self, output: Output) -> bool:
+        """Whether all that an output is made of can be had, here or from the remote store."""
         part = output.part
         if part is None:
             return True
-        if not self.objects.holds(part):
+        missing = [p for p in self._known_parts(output) if not self.objects.holds(p)]
+        return not missing or (self.sharing is not None and self.sharing.has(missing))
+
+    def obtain(self, output: Output) -> bool:
+        """Make sure that all that an output is made of is here; whether it is.
+
+        What is here has the bytes of its digests. What is not comes from the remote store.
+        """
+        part = output.part
+        if part is None:
+            return True
+        if not self._fetch([part]):
             return False
         if output.index is None:
             return True
         try:
-            return all(self.objects.holds(p) for p in {*self.objects.parts(output.index)})
+            return self._fetch(self.objects.parts(output.index))
         except CorruptFileError:
             return False
+
+    def share(self, fingerprint: str, record: Record) -> None:
+        """Send what a stage has left to the remote store, in the background, where there is one."""
+        if self.sharing is None:
+            return
+        parts = {p for o in record.outputs.values() for p in self._known_parts(o)}
+        found = sorted((p.sha256, self.objects.path(p.sha256)) for p in parts)
+        self.sharing.send(fingerprint, self._path("ac", fingerprint), found)
+
+    def _known_parts(self, output: Output) -> set[Part]:
+        """The objects that an output is made of, as far as that is known here."""
+        if output.part is None:
+            return set()
+        parts = {output.part}
+        if output.index is not None and self.objects.holds(output.index):
+            with contextlib.suppress(CorruptFileError):
+                parts.update(self.objects.parts(output.index))
+        return parts
+
+    def _fetch(self, parts: Iterable[Part]) -> bool:
+        """Make sure that objects are here; whether they all are."""
+        missing = [part for part in {*parts} if not self.objects.holds(part)]
+        if not missing or self.sharing is None:
+            return not missing
+        with self.sharing.objects(missing) as files:
+            for part, file in zip(missing, files, strict=True):
+                if file is not None:
+                    self.objects.adopt(part, file)
+            return None not in files
 
     def workspace(self) -> Path:
         """A new folder inside the store, with a folder ``left`` for what a stage leaves and one
@@ -204,6 +262,8 @@ class Store:
         record = _record(self._json("ac", fingerprint))
         if record is not None:
             mark_used(self._path("ac", fingerprint))
+        elif self.sharing is not None:
+            record = self._shared_record(fingerprint, self.sharing)
         return record
 
     def references(self, path: Path) -> list[str]:
@@ -263,6 +323,17 @@ class Store:
         """Remove everything."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _shared_record(self, fingerprint: str, sharing: Sharing) -> Record | None:
+        """A record of the remote store, kept here from now on."""
+        with sharing.record(fingerprint) as file:
+            if file is None:
+                return None
+            data = read_bytes(file, limit=MOST_RECORD)
+            record = _record(unseal(fingerprint, data))
+            if record is not None:
+                write_bytes(self._path("ac", fingerprint), data, follow=False)
+            return record
+
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / f"{key}.json"
 
@@ -274,7 +345,7 @@ class Store:
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            return unseal(key, read_bytes(self._path(kind, key), limit=_MOST_RECORD))
+            return unseal(key, read_bytes(self._path(kind, key), limit=MOST_RECORD))
         except CorruptFileError:
             # A record that is gone or damaged only means that the stage runs again.
             return None

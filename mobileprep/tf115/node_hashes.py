@@ -22,6 +22,8 @@ from mobileprep.tf115.hashing import combine, combine_rows, hash_text, hash_text
 # Up to so many bytes of constants, all of them are hashed as the original does it.
 _HASHED_WHOLE: Final = 1 << 23
 _LONG: Final = 1 << 12
+# Texts and hashes of so many nodes are held at a time.
+_AT_ONCE: Final = 1 << 13
 
 
 class NodeHashes:
@@ -47,6 +49,10 @@ class NodeHashes:
 
     def many(self, nodes: Sequence[Node]) -> list[int]:
         """The hash of each of many nodes, which takes less time for all at once."""
+        parts = (nodes[i : i + _AT_ONCE] for i in range(0, len(nodes), _AT_ONCE))
+        return [found for part in parts for found in self._some(part)]
+
+    def _some(self, nodes: Sequence[Node]) -> list[int]:
         texts = [self._texts(node) for node in nodes]
         hashes = hash_texts({text for of_node in texts for text in of_node})
         return combine_rows(

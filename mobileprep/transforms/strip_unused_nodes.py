@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
@@ -19,12 +19,15 @@ from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.ops.dims import ShapeConflictError, merge
-from mobileprep.ops.shape_inference import Shapes, infer_shapes
 from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
+if TYPE_CHECKING:
+    from mobileprep.ops.shape_inference import Shapes
+
+    _Shapes = Callable[[], Mapping[str, Shapes]]
+
 _NAME = "strip_unused_nodes"
-_Shapes = Callable[[], Mapping[str, Shapes]]
 
 
 @transform(_NAME)
@@ -106,7 +109,7 @@ class StripUnusedNodes(Transform):
         self, kept: list[Node], replaced: Iterable[Node], graph: Graph, context: Context
     ) -> list[Node]:
         used = _used_outputs(kept, {n.name for n in replaced})
-        shapes = cache(lambda: infer_shapes(graph))
+        shapes = cache(lambda: _inferred(graph))
         new: dict[str, Node] = {}
         for node in replaced:
             index = _only_output(node, used[node.name])
@@ -141,6 +144,12 @@ class StripUnusedNodes(Transform):
             raise refuse(_NAME, message, hint)
         # Of a name that is given twice, the last counts.
         return dict(zip(self.name, values, strict=True)).get(node)
+
+
+def _inferred(graph: Graph) -> Mapping[str, Shapes]:
+    from mobileprep.ops.shape_inference import infer_shapes  # slow to import, and rarely asked for
+
+    return infer_shapes(graph)
 
 
 def _needed(graph: Graph, outputs: Iterable[str], fed: set[str]) -> set[str]:

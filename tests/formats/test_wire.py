@@ -25,6 +25,7 @@ from mobileprep.formats.wire import (
     encode_varint,
     field_header,
     payload_at,
+    short_records,
     split_payloads,
     split_runs,
 )
@@ -173,13 +174,26 @@ def test_a_message_in_runs_of_records_and_the_rest() -> None:
     version = encode_varint(4 << 3 | VARINT) + encode_varint(300)
     library = delimited(2, b"rest")
     data = b"".join([*records[:2], version, *records[2:], library])
-    parts = list(split_runs(data, 1, 12, "f"))
+    parts = [(data[r.start : r.stop], r.short) for r in split_runs(data, 1, 12, "f")]
     assert parts == [
-        (b"".join(records[:2]), b""),
-        (b"".join(records[2:4]), b""),
-        (records[4], version + library),
+        (b"".join(records[:2]), True),
+        (version, False),
+        (b"".join(records[2:4]), True),
+        (records[4], True),
+        (library, False),
     ]
-    assert list(split_runs(b"", 1, 12, "f")) == [(b"", b"")]
+    assert list(split_runs(b"", 1, 12, "f")) == []
+
+
+def test_short_records_are_told_from_others() -> None:
+    short = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * (LARGE - 1)]
+    other = delimited(1, b"e" * LARGE)
+    long_way = b"\x0a\x83\x80\x00abc"
+    data = b"".join(delimited(1, body) for body in short) + other + long_way
+    runs = list(split_runs(data, 1, 1 << 20, "f"))
+    assert [data[r.start : r.stop] for r in runs if not r.short] == [other, long_way]
+    found = [bytes(x) for r in runs if r.short for x in short_records(data[r.start : r.stop])]
+    assert found == short
 
 
 def test_a_record_that_runs_past_the_message_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+import pickle
+from copy import deepcopy
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import numpy as np
@@ -107,3 +109,13 @@ def test_a_constant_names_its_type() -> None:
     assert (node.op, node.device, str(node.inputs[0])) == ("Const", "/cpu:0", "^a")
     assert node.attr_dtype("dtype") is DType.QUINT8
     assert node.attr_tensor("value") is value
+
+
+def test_nodes_are_copied_and_pickled_whole() -> None:
+    attrs = {"a": attr.integer(1)}
+    node = Node("n", "Op", (parse_ref("a:0"), parse_ref("^b")), "/cpu:0", attrs, (b"x", b"y"))
+    for copy in (pickle.loads(pickle.dumps(node)), deepcopy(node), replace(node)):
+        assert copy == node
+        assert [str(r) for r in copy.inputs] == ["a:0", "^b"]
+        assert hash(copy.inputs[0]) == hash(node.inputs[0])
+    assert node.with_inputs(()) == Node("n", "Op", (), "/cpu:0", attrs, (b"x", b"y"))

@@ -178,7 +178,7 @@ def test_what_lies_in_memory_is_not_looked_for_in_the_store(
     build(executor_of(state_of(SHARED, store)))
     executor = executor_of(state_of(SHARED, store))
     monkeypatch.setattr(Handover, "find", lambda *_: Graph())
-    monkeypatch.setattr(executor.state.store, "holds", lambda _: pytest.fail("it looked"))
+    monkeypatch.setattr(executor.state.store, "obtain", lambda _: pytest.fail("it looked"))
     said.clear()
     assert executor.obtain(Upstream("r/a", "text")).size == 1
     assert said == []
@@ -258,15 +258,15 @@ def test_two_stages_that_miss_the_same_input_make_it_again_once(
     text_path(state, "r/a").unlink()
     state = state_of(changed, store)
     both_look = threading.Barrier(2)
-    holds = state.store.holds
+    obtain = state.store.obtain
 
     def together(output: Output) -> bool:
-        found = holds(output)
+        found = obtain(output)
         with contextlib.suppress(threading.BrokenBarrierError):
             both_look.wait(0.3)
         return found
 
-    state.store.holds = together  # type: ignore[method-assign]
+    state.store.obtain = together  # type: ignore[method-assign]
     said.clear()
     executor = executor_of(state)
     with ThreadPoolExecutor(2) as pool:

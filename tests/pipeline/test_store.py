@@ -33,7 +33,7 @@ def test_an_object_lies_under_its_digest(store: Store, tmp_path: Path) -> None:
     output = taken(store)
     assert output == Output(sha256_bytes(b"abc"), 3)
     assert store.objects.path(output.sha256).read_bytes() == b"abc"
-    assert store.holds(output)
+    assert store.obtain(output)
     store.publish(output, tmp_path / "out" / "file")
     assert (tmp_path / "out" / "file").read_bytes() == b"abc"
 
@@ -47,18 +47,18 @@ def test_a_published_file_is_a_copy(store: Store, tmp_path: Path) -> None:
     output = taken(store)
     store.publish(output, tmp_path / "file")
     (tmp_path / "file").write_bytes(b"xyz")
-    assert store.holds(output)
+    assert store.obtain(output)
 
 
 @pytest.mark.parametrize("data", [b"", b"abd", b"abcd"])
 def test_a_damaged_object_is_not_held(store: Store, data: bytes) -> None:
     output = taken(store)
     store.objects.path(output.sha256).write_bytes(data)
-    assert not store.holds(output)
+    assert not store.obtain(output)
 
 
 def test_a_missing_object_is_not_held(store: Store) -> None:
-    assert not store.holds(Output("0" * 64, 3))
+    assert not store.obtain(Output("0" * 64, 3))
 
 
 def test_records_come_back(store: Store) -> None:

@@ -35,6 +35,11 @@ def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
     return _all(lambda w: remote.fetch(w.kind, w.key, w.target, limit=w.limit), list(wanted))
 
 
+def has_many(remote: Remote, entries: Iterable[tuple[Kind, str]]) -> list[bool]:
+    """Which of some entries the store says that it has, in their order."""
+    return _all(lambda entry: remote.has(*entry), list(entries))
+
+
 def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
     """Which of some files are there afterwards, in their order.
 

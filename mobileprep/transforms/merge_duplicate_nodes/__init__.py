@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.colocation import colocated
@@ -66,8 +66,11 @@ class _Merging:
         # Keys are numbered: a number is hashed more quickly.
         self._numbers: dict[Hashable, int] = {}
         self._key: dict[str, int] = {}
-        self._equal: dict[int, dict[str, None]] = defaultdict(dict)
-        self._consumers: dict[str, list[str]] = {}
+        # By key: the one node that has it, as nearly all are, or the nodes that share it.
+        self._single: dict[int, str] = {}
+        self._equal: dict[int, dict[str, None]] = {}
+        # Consumers of merged nodes, by who took their place.
+        self._taken_over: dict[str, list[str]] = defaultdict(list)
         self.survivor: dict[str, str] = {}
 
     def run(self) -> None:
@@ -103,13 +106,23 @@ class _Merging:
         if attrs is None:
             attrs = self._attrs[id(node.attrs)] = self._number(attrs_key(node))
         own_name = name if name in self._protected else ""
-        key = self._number((node.op, own_name, node.device, node.inputs, attrs))
+        # Texts are hashed more quickly than references.
+        inputs = (r if r.index or r.output else r.node for r in node.inputs)
+        key = self._number((attrs, node.op, own_name, node.device, *inputs))
+        self._enter(name, key)
+        return key
+
+    def _enter(self, name: str, key: int) -> None:
         old = self._key.get(name)
-        if old is not None:
+        if old is not None and self._single.pop(old, None) is None:
             del self._equal[old][name]
         self._key[name] = key
-        self._equal[key][name] = None
-        return key
+        if key in self._equal:
+            self._equal[key][name] = None
+        elif key in self._single:
+            self._equal[key] = {self._single.pop(key): None, name: None}
+        else:
+            self._single[key] = name
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
@@ -117,8 +130,8 @@ class _Merging:
     def _merge(self, keys: Iterable[int], first: bool) -> list[str]:
         merged = []
         for key in keys:
-            group = self._equal[key]
-            if len(group) < 2:
+            group = self._equal.get(key)
+            if group is None or len(group) < 2:
                 continue
             in_order = sorted(group, key=self._place.__getitem__ if first else self._rank)
             if self._not_mergeable(self._node[in_order[0]]):
@@ -140,9 +153,10 @@ class _Merging:
         """Give the consumers of merged nodes the survivors, and name these consumers."""
         consumers: dict[str, None] = {}
         for name in merged:
-            taken_over = self._consumers_of(name)
-            consumers.update(dict.fromkeys(taken_over))
-            self._consumers_of(self.survivor[name]).extend(taken_over)
+            of_name = self._consumers_of(name)
+            consumers.update(dict.fromkeys(of_name))
+            if of_name:
+                self._taken_over[self.survivor[name]] += of_name
         for name in merged:
             del self._node[name]
         self._before = {}
@@ -154,12 +168,9 @@ class _Merging:
         return changed
 
     def _consumers_of(self, name: str) -> list[str]:
-        """Who takes a node's outputs by now; most nodes are never asked for."""
-        found = self._consumers.get(name)
-        if found is None:
-            users = self._graph.consumers.get(name, ())
-            found = self._consumers[name] = [n.name for n in users]
-        return found
+        """Who takes a node's outputs by now."""
+        own = [n.name for n in self._graph.consumers.get(name, ())]
+        return own + self._taken_over.pop(name, [])
 
     def _redirected(self, node: Node) -> Node:
         tensors = [self._survivor_of(r) for r in node.data_inputs]
@@ -167,10 +178,11 @@ class _Merging:
         if self._hashes is None:
             # The original keeps a control input twice when two of its nodes become one.
             controls = list(dict.fromkeys(controls))
-        return replace(node, inputs=(*tensors, *controls))
+        return node.with_inputs((*tensors, *controls))
 
     def _survivor_of(self, ref: Ref) -> Ref:
-        return ref.renamed(self.survivor.get(ref.node, ref.node))
+        survivor = self.survivor.get(ref.node)
+        return ref if survivor is None else ref.renamed(survivor)
 
     def _rank(self, name: str) -> tuple[int, int]:
         """Where a node stands after a round: by its hash in that round, then as stored."""

@@ -1,0 +1,105 @@
+"""What a store takes from a remote one, and what it sends there while a build goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mobileprep.formats.parts import Part
+from mobileprep.pipeline.remote.base import Kind, Remote
+from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, has_many, send_many
+from mobileprep.pipeline.store import MOST_RECORD
+from mobileprep.pipeline.workspaces import workspace_name
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+
+class Sharing:
+    """A remote store beside a local one.
+
+    Args:
+        remote: the remote store.
+        folder: the local store's; what is on its way lies below ``tmp`` there.
+    """
+
+    def __init__(self, remote: Remote, folder: Path) -> None:
+        self._remote = remote
+        self._folder = folder
+        self._sender: ThreadPoolExecutor | None = None
+        self._sent: list[Future[object]] = []
+        self._lock = threading.Lock()
+        self.taken_bytes = 0
+        """The length of all that was fetched."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What went wrong so far."""
+        return self._remote.warnings
+
+    @contextlib.contextmanager
+    def record(self, key: str) -> Iterator[Path | None]:
+        """A record's bytes in a file that goes at the end of the context; None where there is none.
+
+        What it says is for the caller to check.
+        """
+        with self._fetched([("ac", key, MOST_RECORD)]) as (file,):
+            yield file
+
+    @contextlib.contextmanager
+    def objects(self, parts: Iterable[Part]) -> Iterator[list[Path | None]]:
+        """Objects in files that go at the end of the context, unless they were moved.
+
+        Their bytes are those of their digests.
+        """
+        with self._fetched([("cas", part.sha256, part.size) for part in parts]) as files:
+            yield files
+
+    def has(self, parts: Iterable[Part]) -> bool:
+        """Whether the remote store says that it has all of some objects."""
+        return all(has_many(self._remote, [("cas", part.sha256) for part in parts]))
+
+    def send(self, key: str, record: Path, objects: Iterable[tuple[str, Path]]) -> None:
+        """Send what a stage has left, in the background: its objects, then its record."""
+        offered = [Offered("cas", sha256, path) for sha256, path in objects]
+        offered.append(Offered("ac", key, record))
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+        with self._lock:
+            if self._sender is None:
+                self._sender = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-share")
+            self._sent.append(self._sender.submit(send_many, self._remote, offered))
+
+    def finish(self) -> None:
+        """Wait until all is sent."""
+        with self._lock:
+            sender, self._sender = self._sender, None
+            sent, self._sent = self._sent, []
+        if sender is not None:
+            try:
+                for one in sent:
+                    one.result()
+            finally:
+                sender.shutdown(cancel_futures=True)
+
+    @contextlib.contextmanager
+    def _fetched(self, entries: list[tuple[Kind, str, int]]) -> Iterator[list[Path | None]]:
+        folder = self._folder / "tmp"
+        wanted = [
+            Wanted(kind, key, folder / workspace_name(), limit) for kind, key, limit in entries
+        ]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            found = fetch_many(self._remote, wanted)
+            yield [w.target if ok else None for w, ok in zip(wanted, found, strict=True)]
+        except OSError:
+            # A store that cannot be written has nothing of the remote one, and says so itself.
+            yield [None for _ in wanted]
+        finally:
+            for one in wanted:
+                with contextlib.suppress(OSError):
+                    os.unlink(one.target)  # noqa: PTH108 - it may have been moved

@@ -1,0 +1,110 @@
+"""A store that takes what it lacks from a remote one, and gives what stages leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.api.building import BuildRun, prepared, run_build
+from mobileprep.api.verdicts import verdicts
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
+from mobileprep.recipe import load_recipe
+from tests.stages.jobs import op, placeholder
+
+RECIPE = """\
+version: 1
+name: m
+source: {frozen: model.pb}
+inputs: {x: {dtype: float32, shape: [-1, 80]}}
+outputs: [y]
+transforms: [strip_unused_nodes]
+targets:
+  a: {platform: linux}
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A function that builds the recipe on a machine of that name, all of which share a store."""
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", f"file://{tmp_path}/shared")
+    (tmp_path / "shared").mkdir()
+    weights = np.random.default_rng(1).standard_normal((80, 80)).astype(np.float32)
+    nodes = [placeholder((-1, 80)), constant("w", Tensor.of(weights)), op("y", "MatMul", "x", "w")]
+    write_graph(tmp_path / "model.pb", Graph(nodes))
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+
+    def build(name: str) -> BuildRun:
+        monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / name / "store"))
+        out = tmp_path / name / "out"
+        state = prepared([load_recipe(tmp_path / "recipe.yaml", environ={})], out)
+        build.told = verdicts(state, out)  # type: ignore[attr-defined]
+        return run_build(state, out, jobs=2, listen=lambda *_: None, warn=lambda *_: None)
+
+    return build
+
+
+def outputs(folder: Path) -> dict[str, bytes]:
+    out = folder / "out"
+    found = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    return {name: data for name, data in found.items() if not Path(name).name.startswith(".")}
+
+
+def test_a_second_machine_runs_nothing(machine, tmp_path: Path) -> None:
+    assert len(machine("first").ran) == 4
+    done = machine("second")
+    assert (done.ran, done.warnings) == ((), ())
+    assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
+    stages = [verdict for verdict in machine.told if verdict.stage != "publish"]
+    assert all(verdict.fresh for verdict in stages)
+
+
+def test_only_what_is_needed_is_fetched(machine, tmp_path: Path) -> None:
+    machine("first")
+    machine("second")
+    shared = {p.name for p in (tmp_path / "shared/cas").rglob("*") if p.is_file()}
+    mine = {p.name for p in (tmp_path / "second/store/v2/cas").rglob("*") if p.is_file()}
+    # Not the graphs of the stages between, which nothing reads.
+    assert mine < shared
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda p: p.write_bytes(b"x" * 9)])
+def test_what_the_shared_store_has_lost_is_made_again(machine, tmp_path: Path, spoil) -> None:
+    machine("first")
+    for path in (tmp_path / "shared/cas").rglob("*"):
+        if path.is_file():
+            spoil(path)
+    done = machine("second")
+    assert {r.task for r in done.ran} <= {"m/freeze", "m/01-strip_unused_nodes", "m/a/package"}
+    assert done.ran
+    assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
+
+
+def test_a_damaged_record_counts_as_none(machine, tmp_path: Path) -> None:
+    machine("first")
+    for path in (tmp_path / "shared/ac").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes().replace(b'"size":', b'"size":1'))
+    assert len(machine("second").ran) == 4
+    assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
+
+
+def test_a_store_that_is_gone_is_told_and_does_no_harm(
+    machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "http://127.0.0.1:1/nobody")
+    done = machine("first")
+    assert len(done.ran) == 4
+    assert len(done.warnings) == 1
+    assert "http://127.0.0.1:1/nobody" in done.warnings[0]
+
+
+def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) -> None:
+    machine("first")
+    for path in (tmp_path / "shared").rglob("*"):
+        if path.is_file():
+            assert str(tmp_path).encode() not in path.read_bytes()
