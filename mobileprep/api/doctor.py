@@ -19,7 +19,7 @@ from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
 
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _RUNNING: Final = "running models in check, validation, run and benchmark"
-# What each extra brings, and what for; engines say for themselves how they are added.
+# What each extra brings besides fsspec, and what for; engines tell how they are added.
 _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
@@ -65,7 +65,7 @@ class OptionalPackage:
 
 
 @dataclass(frozen=True)
-class StoreFacts:
+class StorePlace:
     """The store of what builds have left.
 
     Args:
@@ -101,7 +101,7 @@ class Doctor:
     python: str
     required: tuple[Required, ...]
     features: tuple[OptionalPackage, ...]
-    store: StoreFacts
+    store: StorePlace
     problems: tuple[str, ...]
 
 
@@ -110,7 +110,7 @@ def doctor() -> Doctor:
     required = tuple(Required(name, _version(name), oldest) for name, oldest in _required())
     store = default_folder()
     found = _existing(store)
-    facts = StoreFacts(
+    facts = StorePlace(
         str(store),
         _size(store),
         shutil.disk_usage(found).free,

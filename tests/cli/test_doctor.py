@@ -72,7 +72,7 @@ def test_every_package_that_may_be_added_is_told_with_its_use(
     assert features["pillow"]["install"] == "pip install 'mobileprep[image]'"
     extras = PROJECT.read_text().partition("[project.optional-dependencies]")[2].partition("test =")
     added = set(re.findall(r'"([\w-]+)>=', extras[0]))
-    assert {"pillow"} <= added <= {name.removeprefix("engine ") for name in features}
+    assert {"pillow"} <= added <= {"fsspec", *(name.removeprefix("engine ") for name in features)}
 
 
 def test_json_tells_the_same(run: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mobileprep.plan.records import FreezeRecord, ModelFacts
+from mobileprep.plan.records import CompressRecord, FreezeRecord, ModelFacts
 from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
 from mobileprep.report.markdown import reports_markdown
 
@@ -20,7 +20,8 @@ REPORT = Report(
     "my_phone",
     SOURCE,
     STEPS,
-    ModelFacts("digits.pb", 40_000, 60, 12_300, 9, 48_000),
+    ModelFacts("digits.pb", 60, 12_300, 9, 48_000),
+    CompressRecord(40_000, "deflate by X 1"),
     {"Add": 1},
     {},
     Checked("drawn", None, 4, {}, "fold_constants", "out", 0.5, None, ("few samples",)),

@@ -1,0 +1,75 @@
+"""Real models: what passes between stages in memory is what passes through the store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.ends import ends, placeholders
+from mobileprep.ir.files import read_graph
+from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.runner import build
+from mobileprep.pipeline.state import Fresh, State
+from mobileprep.pipeline.store import Output, Store
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.recipe import load_recipe
+from tests.reference.real_graphs import GRAPHS
+
+pytestmark = pytest.mark.reference
+
+# The others have variables, whose values lie elsewhere.
+FROZEN = sorted({*GRAPHS} - {"made-qat-mnist-tf115/eval_graph.pb", "sugyan-mnist-v1ckpt/graph.pb"})
+CHAIN = [
+    "strip_unused_nodes",
+    {"remove_nodes": {"op": ["Identity", "CheckNumerics"]}},
+    {"fold_constants": {"ignore_errors": True}},
+    {"fold_batch_norms": {"ignore_errors": True}},
+    {"fold_old_batch_norms": {"ignore_errors": True}},
+    "merge_duplicate_nodes",
+    {"round_weights": {"num_steps": 100}},
+    {"quantize_weights": {"minimum_size": 16}},
+    {"quantize_nodes": {"ignore_errors": True}},
+    "obfuscate_names",
+    "sort_by_execution_order",
+    "add_default_attributes",
+    "backport_concatv2",
+]
+
+
+def outputs(recipe: Path, store: Path) -> dict[str, dict[str, Output]]:
+    """What each stage of a recipe leaves, in a new store."""
+    state = State(plan_recipes([load_recipe(recipe, environ={})]), Store(store))
+    build(Executor(state, lambda *_: None, lambda *_: None), jobs=2)
+    found = {}
+    for spec in state.plan.stages:
+        verdict = state.verdict(spec.task)
+        assert isinstance(verdict, Fresh)
+        found[spec.task] = dict(verdict.record.outputs)
+    return found
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_memory_and_store_hand_on_the_same(
+    models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = read_graph(models / name)
+    shutil.copy(models / name, tmp_path / "model.pb")
+    fed = [n for n in placeholders(graph) if graph[n].attr_dtype("dtype") != DType.RESOURCE]
+    data = {
+        "version": 1,
+        "name": "model",
+        "source": {"frozen": "model.pb"},
+        "inputs": {name: {} for name in fed},
+        "outputs": ends(graph)[:2],
+        "transforms": CHAIN,
+        "targets": {"t": {"platform": "linux"}, "u": {"platform": "ios", "quantize": "weights"}},
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(data))
+    handed = outputs(tmp_path / "recipe.yaml", tmp_path / "handed")
+    monkeypatch.setattr(Handover, "find", lambda *_: None)
+    assert outputs(tmp_path / "recipe.yaml", tmp_path / "stored") == handed
