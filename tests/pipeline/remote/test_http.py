@@ -193,6 +193,14 @@ def test_what_passes_is_tried_again(
     assert remote.warnings == ()
 
 
+@pytest.mark.parametrize("code", [408, 425, 429, 503])
+def test_what_passes_is_sent_again(server: Server, remote: Remote, source: Path, code: int) -> None:
+    server.script["PUT"] = [fault.status(code), fault.KEEP["PUT"]]
+    assert remote.send("cas", KEY, source)
+    assert server.entries[OBJECT] == DATA
+    assert remote.warnings == ()
+
+
 LASTING: dict[str, tuple[Answer, str]] = {
     "cut": (fault.cut, "breaks off"),
     "reset": (fault.reset, "breaks off"),
