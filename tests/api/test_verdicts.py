@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.api import building
 from mobileprep.api.building import prepared, run_build
 from mobileprep.api.recipes import load_recipe
 from mobileprep.api.verdicts import Verdict, verdicts
 from mobileprep.errors import UsageError
 from mobileprep.ir.files import write_graph
 from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store
 from tests.stages.jobs import classifier
 
 TEXT = """
@@ -116,3 +118,18 @@ def test_a_target_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match="no recipe has a target 'fone'") as caught:
         prepared([load_recipe("recipe.yaml")], OUT, targets=["fone"])
     assert "'phone'" in caught.value.hint
+
+
+def test_files_are_hashed_anew_only_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+
+    def shared_store(recipes: object, out: Path, *, checksum: bool) -> Store:
+        asked.append(checksum)
+        return Store(Path("store"))
+
+    monkeypatch.setattr(building, "shared_store", shared_store)
+    state()
+    state(checksum=True)
+    assert asked == [False, True]
