@@ -294,3 +294,12 @@ def test_every_pattern_has_a_message_and_refuses_a_trailing_line_end():
     for described in patterns:
         assert described["patternErrorMessage"]
         assert described["pattern"].endswith("$(?!\\n)")
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "needs at least 1 item"), (2, "needs at least 2 items")]
+)
+def test_one_is_no_plural(source, count: int, told: str) -> None:
+    root = parse_yaml(source("[]\n"))
+    (problem,) = schema_problems(root, {"type": "array", "minItems": count})
+    assert problem.message == told
