@@ -297,9 +297,9 @@ def test_every_pattern_has_a_message_and_refuses_a_trailing_line_end():
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(1, "needs at least 1 item"), (2, "needs at least 2 items")]
+    ("count", "told"), [(1, "may have at most 1 key"), (0, "may have at most 0 keys")]
 )
 def test_one_is_no_plural(source, count: int, told: str) -> None:
-    root = parse_yaml(source("[]\n"))
-    (problem,) = schema_problems(root, {"type": "array", "minItems": count})
+    root = parse_yaml(source("a: 1\nb: 2\n"))
+    (problem,) = schema_problems(root, {"maxProperties": count})
     assert problem.message == told
