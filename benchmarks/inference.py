@@ -4,10 +4,14 @@
 
 FOLDER holds frozen networks as NAME.pb with NAME.json (``tests/reference/networks.py`` makes
 them); PYTHON is an interpreter that can import TensorFlow, by default this one, and one that can
-import mobileprep with OpenVINO, without which there is no row for it. All run on the same two
-processors. Processes take turns, each warms up and then runs some batches; the smallest median of
-all turns counts. The bounds: numpy takes at most 2.0 times TensorFlow's time and 1.5 times its peak
-memory, OpenVINO 1.3 times its time.
+import mobileprep with OpenVINO, without which there is no row for it. Each network runs with fused
+batch norms and with batch norms in their parts. All run on the same two processors. Processes take
+turns, each warms up and then runs some batches; ratios are of neighbouring turns, and the median of
+them counts. Wall time is what a user waits; processor time tells more on a busy machine, though
+threads that wait by spinning raise it. Where the environment tells OpenBLAS which kernels to take,
+a second row shows what it takes by itself. The bounds: numpy takes at most 1.5 times TensorFlow's
+time for one image, 2.0 times for a batch of 8, and 1.5 times its peak memory, OpenVINO 1.3 times
+its time.
 """
 
 from __future__ import annotations
@@ -15,13 +19,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from batch_norms import with_fused, with_parts
+from processor import described, without_coretype
+
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.reachability import reachable
+
 NETWORKS = ("inceptionv3", "resnet50", "mobilenet")
-BATCHES = (1, 8)
+FORMS = {"parts": with_parts, "fused": with_fused}
 PROCESSORS = 2
 
 COMMON = """
@@ -32,13 +45,14 @@ x = np.random.default_rng(0).random((batch, *shape[1:]), dtype=np.float32)
 def report(once):
     once()
     once()
-    seconds = []
+    wall, processor = [], []
     for _ in range(runs):
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         once()
-        seconds.append(time.perf_counter() - started)
+        processor.append(time.process_time() - used)
+        wall.append(time.perf_counter() - started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps([statistics.median(seconds), peak]))
+    print(json.dumps([statistics.median(wall), statistics.median(processor), peak]))
 """
 OURS = (
     COMMON
@@ -70,19 +84,26 @@ with tf.Graph().as_default():
 
 @dataclass(frozen=True)
 class Row:
-    """One engine, and the bounds of its time and memory as multiples of TensorFlow's."""
+    """A way to run a network: an engine of ours, by default in this process's environment."""
 
+    name: str
     engine: str
     python: str
-    time_bound: float
-    memory_bound: float | None
+    env: dict[str, str] | None = None
+
+    def bound(self, batch: int) -> float:
+        """How many times TensorFlow's time it may take."""
+        if self.engine == "openvino":
+            return 1.3
+        return 1.5 if batch == 1 else 2.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds a batch takes, and peak memory in bytes."""
+    """Seconds a batch takes, by the clock and of all processors, and peak memory in bytes."""
 
-    seconds: float
+    wall: float
+    processor: float
     peak: float
 
 
@@ -92,48 +113,72 @@ def main() -> None:
     parser.add_argument("--tensorflow", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--openvino", default="", metavar="PYTHON")
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--forms", nargs="*", default=tuple(FORMS), choices=tuple(FORMS))
+    parser.add_argument("--batches", nargs="*", type=int, default=(1, 8))
+    parser.add_argument("--turns", type=int, default=5)
     args = parser.parse_args()
     _keep_to(PROCESSORS)
-    rows = [Row("numpy", sys.executable, 2.0, 1.5)]
+    print("\n".join(described()), flush=True)
+    with tempfile.TemporaryDirectory() as work:
+        for name in args.networks:
+            for form in args.forms:
+                facts = json.loads((args.folder / f"{name}.json").read_text())
+                graph = in_form(args.folder / f"{name}.pb", facts["output"], form, Path(work))
+                for batch in args.batches:
+                    print(f"{name}, batch norms {form}, batch {batch}", flush=True)
+                    compare(graph, facts, batch, args)
+
+
+def in_form(network: Path, output: str, form: str, work: Path) -> Path:
+    """A network written with its batch norms in another form."""
+    graph = FORMS[form](read_graph(network))
+    needed = reachable(graph, [output])
+    made = work / f"{network.stem}-{form}.pb"
+    write_graph(made, graph.with_nodes(n for n in graph if n.name in needed))
+    return made
+
+
+def rows(args: argparse.Namespace) -> list[Row]:
+    found = [Row("numpy", "numpy", sys.executable)]
+    own = without_coretype()
+    if own is not None:
+        found.append(Row("numpy, kernels as OpenBLAS chooses", "numpy", sys.executable, own))
     if args.openvino:
-        rows.append(Row("openvino", args.openvino, 1.3, None))
-    for name in args.networks:
-        for batch in BATCHES:
-            compare(name, batch, rows, args)
+        found.append(Row("openvino", "openvino", args.openvino))
+    return found
 
 
-def compare(name: str, batch: int, rows: list[Row], args: argparse.Namespace) -> None:
-    facts = json.loads((args.folder / f"{name}.json").read_text())
-    graph = str((args.folder / f"{name}.pb").resolve())
+def compare(graph: Path, facts: dict[str, object], batch: int, args: argparse.Namespace) -> None:
     runs = 10 if batch == 1 else 3
-    told = [graph, facts["input"], facts["output"], facts["shape"], batch, runs]
+    told = [str(graph), facts["input"], facts["output"], facts["shape"], batch, runs]
+    ways = rows(args)
     theirs: list[Result] = []
-    ours: list[list[Result]] = [[] for _ in rows]
+    ours: list[list[Result]] = [[] for _ in ways]
     for _ in range(args.turns):
-        theirs.append(measure(args.tensorflow, THEIRS, told))
-        for row, results in zip(rows, ours, strict=True):
-            results.append(measure(row.python, OURS.replace("{engine}", row.engine), told))
-    reference = best(theirs)
-    print(f"{name}, batch {batch}: tensorflow {shown(reference, batch)}")
-    for row, results in zip(rows, ours, strict=True):
-        print(f"  {row.engine} {shown(best(results), batch)}")
-        _print_ratios(row, best(results), reference)
+        theirs.append(measure(args.tensorflow, THEIRS, told, None))
+        for row, results in zip(ways, ours, strict=True):
+            code = OURS.replace("{engine}", row.engine)
+            results.append(measure(row.python, code, told, row.env))
+    print(f"  {shown(theirs, batch)}  tensorflow")
+    for row, results in zip(ways, ours, strict=True):
+        ratios = _ratios(results, theirs)
+        print(f"  {shown(results, batch)}  {row.name}: {ratios} (bound {row.bound(batch)})")
+    sys.stdout.flush()
 
 
-def best(results: list[Result]) -> Result:
-    return Result(min(r.seconds for r in results), max(r.peak for r in results))
+def shown(results: Sequence[Result], batch: int) -> str:
+    wall = statistics.median(r.wall for r in results) / batch * 1e3
+    used = statistics.median(r.processor for r in results) / batch * 1e3
+    peak = max(r.peak for r in results) / 1e6
+    return f"{wall:6.1f} ms an image, {used:6.1f} ms of processors, {peak:5.0f} MB"
 
 
-def shown(result: Result, batch: int) -> str:
-    return f"{result.seconds / batch * 1e3:.1f} ms an image, {result.peak / 1e6:.0f} MB"
-
-
-def _print_ratios(row: Row, mine: Result, reference: Result) -> None:
-    time_ratio, memory_ratio = mine.seconds / reference.seconds, mine.peak / reference.peak
-    print(f"    time ratio   {time_ratio:.2f} (bound {row.time_bound})")
-    bound = f" (bound {row.memory_bound})" if row.memory_bound else ""
-    print(f"    memory ratio {memory_ratio:.2f}{bound}", flush=True)
+def _ratios(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
+    pairs = list(zip(ours, theirs, strict=True))
+    wall = statistics.median(a.wall / b.wall for a, b in pairs)
+    used = statistics.median(a.processor / b.processor for a, b in pairs)
+    memory = max(a.peak for a in ours) / max(b.peak for b in theirs)
+    return f"time {wall:.2f}, of processors {used:.2f}, memory {memory:.2f}"
 
 
 def _keep_to(count: int) -> None:
@@ -142,9 +187,9 @@ def _keep_to(count: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
-def measure(python: str, code: str, told: list[object]) -> Result:
+def measure(python: str, code: str, told: list[object], env: dict[str, str] | None) -> Result:
     command = [python, "-c", code, json.dumps(told)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         sys.exit(done.stderr)
     return Result(*json.loads(done.stdout.splitlines()[-1]))

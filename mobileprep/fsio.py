@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from io import RawIOBase
@@ -18,7 +19,11 @@ from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 _BLOCK = 1 << 20
 _HASHED_AT_ONCE = 1 << 18
 # A temporary name is longer than the final one, which may be as long as the system allows.
-_NAME_KEPT = 80
+NAME_KEPT = 80
+"""So many characters of it are kept."""
+_FICLONE = 0x40049409  # linux/fs.h
+# Without waiting for whoever might write to a pipe.
+_READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:
@@ -82,6 +87,24 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
         raise unreadable(path, error) from error
 
 
+def read_file(path: Path, *, limit: int) -> bytes:
+    """The bytes of what is a regular file: a pipe or a device in its place is not waited for.
+
+    Raises:
+        CorruptFileError: missing, unreadable, no file, or longer than ``limit`` bytes.
+    """
+    try:
+        with os.fdopen(os.open(path, _READ_NOW), "rb") as stream:
+            facts = os.fstat(stream.fileno())
+            if stat.S_ISREG(facts.st_mode) and facts.st_size <= limit:
+                return stream.read()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    is_file = stat.S_ISREG(facts.st_mode)
+    message = f"is longer than {limit} bytes" if is_file else "is no file"
+    raise CorruptFileError(message, "remove it", str(path))
+
+
 @contextlib.contextmanager
 def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     """A binary stream whose bytes take the name ``path`` only when the block ends well.
@@ -127,7 +150,7 @@ def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     # A name of our own rather than tempfile's: its files are private, and outputs take the
     # rights that the user's umask gives, which threads cannot ask for without changing it.
-    temporary = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}")
+    temporary = path.with_name(f".{path.name[:NAME_KEPT]}.{os.urandom(8).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as stream:
@@ -191,13 +214,28 @@ def write_text(path: Path, text: str, *, follow: bool = True) -> None:
 def place(source: Path, target: Path) -> None:
     """Give ``target`` the bytes of ``source``, atomically, by copy; a link there is replaced.
 
-    A hard link would let whoever edits the target spoil the source.
+    A hard link would let whoever edits the target spoil the source. Where the file system can
+    share blocks until one of two files is changed, no bytes are copied.
 
     Raises:
-        ArtifactError: the target cannot be written.
+        ArtifactError: the target cannot be written, or the source cannot be read.
     """
-    with atomic_writer(target, follow=False) as stream, source.open("rb") as origin:
-        shutil.copyfileobj(origin, stream, _BLOCK)
+    with atomic_writer(target, follow=False) as stream, source.open("rb", buffering=0) as origin:
+        if not _share_blocks(origin.fileno(), stream.fileno()):
+            shutil.copyfileobj(origin, stream, _BLOCK)
+
+
+def _share_blocks(source: int, target: int) -> bool:
+    """Let an empty file share the blocks of another, by Linux's FICLONE; whether it does now."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import fcntl  # not on Windows
+
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True
 
 
 def inside(folder: Path, name: str) -> Path:

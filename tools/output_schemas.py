@@ -13,6 +13,7 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
 
+from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.doctor import Doctor
 from mobileprep.api.verdicts import Verdict
 from mobileprep.ir.compare import GraphDifference
@@ -192,6 +193,10 @@ class Failed(TypedDict):
 # What is printed, by the name of its schema.
 OUTPUTS: dict[str, Any] = {
     "benchmark": BenchmarkResult,
+    "cache-clear": CacheCleared,
+    "cache-gc": CacheCollected,
+    "cache-info": CacheInfo,
+    "cache-verify": CacheVerified,
     "compare": list[GraphDifference],
     "doctor": Doctor,
     "error": Failed,

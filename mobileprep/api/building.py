@@ -13,13 +13,15 @@ from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import check_names, load_recipe, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MobileprepError, UsageError
-from mobileprep.pipeline.execute import Executor, Listener, Ran
+from mobileprep.pipeline.execute import Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
+from mobileprep.pipeline.publish import hash_all
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
@@ -152,8 +154,10 @@ def run_build(
         keep_going: after a failure go on with what does not depend on it.
 
     Raises:
+        UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
         MobileprepError: the first failure, unless the build was to go on.
     """
+    bound = store_bound(os.environ)
     executor = Executor(state, listen, warn)
     done: dict[str, BuiltTarget] = {}
 
@@ -168,6 +172,7 @@ def run_build(
             state.store.sharing.finish()
     finally:
         state.store.files.save()
+        state.store.finish(bound)
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
     sharing = state.store.sharing
     warnings = () if sharing is None else sharing.warnings
@@ -190,6 +195,7 @@ def prepared(
         out: the output folder.
         targets: names of targets, or of their folders; all without any.
         force: judge every stage stale.
+        checksum: hash every file, whatever its times say.
         cache: the store's folder; by default the user's.
 
     Raises:
@@ -199,6 +205,8 @@ def prepared(
     store = Store(cache) if cache is not None else shared_store(recipes, out, checksum=checksum)
     state = plan_state(recipes, targets, store=store, force=force)
     check_overlaps(recipes, state.plan, state.store, out)
+    if checksum:
+        hash_all(state, out)
     return state
 
 
@@ -215,5 +223,5 @@ def _listed(
     return [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
 
 
-def _nobody(task: str, seconds: float | None) -> None:
+def _nobody(task: str, moment: Moment) -> None:
     """Tells nothing."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 from mobileprep import __version__
+from mobileprep.api.cache import folder_bytes, shown_remote
 from mobileprep.pipeline.store import default_folder
 from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
 
@@ -112,10 +112,10 @@ def doctor() -> Doctor:
     found = _existing(store)
     facts = StorePlace(
         str(store),
-        _size(store),
+        folder_bytes(store),
         shutil.disk_usage(found).free,
         found.is_dir() and os.access(found, os.W_OK),
-        _remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
+        shown_remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
     )
     return Doctor(
         __version__,
@@ -177,23 +177,3 @@ def _store_problems(found: Path) -> Iterator[str]:
 
 def _existing(path: Path) -> Path:
     return next(p for p in (path, *path.absolute().parents) if p.exists())
-
-
-def _size(folder: Path) -> int:
-    """The bytes of all files below a folder; those that go away meanwhile do not count."""
-    total = 0
-    for above, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(f"{above}{os.sep}{name}").st_size
-            except OSError:
-                continue
-    return total
-
-
-def _remote(url: str) -> str | None:
-    """The URL without what it may hold for signing in."""
-    if not url:
-        return None
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -6,17 +6,18 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.api.provenance import remove_provenance
 from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
-from mobileprep.pipeline.remote.base import Remote
-from mobileprep.pipeline.remote.settings import URL, remote_settings
+from mobileprep.pipeline.remote.variables import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Store, default_folder, open_store
+from mobileprep.pipeline.store import FORMAT, Store, default_folder
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import TargetPlan
@@ -24,6 +25,9 @@ from mobileprep.plan.stages import BudgetStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
+
+if TYPE_CHECKING:
+    from mobileprep.pipeline.remote.base import Remote
 
 REPORT = "report.json"
 
@@ -69,7 +73,9 @@ def shared_store(recipes: Sequence[Recipe], out: Path, *, checksum: bool = False
         out: the output folder; the store knows which files there it has hashed.
         checksum: hash every file all the same.
     """
-    return open_store(default_folder(), out, _remote(recipes), checksum=checksum)
+    key = sha256_bytes(os.fsencode(os.path.realpath(out)))
+    index = default_folder() / FORMAT / "seen" / f"{key}.json"
+    return Store(default_folder(), FileIndex(index, checksum=checksum), _remote(recipes))
 
 
 def _remote(recipes: Sequence[Recipe]) -> Remote | None:
@@ -88,6 +94,7 @@ def _remote(recipes: Sequence[Recipe]) -> Remote | None:
         return None
     # Only now: few builds share a store.
     from mobileprep.pipeline.remote.choose import open_remote
+    from mobileprep.pipeline.remote.settings import remote_settings
 
     return open_remote(remote_settings(next(iter(sections), None), os.environ))
 
@@ -102,7 +109,7 @@ def build_report(built: Built) -> Report:
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     """Bring a target's folder up to date; its report, and whether anything was written."""
     state = executor.state
-    built = collect_target(target, state)
+    built = collect_target(target, state, executor)
     report = build_report(built)
     done = publish(built, {REPORT: report_json(report)}, state.store, out, executor.obtain)
     if done:

@@ -15,7 +15,7 @@ from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdic
 from mobileprep.errors import MobileprepError
 from mobileprep.fsio import inside
 from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
-from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.execute import Executor, Moment
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_overlaps
@@ -55,7 +55,7 @@ def recipe_tasks(
         yield _folder_task(target, session, name)
 
 
-def _nobody(task: str, seconds: float | None) -> None:
+def _nobody(task: str, moment: Moment) -> None:
     """doit tells itself what runs."""
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.api.targets import REPORT, target_changes
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.parts import Part
+from mobileprep.fsio import file_inside, inside
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
-from mobileprep.pipeline.needs import lose_what_is_gone
+from mobileprep.pipeline.needs import Forecast, foretell
+from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.publish import MANIFEST
-from mobileprep.pipeline.runner import collect_target
+from mobileprep.pipeline.runner import Built, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.pipeline.store import Output
 from mobileprep.plan.changes import Change
 from mobileprep.plan.spec import StageSpec, TargetPlan, Upstream
 from mobileprep.plan.stages import PUBLISHED
@@ -54,9 +57,11 @@ class Verdict:
         needs: the tasks before it.
         reasons: why it would run, in words; nothing where it is fresh.
         changes: what is not as it was when it last ran.
-        certain: false where it runs only if a stage before it leaves something else than before.
+        certain: false where it runs only if a stage before it leaves something else than before,
+            or if one that may run needs what it left, and that is lost.
         seconds: how long its last run took, None where that is not known.
         bytes: the length of all that it left then.
+        store_bytes: what it takes from the store beside what steps before it take.
         inputs: the files from outside that it reads.
         outputs: the files that it leaves, as far as they are known before it has run.
     """
@@ -69,6 +74,7 @@ class Verdict:
     certain: bool
     seconds: float | None
     bytes: int | None
+    store_bytes: int
     inputs: tuple[InputFact, ...]
     outputs: tuple[OutputFact, ...]
 
@@ -88,45 +94,96 @@ class Verdict:
 def verdicts(state: State, out: Path) -> list[Verdict]:
     """The verdicts on all stages of a plan, then on its targets' folders below ``out``.
 
+    Nothing is run or written, and a build of the same state does what it would have done.
+
     Raises:
         CorruptFileError: an input file is missing or unreadable.
         ArtifactError: a name leads out of the output folder.
     """
-    lose_what_is_gone(state, _needed_by_folders(state, out))
+    plan = state.plan
+    lacking = {target.folder: _lacking(target, state, out) for target in plan.targets}
+    records = {up for target in plan.targets for up in target.records if _is_fresh(up.task, state)}
+    forecast = foretell(state, records.union(*lacking.values()))
+    judged = [stage_verdict(spec, state, forecast) for spec in plan.stages]
+    judged += [folder_verdict(target, state, out, forecast) for target in plan.targets]
+    read = [set(spec.stage.upstream.values()) for spec in plan.stages] + [*lacking.values()]
+    sizes = _Sizes(state, forecast)
     return [
-        *(stage_verdict(spec, state) for spec in state.plan.stages),
-        *(folder_verdict(target, state, out) for target in state.plan.targets),
+        one if one.fresh else replace(one, store_bytes=sizes.new(needed))
+        for one, needed in zip(judged, read, strict=True)
     ]
 
 
-def _needed_by_folders(state: State, out: Path) -> Iterator[Upstream]:
-    """What the folders lack of targets whose stages are all fresh."""
-    for target in state.plan.targets:
-        if all(isinstance(state.verdict(task), Fresh) for task in target.tasks):
-            built = collect_target(target, state)
-            todo, _ = target_changes(built, out, state.store.files)
-            yield from (built.origins[name] for name in todo.write if name in built.origins)
+def _is_fresh(task: str, state: State) -> bool:
+    return isinstance(state.verdict(task), Fresh)
 
 
-def stage_verdict(spec: StageSpec, state: State) -> Verdict:
+def _lacking(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
+    """What fresh stages have left that a target's folder does not have as it is."""
+    folder = inside(out, target.folder)
+    left = {
+        Upstream(task, name): output
+        for task in target.tasks
+        if isinstance(found := state.verdict(task), Fresh)
+        for name, output in found.record.outputs.items()
+        if name.startswith(PUBLISHED)
+    }
+    return {up for up, output in left.items() if not _has(folder, up, output, state)}
+
+
+def _has(folder: Path, up: Upstream, output: Output, state: State) -> bool:
+    path = file_inside(folder, up.output.removeprefix(PUBLISHED))
+    return state.store.files.matches(path, output.sha256, output.size)
+
+
+class _Sizes:
+    """The lengths of what steps take from the store, each object with the first that needs it."""
+
+    def __init__(self, state: State, forecast: Forecast) -> None:
+        self._state = state
+        self._forecast = forecast
+        self._counted: set[str] = set()
+
+    def new(self, needed: Iterable[Upstream]) -> int:
+        """The bytes of those objects among what is needed that are there and were not counted."""
+        parts = {part for up in needed for part in self._parts(up)}
+        fresh = {part for part in parts if part.sha256 not in self._counted}
+        self._counted |= {part.sha256 for part in fresh}
+        return sum(part.size for part in fresh)
+
+    def _parts(self, up: Upstream) -> Sequence[Part]:
+        found = self._state.verdict(up.task)
+        if isinstance(found, Stale) or self._forecast.runs(up.task):
+            return ()
+        return self._state.store.parts(found.record.outputs[up.output])
+
+
+def stage_verdict(spec: StageSpec, state: State, forecast: Forecast | None = None) -> Verdict:
     """The verdict on one stage.
+
+    Args:
+        spec: the stage.
+        state: its plan against a store.
+        forecast: what is known of the other stages; without it, what is lost does not count.
 
     Raises:
         CorruptFileError: an input file is missing or unreadable.
     """
     found = state.verdict(spec.task)
-    made = found.record.outputs if isinstance(found, Fresh) else {}
-    stale = found if isinstance(found, Stale) else None
+    forecast = forecast or foretell(state)
+    runs = forecast.runs(spec.task)
+    made = found.record.outputs if isinstance(found, Fresh) and not runs else {}
     last = found.record if isinstance(found, Fresh) else found.last
     return Verdict(
         spec.task,
         spec.kind,
         tuple(spec.needs),
-        stale.reasons if stale else (),
-        stale.changes if stale else (),
-        stale is None or stale.parts is not None,
+        (*forecast.certain.get(spec.task, ()), *forecast.perhaps.get(spec.task, ())),
+        found.changes if isinstance(found, Stale) else (),
+        spec.task not in forecast.perhaps,
         last.seconds if last else None,
         last.bytes if last else None,
+        0,
         tuple(
             InputFact(slot, file.name, str(file.path), state.digest(file))
             for slot, files in spec.stage.files.items()
@@ -139,29 +196,45 @@ def stage_verdict(spec: StageSpec, state: State) -> Verdict:
     )
 
 
-def folder_verdict(target: TargetPlan, state: State, out: Path) -> Verdict:
-    """The verdict on one target's folder below ``out``.
+def folder_verdict(
+    target: TargetPlan, state: State, out: Path, forecast: Forecast | None = None
+) -> Verdict:
+    """The verdict on one target's folder below ``out``; arguments as for ``stage_verdict``.
 
     Raises:
         CorruptFileError: an input file is missing or unreadable.
         ArtifactError: a name leads out of the output folder.
     """
     task = f"{target.folder}/{PUBLISH}"
-    waits = [name for name in target.tasks if isinstance(state.verdict(name), Stale)]
+    forecast = forecast or foretell(state)
+    waits = [name for name in target.tasks if forecast.runs(name)]
     folder = out / target.folder
-    if waits:
-        reasons: Sequence[str] = (f"{waits[0]} runs first",)
+    built = _at_hand(target, state)
+    if built is None:
+        reasons: Sequence[str] = (f"{waits[0]} runs first",) if waits else ("its report is lost",)
         files: Mapping[str, str | None] = dict.fromkeys(promised_files(target, state))
     else:
-        built = collect_target(target, state)
         todo, extra = target_changes(built, out, state.store.files)
         files = expected = expected_files(built, extra, todo)
         reasons = folder_reasons(todo, expected)
     outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))
-    known = not waits
+    known = built is not None
     return Verdict(
-        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, (), tuple(outputs)
+        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, 0, (), tuple(outputs)
     )
+
+
+def _at_hand(target: TargetPlan, state: State) -> Built | None:
+    """What a target's stages have left, unless one has yet to run or a record of one is lost.
+
+    Stages that run again only because what they left is lost leave the same.
+    """
+    if not all(_is_fresh(task, state) for task in target.tasks):
+        return None
+    try:
+        return collect_target(target, state)
+    except CorruptFileError:
+        return None
 
 
 def promised_files(target: TargetPlan, state: State) -> list[str]:

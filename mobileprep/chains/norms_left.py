@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
@@ -78,5 +79,7 @@ def _as_float(node: Node, graph: Graph) -> Node:
     stored = graph.get(node.inputs[0].node) if node.op == "Dequantize" and node.inputs else None
     if stored is None or stored.op != "Const":
         return node
-    ones = np.ones(stored.attr_tensor("value").shape, np.float32)
-    return constant(node.name, Tensor.packed(ones))
+    # One number in memory for all of them.
+    one = np.ones(1, np.float32)
+    shape = stored.attr_tensor("value").shape
+    return constant(node.name, Tensor(DType.FLOAT, shape, values=one))

@@ -1,5 +1,7 @@
 """Progress of a build on the standard error stream: a bar on a terminal, else a line a stage.
 
+What stages write and warn of comes together as each ends, however many run at once.
+
 It is drawn without a library: rich takes longer to import than a twentieth of a small build, and
 what it writes to a terminal differs from release to release.
 """
@@ -10,11 +12,11 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TextIO, cast
 
+from mobileprep.cli._stage_output import StageOutput
 from mobileprep.cli._terminal import StatusLine, is_terminal
+from mobileprep.pipeline.execute import Moment
 
 _BAR = 20
 # Characters of a stage's name that are worth more than the bar.
@@ -28,10 +30,10 @@ class Progress:
     """Tells of stages as they run.
 
     What other code prints meanwhile goes to the standard error stream, in whole lines above the
-    bar: the standard output is for results.
+    bar, that of a stage as it ends: the standard output is for results.
 
     Args:
-        total: how many stages are expected to run; 0 shows nothing.
+        total: how many stages are expected to run; 0 shows no bar.
     """
 
     def __init__(self, total: int) -> None:
@@ -40,23 +42,22 @@ class Progress:
         self._running: dict[str, float] = {}
         # Of the thread itself too: a warning may be told while the bar is being drawn.
         self._lock = threading.RLock()
+        self._stream = sys.stderr
         self._line: StatusLine | None = None
+        self._output = StageOutput(self._show)
         self._over = threading.Event()
         self._clock = threading.Thread(target=self._tick, name="progress", daemon=True)
         self._streams = contextlib.ExitStack()
 
     def __enter__(self) -> Progress:
-        error_stream = sys.stderr
-        if not self._total or not is_terminal(error_stream):
-            self._streams.enter_context(contextlib.redirect_stdout(error_stream))
-            return self
-        self._line = StatusLine(error_stream)
+        if self._total and is_terminal(self._stream):
+            self._line = StatusLine(self._stream)
+        self._streams.callback(self._output.finish)
         for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):
-            above = _Above(error_stream, self._above)
-            self._streams.callback(above.finish)
-            self._streams.enter_context(redirect(cast(TextIO, above)))
-        self._draw()
-        self._clock.start()
+            self._streams.enter_context(redirect(self._output.stream(self._stream)))
+        if self._line is not None:
+            self._draw()
+            self._clock.start()
         return self
 
     def __exit__(
@@ -75,18 +76,23 @@ class Progress:
         """A stage has something to say before it does its work."""
         print(f"mobileprep: warning: {task}: {text}", file=sys.stderr)
 
-    def listen(self, task: str, seconds: float | None) -> None:
-        """A stage has started, or is done after some seconds."""
+    def listen(self, task: str, moment: Moment) -> None:
+        """A stage has started, or has ended; called by the thread that runs it."""
         with self._lock:
-            if seconds is None:
+            if moment is None:
                 self._running[task] = time.monotonic()
             else:
                 self._running.pop(task, None)
                 self._done += 1
-        if self._line is not None:
-            self._draw()
-        elif seconds is not None:
-            print(f"{task}  {seconds:.2f} s", file=sys.stderr)
+        if moment is None:
+            self._output.begin()
+        else:
+            told = self._output.taken()
+            if self._line is None:
+                took = moment if isinstance(moment, str) else f"{moment:.2f} s"
+                told += f"{task}  {took}\n"
+            self._show(told)
+        self._draw()
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK):
@@ -97,9 +103,12 @@ class Progress:
             if self._line is not None:
                 self._line.show(self._text(self._line.room))
 
-    def _above(self, lines: str) -> None:
+    def _show(self, lines: str) -> None:
+        """Write whole lines, above the bar where there is one."""
         with self._lock:
-            if self._line is not None:
+            if self._line is None:
+                self._stream.write(lines)
+            elif lines:
                 self._line.above(lines)
 
     def _text(self, room: int) -> str:
@@ -113,39 +122,6 @@ class Progress:
         took = f" {now - oldest:.0f} s" if now - oldest >= _TICK else ""
         name = _fitting(", ".join(self._running), room - len(head) - len(took) - 1)
         return f"{head} {name}{took}" if name else head
-
-
-class _Above:
-    """A stream whose whole lines go above the bar; all else is that of the stream behind it."""
-
-    def __init__(self, stream: TextIO, above: Callable[[str], None]) -> None:
-        self._stream = stream
-        self._above = above
-        # What each thread has begun, so that none writes into another's line.
-        self._begun: dict[int, str] = {}
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Take text, and pass on the lines that are complete."""
-        thread = threading.get_ident()
-        lines, end, rest = f"{self._begun.pop(thread, '')}{text}".rpartition("\n")
-        if rest:
-            self._begun[thread] = rest
-        if end:
-            self._above(lines + end)
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Take several texts."""
-        self.write("".join(lines))
-
-    def finish(self) -> None:
-        """Pass on what never became whole lines, as such."""
-        for text in self._begun.values():
-            self._above(f"{text}\n")
-        self._begun.clear()
 
 
 def _filled(done: int, total: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._amounts import size_text
 from mobileprep.cli._arguments import (
     exit_code_argument,
     out_argument,
@@ -150,11 +151,14 @@ def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> N
 
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
-    """Tell of what failed while the build went on; the first failure ends it."""
+    """Tell of what failed while the build went on, each thing once; the first failure ends it."""
     from mobileprep.cli._failures import tell_error
 
+    told = {str(error) for error in failures[:1]}
     for error in failures[1:]:
-        tell_error(error, as_json=False)
+        if str(error) not in told:
+            told.add(str(error))
+            tell_error(error, as_json=False)
     if failures:
         raise failures[0]
 
@@ -195,8 +199,34 @@ def _explain(state: State, out: Path) -> list[Verdict]:
     return judged
 
 
+def summary(judged: Sequence[Verdict]) -> str:
+    """How much a build would do, in a line: stages, the time they took last, folders, bytes."""
+    from mobileprep.api.verdicts import PUBLISH
+
+    due = [verdict for verdict in judged if not verdict.fresh]
+    stages = [verdict for verdict in due if verdict.stage != PUBLISH]
+    folders = [verdict for verdict in due if verdict.stage == PUBLISH]
+    given = sum(verdict.store_bytes for verdict in due)
+    return (
+        f"would run: {_amount(stages)}; would write folders: {_amount(folders)}; "
+        f"the store gives {size_text(given)}"
+    )
+
+
+def _amount(steps: Sequence[Verdict]) -> str:
+    parts = []
+    for word, certain in (("for certain", True), ("perhaps", False)):
+        found = [step for step in steps if step.certain is certain]
+        seconds = [step.seconds for step in found if step.seconds is not None]
+        took = f" ({sum(seconds):.2f} s last time)" if seconds else ""
+        parts.append(f"{len(found)} {word}{took}")
+    return ", ".join(parts)
+
+
 def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
     """The end of a dry run: its exit code, the verdicts printed where that is asked."""
+    if any(not verdict.fresh for verdict in judged):
+        _say(summary(judged))
     if args.json:
         print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))

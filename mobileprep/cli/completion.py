@@ -10,6 +10,7 @@ from mobileprep.errors import UnsupportedError
 
 SHELLS: Final = ("bash", "zsh", "fish")
 _FOLDERS: Final = frozenset({"DIR"})
+_CHAIN: Final = "transforms"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +25,14 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         message = "the script is made by the package shtab, which is not installed"
         raise UnsupportedError(message, "pip install 'mobileprep[completion]'") from error
+    from mobileprep.transforms.base import transform_names
+
     parser = _every_verb()
     for action in _values(parser):
-        if action.choices is None:
+        if action.dest == _CHAIN:
+            # Of a chain with parameters the shell sees one word, so that its beginning completes.
+            action.choices = transform_names()
+        elif action.choices is None:
             kind = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE
             action.complete = kind  # type: ignore[attr-defined]
     print(shtab.complete(parser, shell=args.shell))

@@ -94,11 +94,20 @@ def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array
         return inside
     widths = [d + sum(p) for d, p in zip(x.shape[2:-1], window.pads[1:], strict=True)]
     out = allocated((len(inside), end - first, *widths, x.shape[-1]), x.dtype)
-    out.fill(value)
     rest = (slice(a, a + d) for d, (a, _) in zip(x.shape[2:-1], window.pads[1:], strict=True))
     within = (slice(None), slice(low - first, high - first), *rest)
     out[within] = inside
+    _fill_around(out, within, value)
     return out
+
+
+def _fill_around(out: Array, within: tuple[slice, ...], value: float) -> None:
+    """Set what lies outside a box; what lies in it is written once, as it was."""
+    for axis, part in enumerate(within[1:], start=1):
+        before = within[:axis]
+        for side in (slice(0, part.start), slice(part.stop, None)):
+            place = (*before, side)
+            out[place] = value
 
 
 def lowest(x: Array) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -141,7 +141,13 @@ def _explicit(node: Node) -> tuple[tuple[int, int], ...]:
     return tuple(pairs[1:-1] if layout == NHWC else pairs[2:])
 
 
-def filter_window(node: Node, x: Array, filters: Array, layout: str = NHWC) -> Window:
+def filter_window(
+    node: Node,
+    x: Array,
+    filters: Array,
+    layout: str = NHWC,
+    pads: Sequence[tuple[int, int]] = (),
+) -> Window:
     """The window of a convolution's filters.
 
     Args:
@@ -149,12 +155,17 @@ def filter_window(node: Node, x: Array, filters: Array, layout: str = NHWC) -> W
         x: its input, channels last.
         filters: [*window, channels, filters].
         layout: the layout that the node's attributes speak of.
+        pads: zeros to put before and after each spatial axis of x, which the node takes for a
+            part of its input; nothing for none.
     """
     ones = (1,) * x.ndim
-    return make_window(
+    around = tuple(pads) or ((0, 0),) * (x.ndim - 2)
+    window = make_window(
         node,
-        x.shape[1:-1],
+        [d + sum(pair) for d, pair in zip(x.shape[1:-1], around, strict=True)],
         filters.shape[:-2],
         spatial(node.attr_ints("strides"), layout),
         spatial(node.attr_ints("dilations", ones) or ones, layout),
     )
+    both = zip(window.pads, around, strict=True)
+    return replace(window, pads=tuple((a + c, b + d) for (a, b), (c, d) in both))

@@ -14,7 +14,8 @@ from mobileprep.ir.serde import graph_to_chunks, serialized_size
 from mobileprep.ir.stored import file_index, graph_from_index, graph_index
 from mobileprep.ir.tensor import Tensor
 from mobileprep.pipeline.handover import Handover
-from mobileprep.pipeline.store import Output, Store
+from mobileprep.pipeline.output import Output
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Upstream
 from mobileprep.plan.stages import PUBLISHED
 

@@ -9,23 +9,31 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
 from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.memory import return_free_memory
 from mobileprep.pipeline.objects import unwritable
+from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.pipeline.store import Output, Record
 from mobileprep.plan.fingerprints import Components, fingerprint
 from mobileprep.plan.spec import StageSpec, Upstream
 from mobileprep.plan.stages import PUBLISHED
 from mobileprep.stages.base import Job, stage_function
 
-Listener = Callable[[str, float | None], None]
-"""Called with a task's name as it starts, and again with its seconds when it is done."""
+Moment: TypeAlias = float | Literal["failed"] | None
+"""A stage starts (None), is done after some seconds, or has failed."""
+
+Listener = Callable[[str, Moment], None]
+"""Called with a task's name as it starts, and again as it ends, by the thread that runs it."""
 
 Warn = Callable[[str, str], None]
 """Called with a task's name and what it has to say before it does its work."""
+
+
+# Giving memory back takes milliseconds, which small models do not repay.
+_MUCH: Final = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class Executor:
         with self._lock(spec.task):
             try:
                 while isinstance(self.state.verdict(spec.task), Stale):
+                    self.state.store.begin()
                     inputs = {up: self.obtain(up) for up in spec.stage.upstream.values()}
                     # What ran again for an input may have left something else this time.
                     verdict = self.state.verdict(spec.task)
@@ -76,6 +85,10 @@ class Executor:
                 return self._record(spec.task)
             finally:
                 self._handover.done(spec)
+
+    def record(self, task: str) -> Record:
+        """The record of a stage whose earlier stages are fresh; raises what ``run`` does."""
+        return self.run(self.state.spec(task))
 
     def is_fresh(self, spec: StageSpec) -> bool:
         """Whether a stage has nothing to do, so that graphs need not be kept for it."""
@@ -90,11 +103,13 @@ class Executor:
         Raises:
             MobileprepError: it was lost, and the stage that left it fails now.
         """
-        # Of two stages that miss the same, the second finds what the first had made again.
+        # One thread at a time: what one finds lost, another may be about to have made again.
         with self._lock(upstream.task):
             verdict = self.state.verdict(upstream.task)
             if isinstance(verdict, Fresh):
                 output = verdict.record.outputs[upstream.output]
+                if output.part is not None:
+                    self.state.store.begin()
                 if self._handover.find(upstream) is not None or self.state.store.obtain(output):
                     return output
                 self.state.lose(upstream.task, upstream.output)
@@ -114,7 +129,11 @@ class Executor:
             if isinstance(again, Fresh):
                 return again.record
             self._listen(spec.task, None)
-            record = self._execute(spec, parts, inputs)
+            try:
+                record = self._execute(spec, parts, inputs)
+            except BaseException:
+                self._listen(spec.task, "failed")
+                raise
             self.ran.append(Ran(spec.task, record.seconds))
             self.state.store.save(key, record)
             self.state.store.save_last_run(self.state.latest_key(spec), record)
@@ -139,16 +158,22 @@ class Executor:
             stage_function(spec.kind)(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
+            folder.stat()  # where it has been removed, that is why nothing was left
             _check_promised(spec, outputs)
         except ArtifactError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
             # Stages write nowhere but to their folder, whose name would tell the user nothing.
             raise unwritable(error.__cause__, store.folder) from error
+        except OSError as error:
+            if store.folder not in Path(str(error.filename)).parents:
+                raise
+            raise unwritable(error, store.folder) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
-            store.objects.let_go()
-            return_free_memory()
+            if store.objects.mapped_bytes() >= _MUCH:
+                store.objects.let_go()
+                return_free_memory()
         return Record(parts, outputs, round(time.perf_counter() - started, 4))
 
     def _taken(self, folder: Path) -> dict[str, Output]:

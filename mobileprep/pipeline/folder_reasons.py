@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import inside, sha256_bytes, sha256_file
-from mobileprep.pipeline.publish import MANIFEST, Changes
+from mobileprep.fsio import inside, read_file, sha256_bytes, sha256_file
+from mobileprep.pipeline.publish import MANIFEST, MOST_MANIFEST, Changes
 from mobileprep.pipeline.runner import Built
 from mobileprep.plan.fingerprints import digest_text
 
@@ -62,9 +62,9 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
 def _noted(folder: Path) -> dict[str, str]:
     """The digests in a folder's manifest, which tell what the last build there left."""
     try:
-        files = json.loads((folder / MANIFEST).read_bytes())["files"]
+        files = json.loads(read_file(folder / MANIFEST, limit=MOST_MANIFEST))["files"]
         return {str(name): str(facts["sha256"]) for name, facts in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (CorruptFileError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import read_bytes, write_bytes
+from mobileprep.fsio import read_file, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 
 # Times of files are kept in whole seconds at worst, and come from a clock that is read a few
@@ -69,7 +69,7 @@ class IndexEntry:
 def load_entries(path: Path) -> dict[str, str]:
     """The entries of an index file by path, unread; none where it is missing or damaged."""
     try:
-        data = unseal(_FORMAT, read_bytes(path, limit=_MOST_INDEX))
+        data = unseal(_FORMAT, read_file(path, limit=_MOST_INDEX))
         paths, entries = data["paths"], data["entries"]  # type: ignore[index]
         texts_only = {str}.issuperset(map(type, [*paths, *entries]))
         return dict(zip(paths, entries, strict=True)) if texts_only else {}

@@ -14,6 +14,7 @@ from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.fsio import place, unreadable, write_bytes
 from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.obstacles import clear_way
 
 HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
 _GONE_HINT = "build again: what is missing is made anew"
@@ -34,6 +35,8 @@ class Objects:
         self._lock = threading.Lock()
         # What this process has written or read whole, by the file that it was then.
         self._verified: dict[str, tuple[int, ...]] = {}
+        self.written_bytes = 0
+        """What this process has added."""
 
     def path(self, sha256: str) -> Path:
         """Where the bytes of that digest lie, or would."""
@@ -110,6 +113,7 @@ class Objects:
         """
         target = self.path(part.sha256)
         try:
+            clear_way(target, self._folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
         except OSError as error:
@@ -138,6 +142,11 @@ class Objects:
                 _let_go(view.obj)
             else:
                 yield piece
+
+    def mapped_bytes(self) -> int:
+        """The length of all objects that are mapped now."""
+        with self._lock:
+            return sum(map(len, self._maps.values()))
 
     def let_go(self) -> None:
         """Let go of the memory that mapped objects take; they are read again where needed."""
@@ -168,12 +177,16 @@ class Objects:
             return
         path = self.path(part.sha256)
         try:
+            clear_way(path, self._folder)
             write_bytes(path, iter(pieces), follow=False)
+        except OSError as error:
+            raise unwritable(error, path.parent) from error
         except ArtifactError as error:
             raise ArtifactError(error.message, HINT, error.where) from error
         self._written(path, part)
 
     def _written(self, path: Path, part: Part) -> None:
+        self.written_bytes += part.size
         self._files.note(path, part.sha256)
         stamp = _stamp(path)
         if stamp is not None:

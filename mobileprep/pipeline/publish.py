@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from mobileprep import __version__
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import (
+    NAME_KEPT,
     file_inside,
     inside,
     read_bytes,
@@ -19,12 +21,16 @@ from mobileprep.fsio import (
     write_bytes,
 )
 from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.runner import Built
-from mobileprep.pipeline.store import Output, Store
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Upstream
 
 MANIFEST = "manifest.json"
-_MOST_MANIFEST = 64 << 20
+# As ``fsio.atomic_writer`` names what is not whole yet.
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
+MOST_MANIFEST = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Changes:
     Args:
         folder: the folder.
         write: the names of files that are missing or have other bytes, manifest last.
-        remove: the names of files that an earlier build left and this one does not.
+        remove: the names of files that an earlier build left and this one does not, whole or not.
         manifest: the manifest's bytes.
     """
 
@@ -66,7 +72,8 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
     write = [n for n in sorted(wanted) if not files.matches(file_inside(folder, n), *wanted[n])]
     if write or not files.matches(folder / MANIFEST, sha256_bytes(manifest), len(manifest)):
         write.append(MANIFEST)
-    remove = sorted(_files_of(folder) - set(wanted))
+    left = (_files_of(folder) - set(wanted)) | set(_unfinished(folder, [*wanted, MANIFEST]))
+    remove = sorted(left)
     return Changes(folder, tuple(write), tuple(remove), manifest)
 
 
@@ -128,6 +135,26 @@ def published_names(folder: Path) -> list[str]:
     return sorted(_files_of(folder))
 
 
+def hash_all(state: State, out: Path) -> None:
+    """Hash all that a plan reads and has published, on all processors, before it is asked for.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    published = {p for t in state.plan.targets for p in _held(inside(out, t.folder))}
+    inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
+    state.store.files.digest_many(sorted(published | inputs))
+
+
+def _held(folder: Path) -> Iterator[Path]:
+    """The files of an earlier build that are still there."""
+    for name in (*_files_of(folder), MANIFEST):
+        with contextlib.suppress(ArtifactError, OSError, ValueError):
+            path = file_inside(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
 def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
     data: dict[str, Any] = {
         "tool": f"mobileprep {__version__}",
@@ -146,10 +173,24 @@ def _files_of(folder: Path) -> set[str]:
     try:
         if path.is_symlink() or not path.is_file():
             return set()
-        listed = json.loads(read_bytes(path, limit=_MOST_MANIFEST))["files"]
+        listed = json.loads(read_bytes(path, limit=MOST_MANIFEST))["files"]
         return {str(name) for name in listed} - {MANIFEST}
     except (CorruptFileError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
+
+
+def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """What a killed build has left of files that it was about to write."""
+    kept = {(Path(name).parent, Path(name).name[:NAME_KEPT]) for name in names}
+    for parent in {parent for parent, _ in kept}:
+        try:
+            found = [path.name for path in (folder / parent).iterdir()]
+        except OSError:
+            continue  # it is not there yet
+        for name in found:
+            match = _TEMPORARY.fullmatch(name)
+            if match is not None and (parent, match[1]) in kept:
+                yield (parent / name).as_posix()
 
 
 def _remove(folder: Path, name: str) -> None:

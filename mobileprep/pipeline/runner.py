@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.pipeline.store import Output, Record
 from mobileprep.plan.records import (
     CheckRecord,
     CompressRecord,
@@ -85,14 +85,15 @@ def build(
     from mobileprep.pipeline.doit_tasks import finish_task, guarded, run_tasks, stage_task
 
     failures: dict[str, BaseException] = {}
-    tasks = []
-    for spec in state.plan.stages:
-        action = guarded(_action(spec, executor), spec.task, failures)
-        tasks.append(stage_task(spec, action, _check(spec, executor)))
+    stages = state.plan.stages
+    actions = {s.task: guarded(_action(s, executor), s.task, failures) for s in stages}
+    tasks = [stage_task(s, actions[s.task], _check(s, executor)) for s in stages]
     for target, step in _finishing(state.plan, finish):
         tasks.append(finish_task(target, guarded(step, target.folder, failures)))
     went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
-    order = [*(s.task for s in state.plan.stages), *(t.folder for t in state.plan.targets)]
+    if not keep_going:
+        _run_before_failure(actions, failures)
+    order = [*actions, *(t.folder for t in state.plan.targets)]
     found = [failures[name] for name in order if name in failures]
     told = [error for error in found if isinstance(error, MobileprepError)]
     for error in found:
@@ -102,6 +103,23 @@ def build(
         message = "a stage failed and left no error"
         raise InternalError(message)
     return told
+
+
+def _run_before_failure(
+    actions: Mapping[str, Callable[[], object]], failures: Mapping[str, BaseException]
+) -> None:
+    """Run what comes before the first failure in the plan and has not run, in order.
+
+    With several at once a later stage may fail first. What a build fails with must not depend on
+    that: of the checks of a chain, the first that fails names the step that broke the model.
+    """
+    is_told = all(isinstance(error, MobileprepError) for error in failures.values())
+    if not is_told or not failures.keys() & actions.keys():
+        return
+    for task, action in actions.items():
+        if task in failures:
+            return
+        action()
 
 
 def _finishing(
@@ -127,23 +145,35 @@ def collect(state: State) -> list[Built]:
     return [collect_target(target, state) for target in state.plan.targets]
 
 
-def collect_target(target: TargetPlan, state: State) -> Built:
+def collect_target(target: TargetPlan, state: State, executor: Executor | None = None) -> Built:
     """The results of one target whose stages are fresh.
 
+    Args:
+        target: the target's plan.
+        state: the plan against a store.
+        executor: makes again what is lost; without it all has to be at hand.
+
     Raises:
-        CorruptFileError: a stage of it has not run.
+        CorruptFileError: a stage of it has not run, or what it left is damaged.
     """
+    # Another target may just now have a stage run again that has left both something.
+    record = functools.partial(_record, state) if executor is None else executor.record
     found = {
         name.removeprefix(PUBLISHED): (output, Upstream(task, name))
         for task in target.tasks
-        for name, output in _record(state, task).outputs.items()
+        for name, output in record(task).outputs.items()
         if name.startswith(PUBLISHED)
     }
+
+    def read(up: Upstream) -> bytes:
+        output = record(up.task).outputs[up.output] if executor is None else executor.obtain(up)
+        return b"".join(state.store.pieces(output))
+
     return Built(
         target,
         {name: output for name, (output, _) in found.items()},
         {name: origin for name, (_, origin) in found.items()},
-        _records(target.records, state),
+        _records(target.records, read),
         {f.name: state.digest(f) for f in target.sources},
     )
 
@@ -196,10 +226,9 @@ def _record(state: State, task: str) -> Record:
     return verdict.record
 
 
-def _records(planned: PlannedRecords, state: State) -> TargetRecords:
+def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> TargetRecords:
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
-        output = _record(state, up.task).outputs[up.output]
-        return record_from(kind, json.loads(b"".join(state.store.pieces(output))))
+        return record_from(kind, json.loads(data(up)))
 
     samples, validation = planned.samples, planned.validation
     return TargetRecords(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.pipeline.store import LastRun, Output, Record, Store
+from mobileprep.pipeline.output import LastRun, Output, Record
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.changes import Change, changes_of
 from mobileprep.plan.fingerprints import Components, components, digest_text, fingerprint
 from mobileprep.plan.spec import Plan, StageFile, StageSpec
@@ -58,8 +59,9 @@ class State:
         self._specs = {s.task: s for s in plan.stages}
         self._digests: dict[Path, str] = {}
         self._fresh: dict[str, Fresh] = {}
+        # The fingerprints that have been run: of stages with equal ones, one runs for all.
         self._ran: set[str] = set()
-        self._lost: dict[str, str] = {}
+        self._lost: dict[str, tuple[str, Output]] = {}
         self._lock = threading.RLock()
 
     def spec(self, task: str) -> StageSpec:
@@ -87,17 +89,20 @@ class State:
         with self._lock:
             before = self._fresh.get(task)
             self._fresh[task] = Fresh(record)
-            self._ran.add(task)
+            self._ran.add(fingerprint(dict(record.components)))
             self._lost.pop(task, None)
             if before is None or before.record.outputs != record.outputs:
                 self._forget_after(task)
 
     def lose(self, task: str, name: str) -> None:
-        """Note that an output of a stage is needed, and neither here nor to be had."""
+        """Note that an output of a stage is needed, and neither here nor to be had.
+
+        The stage is stale then until the output is whole again, whoever has mended it.
+        """
         with self._lock:
-            wanted = digest_text(self.output(task, name).sha256)
-            self._lost[task] = f"the stored {name} is missing or damaged, expected {wanted}"
-            del self._fresh[task]
+            record = self._fresh.pop(task).record
+            self._lost[task] = name, record.outputs[name]
+            self._ran.discard(fingerprint(dict(record.components)))
             self._forget_after(task)
 
     def output(self, task: str, name: str) -> Output:
@@ -136,11 +141,13 @@ class State:
                 return Stale((f"{up.task} runs first",), last=self._last(spec))
             digests[slot] = verdict.record.outputs[up.output].sha256
         parts = components(spec.stage, digests)
-        if self._force and spec.task not in self._ran:
+        key = fingerprint(parts)
+        if self._force and key not in self._ran:
             return self._stale(spec, parts, "--force was given")
-        if spec.task in self._lost:
-            return self._stale(spec, parts, self._lost[spec.task])
-        record = self.store.load(fingerprint(parts))
+        lost = self._lost.get(spec.task)
+        if lost is not None and not self.store.holds(lost[1]):
+            return self._stale(spec, parts, lost_reason(*lost))
+        record = self.store.load(key)
         if record is None or not set(spec.stage.output_files) <= set(record.outputs):
             return self._stale(spec, parts)
         return Fresh(record)
@@ -168,3 +175,9 @@ class State:
             return Stale(("its record cannot be read",), parts)
         reasons = tuple(map(str, changes)) or ("its record is gone",)
         return Stale(reasons, parts, changes, last)
+
+
+def lost_reason(name: str, output: Output) -> str:
+    """Why a stage runs again one of whose outputs is needed."""
+    wanted = digest_text(output.sha256)
+    return f"the stored {name} is missing or damaged, expected {wanted}"

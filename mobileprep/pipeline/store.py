@@ -8,117 +8,48 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.parts import Part
-from mobileprep.fsio import atomic_writer, read_bytes, sha256_bytes, write_bytes
+from mobileprep.fsio import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
-from mobileprep.pipeline.eviction import mark_used
+from mobileprep.pipeline.eviction import Evicted, evict, mark_used
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.objects import HINT, Objects, unwritable
-from mobileprep.pipeline.workspaces import sweep, workspace_name
+from mobileprep.pipeline.obstacles import clear_way
+from mobileprep.pipeline.output import (
+    LastRun,
+    Output,
+    Record,
+    last_run_data,
+    last_run_from,
+    record_data,
+    record_from,
+)
+from mobileprep.pipeline.upkeep import Upkeep
+from mobileprep.pipeline.workspaces import workspace_name
 
 if TYPE_CHECKING:
     from mobileprep.pipeline.remote.base import Remote
     from mobileprep.pipeline.sharing import Sharing
 
-_FORMAT = "v2"
+FORMAT = "v2"
+"""The folder of what this version reads and writes."""
 MOST_RECORD: Final = 64 << 20
 """No record is longer."""
 _CLEAR_HINT = "'mobileprep cache verify' removes what is damaged"
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 INLINE = 64 << 10
 """Outputs of at most so many bytes that are JSON stand in the record itself."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """Something that a stage left.
-
-    Args:
-        sha256: of a graph, that of its index; of all else that of its bytes.
-        size: its length in bytes; of a graph, the index's.
-        index: the index that tells what it is made of; None for what is one object or stands here.
-        text: its bytes themselves, where they are short and JSON.
-    """
-
-    sha256: str
-    size: int
-    index: Part | None = None
-    text: str | None = None
-
-    @property
-    def part(self) -> Part | None:
-        """The first object that is needed for it, None where none is."""
-        if self.text is not None:
-            return None
-        return self.index or Part(self.sha256, self.size)
-
-
-@dataclass(frozen=True)
-class Record:
-    """What is kept of one run of a stage.
-
-    Args:
-        components: what the fingerprint was made of.
-        outputs: what it left, by name.
-        seconds: how long it took.
-    """
-
-    components: Mapping[str, Any]
-    outputs: Mapping[str, Output]
-    seconds: float
-
-    @property
-    def bytes(self) -> int:
-        """The length of all outputs together."""
-        return sum(output.size for output in self.outputs.values())
-
-
-@dataclass(frozen=True)
-class LastRun:
-    """A task's last run, to explain what has changed and to foretell what a run takes.
-
-    Args:
-        components: what its fingerprint was made of.
-        seconds: how long it took.
-        bytes: the length of all that it left.
-    """
-
-    components: Mapping[str, Any]
-    seconds: float
-    bytes: int
 
 
 def default_folder() -> Path:
     """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
     named = os.environ.get("MOBILEPREP_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "mobileprep"
-
-
-def open_store(
-    folder: Path, out: Path | None = None, remote: Remote | None = None, *, checksum: bool = False
-) -> Store:
-    """The store in a folder.
-
-    Args:
-        folder: where it is.
-        out: the output folder of the builds that use it: for each, the store knows which files
-            it has hashed, and need not hash again.
-        remote: a store that machines share.
-        checksum: hash every file all the same.
-    """
-    index = None
-    if out is not None:
-        key = sha256_bytes(os.fsencode(os.path.realpath(out)))
-        index = folder / _FORMAT / "seen" / f"{key}.json"
-    return Store(folder, FileIndex(index, checksum=checksum), remote)
 
 
 class Store:
@@ -135,9 +66,10 @@ class Store:
     ) -> None:
         self.root = folder
         """Where stores of all formats lie."""
-        self.folder = folder / _FORMAT
+        self.folder = folder / FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
+        self._upkeep = Upkeep(self.folder)
         self.sharing: Sharing | None = None
         if remote is not None:
             # Only now: few builds share a store.
@@ -145,52 +77,55 @@ class Store:
 
             self.sharing = Sharing(remote, self.folder)
 
-    def has(self, output: Output) -> bool:
-        """Whether all that an output is made of can be had, here or from the remote store."""
-        part = output.part
-        if part is None:
-            return True
-        missing = [p for p in self._known_parts(output) if not self.objects.holds(p)]
-        return not missing or (self.sharing is not None and self.sharing.has(missing))
+    def holds(self, output: Output) -> bool:
+        """Whether all that an output is made of is here, its bytes those of their digests."""
+        return not self._absent(self.parts(output))
+
+    def missing(self, output: Output) -> frozenset[str]:
+        """The digests of the objects that an output needs, and that cannot be had.
+
+        They are missing or damaged here, and the remote store does not have them. Of an index that
+        is missing only its own: what it names is not known then.
+        """
+        absent = self._absent(self.parts(output))
+        if absent and self.sharing is not None:
+            found = self.sharing.has(absent)
+            absent = [part for part, is_there in zip(absent, found, strict=True) if not is_there]
+        return frozenset(part.sha256 for part in absent)
 
     def obtain(self, output: Output) -> bool:
         """Make sure that all that an output is made of is here; whether it is.
 
         What is here has the bytes of its digests. What is not comes from the remote store.
         """
-        part = output.part
-        if part is None:
-            return True
-        if not self._fetch([part]):
-            return False
-        if output.index is None:
-            return True
-        try:
-            return self._fetch(self.objects.parts(output.index))
-        except CorruptFileError:
-            return False
+        # Of an index that was not here, the second round fetches what it names.
+        return self._fetch(self.parts(output)) and self._fetch(self.parts(output))
 
     def share(self, fingerprint: str, record: Record) -> None:
         """Send what a stage has left to the remote store, in the background, where there is one."""
         if self.sharing is None:
             return
-        parts = {p for o in record.outputs.values() for p in self._known_parts(o)}
-        found = sorted((p.sha256, self.objects.path(p.sha256)) for p in parts)
+        parts = {part for output in record.outputs.values() for part in self.parts(output)}
+        found = sorted((part.sha256, self.objects.path(part.sha256)) for part in parts)
         self.sharing.send(fingerprint, self._path("ac", fingerprint), found)
 
-    def _known_parts(self, output: Output) -> set[Part]:
-        """The objects that an output is made of, as far as that is known here."""
+    def parts(self, output: Output) -> tuple[Part, ...]:
+        """The objects that an output needs, as far as they are known: see ``missing``."""
         if output.part is None:
-            return set()
-        parts = {output.part}
-        if output.index is not None and self.objects.holds(output.index):
-            with contextlib.suppress(CorruptFileError):
-                parts.update(self.objects.parts(output.index))
-        return parts
+            return ()
+        if output.index is None:
+            return (output.part,)
+        try:
+            return (output.part, *self.objects.parts(output.index))
+        except CorruptFileError:
+            return (output.part,)
+
+    def _absent(self, parts: Iterable[Part]) -> list[Part]:
+        return [part for part in dict.fromkeys(parts) if not self.objects.holds(part)]
 
     def _fetch(self, parts: Iterable[Part]) -> bool:
         """Make sure that objects are here; whether they all are."""
-        missing = [part for part in {*parts} if not self.objects.holds(part)]
+        missing = self._absent(parts)
         if not missing or self.sharing is None:
             return not missing
         with self.sharing.objects(missing) as files:
@@ -208,6 +143,7 @@ class Store:
         """
         folder = self.folder / "tmp" / workspace_name()
         try:
+            clear_way(folder, self.folder)
             for name in ("left", "read"):
                 (folder / name).mkdir(parents=True)
         except OSError as error:
@@ -259,7 +195,7 @@ class Store:
 
     def load(self, fingerprint: str) -> Record | None:
         """The record of that fingerprint; None where there is none, or it cannot be read."""
-        record = _record(self._json("ac", fingerprint))
+        record = record_from(self._json("ac", fingerprint))
         if record is not None:
             mark_used(self._path("ac", fingerprint))
         elif self.sharing is not None:
@@ -275,7 +211,7 @@ class Store:
         Raises:
             CorruptFileError: it is no record, or an index is missing or damaged.
         """
-        record = _record(self._json("ac", path.stem))
+        record = record_from(self._json("ac", path.stem))
         if record is None:
             message = "is no record"
             raise CorruptFileError(message, _CLEAR_HINT, str(path))
@@ -284,9 +220,30 @@ class Store:
         inner = [part for index in indexes for part in self.objects.parts(index)]
         return [part.sha256 for part in (*parts, *inner)]
 
-    def sweep(self) -> None:
-        """Remove what processes have left that are gone."""
-        sweep(self.folder / "tmp")
+    def is_record(self, path: Path) -> bool:
+        """Whether a file is a record, whole and under its own name."""
+        return record_from(self._json("ac", path.stem)) is not None and path == self._path(
+            "ac", path.stem
+        )
+
+    def begin(self) -> None:
+        """Say that this run needs what the store holds: nothing of it is cleared until its end."""
+        self._upkeep.begin()
+
+    def finish(self, limit: int | None) -> None:
+        """End a run: where it has begun to use the store, that is held to a number of bytes."""
+        self._upkeep.end(limit, self.objects.written_bytes, self.references)
+
+    def collect(self, limit: int) -> Evicted:
+        """Bring the store down to a number of bytes; the caller has it alone.
+
+        Raises:
+            CorruptFileError: it cannot be read.
+        """
+        done = evict(self.folder, limit, self.references)
+        with contextlib.suppress(ArtifactError):  # only counted anew by the next build
+            self._upkeep.counted(done.left_bytes)
+        return done
 
     def save(self, fingerprint: str, record: Record) -> None:
         """Keep a record.
@@ -294,30 +251,15 @@ class Store:
         Raises:
             ArtifactError: the store cannot be written.
         """
-        data = {
-            "components": record.components,
-            "outputs": {name: _output_data(out) for name, out in record.outputs.items()},
-            "seconds": record.seconds,
-        }
-        self._write("ac", fingerprint, data)
+        self._write("ac", fingerprint, record_data(record))
 
     def last_run(self, task_key: str) -> LastRun | None:
         """A task's last run in this store; None where there was none, or it cannot be read."""
-        data = self._json("latest", task_key)
-        try:
-            components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
-            return LastRun(dict(components), seconds, int(data["bytes"]))  # type: ignore[index]
-        except (KeyError, TypeError, ValueError, OverflowError):
-            return None
+        return last_run_from(self._json("latest", task_key))
 
     def save_last_run(self, task_key: str, record: Record) -> None:
         """Keep what is told of a task's last run; raises what ``save`` does."""
-        data = {
-            "components": record.components,
-            "seconds": record.seconds,
-            "bytes": record.bytes,
-        }
-        self._write("latest", task_key, data)
+        self._write("latest", task_key, last_run_data(record))
 
     def empty(self) -> None:
         """Remove everything."""
@@ -328,60 +270,30 @@ class Store:
         with sharing.record(fingerprint) as file:
             if file is None:
                 return None
-            data = read_bytes(file, limit=MOST_RECORD)
-            record = _record(unseal(fingerprint, data))
+            data = read_file(file, limit=MOST_RECORD)
+            record = record_from(unseal(fingerprint, data))
             if record is not None:
-                write_bytes(self._path("ac", fingerprint), data, follow=False)
+                # A store that cannot be written says so when a stage has run.
+                with contextlib.suppress(ArtifactError):
+                    write_bytes(self._path("ac", fingerprint), data, follow=False)
             return record
 
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / f"{key}.json"
 
     def _write(self, kind: str, key: str, data: object) -> None:
+        path = self._path(kind, key)
         try:
-            write_bytes(self._path(kind, key), seal(key, data), follow=False)
+            clear_way(path, self.folder)
+            write_bytes(path, seal(key, data), follow=False)
+        except OSError as error:
+            raise unwritable(error, path.parent) from error
         except ArtifactError as error:
             raise ArtifactError(error.message, HINT, error.where) from error
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            return unseal(key, read_bytes(self._path(kind, key), limit=MOST_RECORD))
+            return unseal(key, read_file(self._path(kind, key), limit=MOST_RECORD))
         except CorruptFileError:
             # A record that is gone or damaged only means that the stage runs again.
             return None
-
-
-def _output_data(output: Output) -> dict[str, Any]:
-    data: dict[str, Any] = {"sha256": output.sha256, "size": output.size}
-    if output.index is not None:
-        data["index"] = {"sha256": output.index.sha256, "size": output.index.size}
-    if output.text is not None:
-        data["text"] = output.text
-    return data
-
-
-def _record(data: object) -> Record | None:
-    try:
-        outputs = {k: _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
-        components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    return Record(components, outputs, seconds) if isinstance(components, dict) else None
-
-
-def _output(data: Mapping[str, Any]) -> Output:
-    part = _part(data)
-    index = _part(data["index"]) if "index" in data else None
-    text = data.get("text")
-    if text is not None and sha256_bytes(text.encode()) != part.sha256:
-        message = "a text that is not that of its digest"
-        raise ValueError(message)
-    return Output(part.sha256, part.size, index, text)
-
-
-def _part(data: Mapping[str, Any]) -> Part:
-    sha256, size = data["sha256"], data["size"]
-    if not isinstance(sha256, str) or not _DIGEST.match(sha256) or type(size) is not int:
-        message = "no output of a record"
-        raise TypeError(message)
-    return Part(sha256, size)

@@ -14,8 +14,10 @@ if sys.platform == "win32":
     # Locked bytes cannot be read by others: one far behind what the file holds.
     _BYTE = 1 << 30
 
-    def try_lock(descriptor: int) -> bool | None:
-        """Lock an open file unless another process has; None where the file system cannot."""
+    def try_lock(descriptor: int, *, shared: bool = False) -> bool | None:
+        """Lock an open file unless another process has; None where the system cannot."""
+        if shared:
+            return None
         try:
             os.lseek(descriptor, _BYTE, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -26,10 +28,15 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def try_lock(descriptor: int) -> bool | None:
-        """Lock an open file unless another process has; None where the file system cannot."""
+    def try_lock(descriptor: int, *, shared: bool = False) -> bool | None:
+        """Lock an open file unless another process has; None where the file system cannot.
+
+        Args:
+            descriptor: the file.
+            shared: others may have it too who share it.
+        """
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             return False if error.errno in _HELD else None
         return True

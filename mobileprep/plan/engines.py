@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.stages import EngineChoice
 from mobileprep.recipe.model import Target
 
@@ -36,8 +37,8 @@ def engine_choice(target: Target) -> EngineChoice:
     """What a stage that runs graphs is told of engines, and so what its fingerprint has of them.
 
     ``auto`` comes with the version of every engine there is to choose from, because which one is
-    taken depends on them; numpy, the interpreter of this package, comes with none. Nothing is
-    imported for it.
+    taken depends on them; numpy, the interpreter of this package, comes with none. What runs
+    regular expressions there is told with each. Nothing is imported for it.
 
     Raises:
         UnsupportedError: the engine that the recipe names is not installed.
@@ -49,7 +50,7 @@ def engine_choice(target: Target) -> EngineChoice:
         message = f"the recipe asks for the engine {target.engine}, which is not installed"
         hint = f"{OPTIONAL_ENGINES[target.engine]}, or write 'engine: auto'"
         raise UnsupportedError(message, hint, target.place(("engine",)))
-    return EngineChoice(target.engine, versions)
+    return EngineChoice(target.engine, versions, regex_engine())
 
 
 @cache

@@ -10,6 +10,7 @@ from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import (
     Files,
@@ -219,6 +220,8 @@ def _freeze_spec(target: Target) -> StageSpec:
         freeze=target.freeze,
         inputs=target.inputs,
         outputs=target.outputs,
+        # What is frozen already has no variables, and so no initializers.
+        regular_expressions="" if source.kind == "frozen" else regex_engine(),
     )
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
@@ -240,6 +243,7 @@ def _transform_spec(
         named=named_files(step),
         graph=graph,
         interface=interface,
+        regular_expressions=step_regex_engine(step),
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
     return StageSpec(label, stage, where)

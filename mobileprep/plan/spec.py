@@ -208,6 +208,11 @@ class PlannedRecords:
     samples: Upstream | None = None
     validation: Upstream | None = None
 
+    def __iter__(self) -> Iterator[Upstream]:
+        """All of them."""
+        yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
+        yield from (up for up in (self.samples, self.validation) if up is not None)
+
 
 @dataclass(frozen=True)
 class Plan:

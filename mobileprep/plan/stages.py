@@ -36,10 +36,12 @@ class EngineChoice:
     Args:
         name: as the recipe has it.
         versions: of every engine that ``auto`` may choose, or of the one that is named.
+        regular_expressions: what the interpreter runs them by, with its version.
     """
 
     name: str
     versions: Mapping[str, str]
+    regular_expressions: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class FreezeStage(Stage):
         freeze: how variables become constants.
         inputs: what is fed.
         outputs: what is fetched.
+        regular_expressions: what variables' initializers may run them by, with its version.
     """
 
     stage_name: ClassVar[str] = "freeze"
@@ -71,6 +74,7 @@ class FreezeStage(Stage):
     freeze: Freeze
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
+    regular_expressions: str = ""
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -91,6 +95,7 @@ class TransformStage(Stage):
         named: the files that parameters name, by ``file_slot``.
         graph: the graph before it.
         interface: what is fed and fetched.
+        regular_expressions: what the transform may run them by, with its version.
     """
 
     stage_name: ClassVar[str] = "transform"
@@ -105,6 +110,7 @@ class TransformStage(Stage):
     named: Mapping[str, Files]
     graph: Upstream
     interface: Upstream
+    regular_expressions: str = ""
 
     @property
     def output_files(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.channel_lines import by_channel, channel_line
 from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.depthwise_convolution import convolve_depthwise
 from mobileprep.numerics.tiles import Tile
@@ -16,29 +17,35 @@ from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Values
 
 _UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
-# Long enough for a vector loop to outweigh its start.
-_LINE = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class FusedConvolution:
-    """Computes activation(convolution + shift + residual) of float32 NHWC tensors.
+    """Computes activation(convolution(padded) + shift + residual) of float32 NHWC tensors.
 
     Args:
         node: the convolution, for its attributes.
         filters: the filters, scaled.
-        shift: the bias of each channel, repeated to fill a line of some rows; None for none.
+        shift: the bias of each channel, as a line of channels; None for none.
         activation: "Relu", "Relu6" or nothing.
+        pads: zeros to put before and after height and width; nothing for none.
     """
 
     node: Node
     filters: Array
     shift: Array | None
     activation: str
+    pads: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def prepared(
-        cls, node: Node, filters: Array, scale: Array, shift: Array, activation: str
+        cls,
+        node: Node,
+        filters: Array,
+        scale: Array,
+        shift: Array,
+        activation: str,
+        pads: tuple[tuple[int, int], ...] = (),
     ) -> FusedConvolution:
         """With a scale for each output channel that goes into the filters."""
         if np.any(scale != 1):
@@ -46,11 +53,8 @@ class FusedConvolution:
             if node.op == "DepthwiseConv2dNative":
                 factor = factor.reshape(filters.shape[2:])
             filters = filters * factor
-        line = None
-        if np.any(shift):
-            rows = max(_LINE // len(shift), 1)
-            line = np.tile(shift.astype(np.float32), rows)
-        return cls(node, np.ascontiguousarray(filters), line, activation)
+        line = channel_line(shift.astype(np.float32)) if np.any(shift) else None
+        return cls(node, np.ascontiguousarray(filters), line, activation, pads)
 
     def __call__(self, context: RunContext, inputs: Values) -> Values:
         """The output for an input, and for a second input that is added."""
@@ -58,14 +62,15 @@ class FusedConvolution:
         if x.dtype != np.float32 or x.ndim != 4:
             message = "a float32 tensor of four axes is needed"
             raise ValueError(message)
-        window = filter_window(self.node, x, self.filters)
+        window = filter_window(self.node, x, self.filters, pads=self.pads)
         shape = (x.shape[0], *window.positions(x.shape[1:-1]), self._channels)
         residual = inputs[1] if len(inputs) > 1 else None
         broadcast = residual is not None and residual.shape != shape
 
         def finish(values: Array, tile: Tile) -> None:
             if self.shift is not None:
-                _add_line(values, self.shift)
+                flat = values.reshape(-1)
+                by_channel(np.add, flat, self.shift, flat)
             if residual is not None and not broadcast:
                 np.add(values, tile.of(residual), out=values)
             if not broadcast:
@@ -91,13 +96,3 @@ class FusedConvolution:
         if self.activation:
             # One pass even for two bounds, and faster than a maximum with a scalar.
             np.clip(x, np.float32(0), _UPPER[self.activation], out=x)
-
-
-def _add_line(tile: Array, line: Array) -> None:
-    """Add one number to each channel, several rows of channels at a time."""
-    flat = tile.reshape(-1)
-    whole = flat.size // line.size * line.size
-    body = flat[:whole].reshape(-1, line.size)
-    np.add(body, line, out=body)
-    rest = flat[whole:]
-    np.add(rest, line[: rest.size], out=rest)

@@ -1,6 +1,7 @@
 """Combining a convolution with what follows it: scale, bias, a sum with a branch, activation.
 
-The scale goes into the filters, the rest is done tile by tile while the tile is in the cache.
+The scale goes into the filters, the rest is done tile by tile while the tile is in the cache. Zeros
+that were put around the input by a node of their own are put around each tile's part of it.
 """
 
 from __future__ import annotations
@@ -52,13 +53,16 @@ def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edg
     A combined action stands where the last of its members stood, when all its inputs are there.
     """
     uses = Uses(actions, wanted)
+    makers = {made: action for action in actions for _, made in action.outputs}
     replaced: dict[str, Action | None] = {}
     for action in actions:
         chain = _chain(action, constants, uses, replaced)
         if chain is None:
             continue
-        replaced.update((member.node.name, None) for member in chain.members)
-        replaced[chain.members[-1].node.name] = _combined(chain, constants)
+        pad = _padding(makers.get(action.inputs[0]), action, constants, uses)
+        around = () if pad is None else (pad,)
+        replaced.update((member.node.name, None) for member in (*around, *chain.members))
+        replaced[chain.members[-1].node.name] = _combined(chain, constants, around)
     left = (replaced.get(a.node.name, a) for a in actions)
     return [a for a in left if a is not None]
 
@@ -165,11 +169,31 @@ def _per_channel(value: Array | None, channels: int) -> Array | None:
     return np.broadcast_to(value.reshape(-1), (channels,)).astype(np.float64)
 
 
-def _combined(chain: _Chain, constants: Constants) -> Action:
+def _padding(maker: Action | None, conv: Action, constants: Constants, uses: Uses) -> Action | None:
+    """What made a convolution's input, where it is a Pad of height and width for it alone."""
+    if maker is None or maker.node.op != "Pad" or not maker.pure:
+        return None
+    if uses.only_reader(conv.inputs[0]) is not conv:
+        return None
+    widths = constants.get(maker.inputs[1])
+    if widths is None or widths.shape != (4, 2) or widths.min() < 0 or widths[[0, 3]].any():
+        return None
+    return maker
+
+
+def _combined(chain: _Chain, constants: Constants, around: tuple[Action, ...]) -> Action:
+    """One action for a chain, and for the padding before it."""
     conv = chain.members[0]
-    covers: tuple[Node, ...] = tuple(n for m in chain.members for n in m.covers)
+    covers: tuple[Node, ...] = tuple(n for m in (*around, *chain.members) for n in m.covers)
+    widths = [constants[pad.inputs[1]].tolist() for pad in around]
     run = FusedConvolution.prepared(
-        conv.node, constants[conv.inputs[1]], chain.scale, chain.shift, chain.activation
+        conv.node,
+        constants[conv.inputs[1]],
+        chain.scale,
+        chain.shift,
+        chain.activation,
+        tuple((before, after) for found in widths for before, after in found[1:3]),
     )
-    inputs = (conv.inputs[0],) if chain.residual is None else (conv.inputs[0], chain.residual)
+    source = around[0].inputs[0] if around else conv.inputs[0]
+    inputs = (source,) if chain.residual is None else (source, chain.residual)
     return Action(conv.node, run, inputs, ((0, chain.end),), covers)

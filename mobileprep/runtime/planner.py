@@ -8,6 +8,7 @@ from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, edge
+from mobileprep.runtime.channel_fusion import combine_by_channel
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
 from mobileprep.runtime.functions.inline import inline_calls
@@ -58,6 +59,7 @@ def make_plan(
     if known.combine:
         actions, constants = fold(actions, constants, wanted, where)
         actions = fuse(actions, constants, wanted)
+        actions = combine_by_channel(actions, constants, wanted)
     return placed(actions, constants, [edge(r) for r in feeds], wanted)
 
 

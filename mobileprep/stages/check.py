@@ -12,8 +12,8 @@ from mobileprep.plan.stages import CheckStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.running import compared_with_reference, stage_engine
-from mobileprep.stages.samples import read_runs, storable
+from mobileprep.stages.running import compared_with_reference, stage_engine, storable
+from mobileprep.stages.samples import read_runs
 
 _HINT = "leave the step out, or look at its parameters"
 # A share of the peak that nobody should learn of from the report alone.

@@ -28,8 +28,7 @@ from mobileprep.runtime.sampling.labels import (
 from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.running import compared_with_reference, stage_engine
-from mobileprep.stages.samples import storable
+from mobileprep.stages.running import compared_with_reference, stage_engine, storable
 
 # Enough for BLAS to be busy, little enough for the activations to stay small.
 _BATCH = 64

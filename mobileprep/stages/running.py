@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
@@ -77,6 +79,13 @@ def compared_with_reference(
         raise AccuracyError(message, "write 'engine: numpy' to go on", job.place("engine"))
     within = _within(agreement.largest)
     return EngineRecord(engine.name, TOLERANCE, version, samples, within)
+
+
+def storable(array: Array) -> Array:
+    """Numbers that numpy does not have itself as float32, text as bytes."""
+    if array.dtype.kind == "O":
+        return array.astype(np.bytes_)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
 def _within(largest: float) -> float:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from mobileprep.errors import (
     AccuracyError,
     InvalidGraphError,
@@ -29,7 +27,7 @@ from mobileprep.runtime.sampling.movement import standing_still
 from mobileprep.runtime.sampling.recorded import recorded_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.running import stage_engine
+from mobileprep.stages.running import stage_engine, storable
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
 
@@ -123,10 +121,3 @@ def _about_data(error: MobileprepError, data: str, place: str) -> AccuracyError:
         return AccuracyError(error.message, error.hint, place)
     message = f"the source does not run on the samples of {data}: {error.message}"
     return AccuracyError(message, error.hint, place)
-
-
-def storable(array: Array) -> Array:
-    """Numbers that numpy does not have itself as float32, text as bytes."""
-    if array.dtype.kind == "O":
-        return array.astype(np.bytes_)
-    return array.astype(np.float32) if array.dtype.kind == "V" else array

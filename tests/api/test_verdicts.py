@@ -1,135 +1,182 @@
-"""What a build would do, told before it does it."""
+"""What is foretold of a build, compared with the build that follows."""
 
 from __future__ import annotations
 
-import json
-import shutil
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from mobileprep.api import building
-from mobileprep.api.building import prepared, run_build
-from mobileprep.api.recipes import load_recipe
-from mobileprep.api.verdicts import Verdict, verdicts
-from mobileprep.errors import UsageError
-from mobileprep.ir.files import write_graph
+from mobileprep.api.building import BuildRun, run_build
+from mobileprep.api.verdicts import PUBLISH, Verdict, verdicts
+from mobileprep.pipeline import execute as execution
+from mobileprep.pipeline import store as stores
+from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Store
-from tests.stages.jobs import classifier
+from mobileprep.pipeline.store import FORMAT, Store
+from mobileprep.plan.fingerprints import fingerprint
+from mobileprep.plan.spec import Plan
+from tests.pipeline.small_plans import SPOILS, Wish, files_below, mix, small_plan, spoil_one
 
-TEXT = """
-version: 1
-name: r
-source: {frozen: model.pb}
-inputs: {x: {}}
-outputs: [y]
-targets:
-  phone: {transforms: [remove_device]}
-  tight: {transforms: [remove_device], budget: {model_bytes: BYTES}}
-"""
-OUT = Path("out")
+# Shrinking takes longer than all else; what fails is small as it is.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+KEEPS = (0, 1, 3, 1000)
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    write_graph(Path("model.pb"), classifier())
-    write_recipe(most=10_000)
+wishes = st.builds(
+    Wish,
+    st.lists(st.integers(1, 3), max_size=2).map(tuple),
+    st.sampled_from(["", "a", "b"]),
+    st.sampled_from(KEEPS),
+    st.booleans(),
+)
+chains = st.lists(wishes, min_size=1, max_size=4)
 
 
-def write_recipe(most: int) -> None:
-    Path("recipe.yaml").write_text(TEXT.replace("BYTES", str(most)))
+@dataclass(frozen=True)
+class Edit:
+    """Something that happens between two builds: what, to which of several, and how."""
+
+    what: str
+    number: int
+    how: str
 
 
-def state(**options: bool) -> State:
-    return prepared([load_recipe("recipe.yaml")], OUT, **options)
+edits = st.builds(
+    Edit,
+    st.sampled_from(["source", "say", "keep", "out", "cas", "ac", "latest", "seen", "force"]),
+    st.integers(0, 40),
+    st.sampled_from(sorted(SPOILS)),
+)
+rounds = st.lists(st.lists(edits, max_size=4), min_size=1, max_size=4)
 
 
-def found(**options: bool) -> dict[str, Verdict]:
-    return {verdict.task: verdict for verdict in verdicts(state(**options), OUT)}
+@dataclass
+class Bench:
+    """A plan with its files, store and output folder."""
+
+    top: Path
+    chains: list[list[Wish]]
+    jobs: int
+
+    def __post_init__(self) -> None:
+        for path in self.sources:
+            path.write_text("abc")
+
+    @property
+    def sources(self) -> list[Path]:
+        return [self.top / f"in{number}" for number in range(len(self.chains))]
+
+    @property
+    def out(self) -> Path:
+        return self.top / "out"
+
+    def plan(self) -> Plan:
+        return small_plan(self.sources, self.chains)
+
+    def state(self, *, force: bool) -> State:
+        index = self.top / "store" / FORMAT / "seen" / "index.json"
+        store = Store(self.top / "store", FileIndex(index))
+        return State(self.plan(), store, force=force)
+
+    def apply(self, edit: Edit) -> None:
+        """Let something happen."""
+        if edit.what == "source":
+            self.sources[edit.number % len(self.sources)].write_text(edit.how[:4])
+        elif edit.what in ("say", "keep"):
+            chain = self.chains[edit.number % len(self.chains)]
+            at = edit.number % len(chain)
+            chain[at] = (
+                replace(chain[at], say=edit.how[0])
+                if edit.what == "say"
+                else replace(chain[at], keep=KEEPS[edit.number % len(KEEPS)])
+            )
+        elif edit.what == "out" and edit.how != "a folder":  # which no build removes
+            spoil_one(self.out, edit.number, edit.how)
+        elif edit.what not in ("out", "force"):
+            spoil_one(self.top / "store" / "v2" / edit.what, edit.number, edit.how)
+
+    def build(self, state: State) -> BuildRun:
+        return run_build(
+            state, self.out, jobs=self.jobs, listen=lambda *_: None, warn=lambda *_: None
+        )
+
+    def check(self, told: list[Verdict], run: BuildRun, keys: dict[str, str]) -> None:
+        """Compare what was foretold with what happened.
+
+        Args:
+            told: the verdicts.
+            run: the build.
+            keys: the fingerprint of each task; of equal ones any may run for all.
+        """
+        ran = {one.task for one in run.ran}
+        assert len(ran) == len(run.ran)
+        ran_keys = {keys[task] for task in ran}
+        assert len(ran_keys) == len(ran)
+        for one in told:
+            if one.stage == PUBLISH:
+                continue
+            if one.fresh:
+                assert one.task not in ran, one
+            elif one.certain:
+                assert keys[one.task] in ran_keys, one
+        certain = sum(v.certain and not v.fresh and v.stage != PUBLISH for v in told)
+        perhaps = sum(not v.certain and v.stage != PUBLISH for v in told)
+        assert certain <= len(ran) <= certain + perhaps
+        changed = {b.folder.relative_to(self.out).as_posix() for b in run.targets if b.is_changed}
+        folders = [v for v in told if v.stage == PUBLISH]
+        assert len(folders) == len(run.targets)
+        for one in folders:
+            is_changed = one.task.removesuffix(f"/{PUBLISH}") in changed
+            if one.fresh:
+                assert not is_changed, one
+            elif one.certain:
+                assert is_changed, one
 
 
-def build(**options: bool) -> list[str]:
-    run = run_build(state(), OUT, jobs=1, listen=lambda *_: None, warn=lambda *_: None, **options)
-    return [str(failure) for failure in run.failures]
+def fingerprints(state: State) -> dict[str, str]:
+    found = {}
+    for spec in state.plan.stages:
+        verdict = state.verdict(spec.task)
+        found[spec.task] = fingerprint(dict(verdict.record.components))  # type: ignore[union-attr]
+    return found
 
 
-def test_a_first_build_runs_all_and_only_its_first_stage_is_certain() -> None:
-    told = found()
-    assert [v.fresh for v in told.values()] == [False] * len(told)
-    assert told["r/freeze"].certain
-    assert told["r/freeze"].reasons == ("it has not run before",)
-    assert told["r/freeze"].seconds is None
-    assert not told["r/01-remove_device"].certain
-    folder = told["r/phone/publish"]
-    assert (folder.stage, folder.reasons) == ("publish", ("r/freeze runs first",))
-    assert not folder.certain
-    assert [o.path for o in folder.outputs] == [f"out/r/phone/{o.name}" for o in folder.outputs]
-    assert {o.sha256 for o in folder.outputs} == {None}
-
-
-def test_after_a_build_all_is_fresh_and_known() -> None:
-    assert build() == []
-    told = found()
-    assert [v.task for v in told.values() if not v.fresh] == []
-    assert all(v.certain for v in told.values())
-    freeze = told["r/freeze"]
-    (source,) = freeze.inputs
-    assert (source.slot, source.name) == ("graph", "model.pb")
-    assert freeze.seconds is not None
-    assert freeze.bytes is not None
-    assert str(freeze) == "r/freeze: fresh"
-    assert all(output.sha256 for verdict in told.values() for output in verdict.outputs)
-    json.dumps([v.as_data() for v in told.values()])
-    assert freeze.as_data()["fresh"] is True
-
-
-def test_a_build_is_not_forced_unless_it_is_asked_for() -> None:
-    build()
-    assert found(force=True)["r/freeze"].reasons == ("--force was given",)
-    assert found(force=False)["r/freeze"].fresh
-
-
-def test_what_a_folder_lacks_and_the_store_has_lost_runs_again() -> None:
-    build()
-    shutil.rmtree("store/v2/cas")
-    assert [t for t, v in found().items() if not v.fresh] == []
-    Path("out/r/phone/r.pb").unlink()
-    told = found()
-    stale = [task for task, verdict in told.items() if not verdict.fresh]
-    assert "r/phone/package" in stale
-    assert "r/phone/publish" in stale
-    assert told["r/phone/package"].certain is False
-
-
-def test_a_failure_ends_a_build_unless_it_is_to_go_on() -> None:
-    write_recipe(most=1)
-    with pytest.raises(Exception, match="over the budget of 1"):
-        build()
-    (failure,) = build(keep_going=True)
-    assert "over the budget of 1" in failure
-    assert Path("out/r/phone/r.pb").is_file()
-    assert not Path("out/r/tight").exists()
-
-
-def test_a_target_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match="no recipe has a target 'fone'") as caught:
-        prepared([load_recipe("recipe.yaml")], OUT, targets=["fone"])
-    assert "'phone'" in caught.value.hint
-
-
-def test_files_are_hashed_anew_only_where_that_is_asked_for(
+@pytest.mark.parametrize("inline", [stores.INLINE, 0])
+@pytest.mark.parametrize("explained", [False, True])
+@settings(
+    max_examples=60,
+    deadline=None,
+    phases=PHASES,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(first=chains, second=st.none() | chains, jobs=st.integers(1, 2), happens=rounds)
+def test_what_is_foretold_is_what_a_build_does(
     monkeypatch: pytest.MonkeyPatch,
+    inline: int,
+    explained: bool,
+    first: list[Wish],
+    second: list[Wish] | None,
+    jobs: int,
+    happens: list[list[Edit]],
 ) -> None:
-    asked: list[bool] = []
-
-    def shared_store(recipes: object, out: Path, *, checksum: bool) -> Store:
-        asked.append(checksum)
-        return Store(Path("store"))
-
-    monkeypatch.setattr(building, "shared_store", shared_store)
-    state()
-    state(checksum=True)
-    assert asked == [False, True]
+    monkeypatch.setattr(execution, "stage_function", lambda _name: mix)
+    monkeypatch.setattr(stores, "INLINE", inline)
+    with tempfile.TemporaryDirectory() as top:
+        bench = Bench(Path(top), [list(first), list(second or first)], jobs)
+        for edits_made in [[], *happens]:
+            for edit in edits_made:
+                bench.apply(edit)
+            force = any(edit.what == "force" for edit in edits_made)
+            before = {p: p.stat().st_mtime_ns for p in files_below(bench.top)}
+            state = bench.state(force=force)
+            told = verdicts(state, bench.out)
+            assert {p: p.stat().st_mtime_ns for p in files_below(bench.top)} == before
+            if not explained:  # a build that explains itself goes on with the state that was judged
+                state = bench.state(force=force)
+            run = bench.build(state)
+            bench.check(told, run, fingerprints(state))
+            again = bench.state(force=False)
+            assert all(v.fresh for v in verdicts(again, bench.out))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.cli.main import verb_names
+from mobileprep.transforms.base import transform_names
 from tests.cli.conftest import Run
 
 _BASH = """
@@ -56,6 +57,10 @@ def test_verbs_flags_choices_and_files_are_completed(run: Run, shell: str, tmp_p
     assert completed(folder, shell, "mobileprep completion z") == {"zsh"}
     assert "recipe.yaml" in completed(folder, shell, "mobileprep build rec")
     assert "markdown" in completed(folder, shell, "mobileprep report --format ")
+    begun = "mobileprep transform --transforms fold_"
+    assert completed(folder, shell, begun) == {
+        n for n in transform_names() if n.startswith("fold_")
+    }
 
 
 @needs("zsh")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -130,7 +131,8 @@ def test_a_damaged_object_of_the_store_is_named(built: Path, run: Run) -> None:
     name = "files/tensorflow-1.15/ops_to_register.h"
     reason = f"the stored {name} is missing or damaged, expected {header[:12]}"
     assert f"digits/phone/package: {reason}" in told.out
-    assert "digits/phone/publish: digits/phone/package runs first" in told.out
+    header_path = MODEL.parent / "tensorflow-1.15" / "ops_to_register.h"
+    assert f"digits/phone/publish: {header_path} is missing" in told.out
 
 
 def test_json_lists_the_files_that_stages_read_and_leave(built: Path, run: Run) -> None:
@@ -192,3 +194,24 @@ def test_what_is_fresh_is_found_so_without_numpy_or_doit(built: Path, arguments:
     command = [sys.executable, "-c", code, *arguments, str(built)]
     done = subprocess.run(command, capture_output=True, check=False, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_dry_run_sums_up_what_it_tells(built: Path, run: Run) -> None:
+    assert "would run" not in run("build", built, "--dry-run").err
+    built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
+    told = run("build", built, "--dry-run").err.splitlines()[-1]
+    found = re.fullmatch(
+        r"would run: 1 for certain \([\d.]+ s last time\), (\d) perhaps \([\d.]+ s last time\); "
+        r"would write folders: 0 for certain, 1 perhaps; the store gives [\d.]+ KB",
+        told,
+    )
+    assert found, told
+    done = run("build", built).err
+    ran = int(re.search(r"(\d+) of \d+ stages ran", done)[1])  # type: ignore[index]
+    assert 1 <= ran <= 1 + int(found[1])
+
+
+def test_a_dry_run_of_nothing_built_knows_no_times(digits: Path, run: Run) -> None:
+    told = run("build", digits, "--dry-run").err.splitlines()[-1]
+    assert told.startswith("would run: 1 for certain, ")
+    assert told.endswith("would write folders: 0 for certain, 2 perhaps; the store gives 0 bytes")

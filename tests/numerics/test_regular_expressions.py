@@ -173,3 +173,10 @@ def test_flags_within_a_pattern_need_re2() -> None:
     assert with_re2(b"a(?i)b").matches(b"aB")
     with pytest.raises(UnsupportedError, match="needs RE2"):
         python_expression(b"a(?i)b")
+
+
+def test_a_thousand_million_ways_are_tried_and_no_more() -> None:
+    # Each "a?" doubles them, and a search may begin at 4 places of 3 characters.
+    assert python_expression(b"a?" * 28).matches(b"aaa")
+    with pytest.raises(UnsupportedError, match="may take very long on a text of 3 characters"):
+        python_expression(b"a?" * 29).matches(b"aaa")

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.node import Node
-from mobileprep.numerics.windows import Window, layout_of, make_window, reach, spatial
+from mobileprep.numerics.windows import (
+    Window,
+    filter_window,
+    layout_of,
+    make_window,
+    reach,
+    spatial,
+)
 
 
 def node(padding: str, **attrs: attr.AttrValue) -> Node:
@@ -101,3 +109,16 @@ def test_layouts_by_number_of_axes() -> None:
 
 def test_the_reach_of_dilated_windows() -> None:
     assert (reach(3, 1), reach(3, 2), reach(1, 9)) == (3, 5, 1)
+
+
+@pytest.mark.parametrize("dilations", [(), (1, 1, 2, 1)])
+def test_filters_have_the_window_before_channels_and_counts(dilations: tuple[int, ...]) -> None:
+    kinds = {"strides": attr.integers(1, 2, 3, 1)}
+    if dilations:
+        kinds["dilations"] = attr.integers(*dilations)
+    x, filters = np.zeros((1, 9, 8, 3)), np.zeros((4, 2, 3, 5))
+    found = filter_window(node("VALID", **kinds), x, filters)
+    spread = dilations[1:3] or (1, 1)
+    assert found == Window((4, 2), (2, 3), spread, ((0, 0), (0, 0)))
+    # Windows of 4 rows every 2; of 2 columns, or 3 where they are spread, every 3.
+    assert found.positions([9, 8]) == (3, 3 - bool(dilations))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import pytest
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.publish import MANIFEST, publish, unpublish
+from mobileprep.pipeline.publish import MANIFEST, hash_all, publish, unpublish
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
@@ -304,7 +305,7 @@ def test_a_full_disk_ends_the_build_and_the_next_one_goes_on(
             ran(chain(source), store)
         assert "MOBILEPREP_CACHE" in caught.value.hint
         assert "free space" in caught.value.hint
-    assert not [p for p in store.folder.rglob("*") if p.is_file()]
+    assert [p.name for p in store.folder.rglob("*") if p.is_file()] == ["lock"]
     assert ran(chain(source), store) == ["r/a", "r/b"]
 
 
@@ -327,6 +328,30 @@ def test_errors_without_a_place_get_the_stage_s(source: Path, store: Store) -> N
     with pytest.raises(TransformError) as caught:
         ran(chain(source, second={"fail": TransformError("no", "mend")}), store)
     assert (caught.value.message, caught.value.hint, caught.value.where) == ("no", "mend", "r/b")
+
+
+def test_what_fails_first_in_the_plan_is_told_however_many_run_at_once(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_failed = threading.Event()
+
+    def work(job: Job[JoinStage]) -> None:
+        if job.task == "r/slow":
+            assert has_failed.wait(10)
+        try:
+            join(job)
+        except TransformError:
+            has_failed.set()
+            raise
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: work)
+    slow = StageSpec("r/slow", JoinStage(source=named(source)))
+    text = Upstream("r/slow", "files/text")
+    first = StageSpec("r/first", JoinStage(text=text, fail=TransformError("first")))
+    later = StageSpec("r/later", JoinStage(source=named(source), fail=TransformError("later")))
+    never = StageSpec("r/never", JoinStage(text=text, say="never"))
+    with pytest.raises(TransformError, match="first"):
+        ran(Plan((slow, first, later, never), ()), store, jobs=2)
 
 
 def test_two_jobs_give_the_same(source: Path, store: Store) -> None:
@@ -391,3 +416,18 @@ def test_unpublish_removes_what_was_published(source: Path, store: Store, tmp_pa
     published(chain(source), store, out)
     assert unpublish(out / "r/t") == ["text"]
     assert not (out / "r").exists()
+
+
+def test_all_that_is_read_and_published_is_hashed_beforehand(
+    source: Path, store: Store, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    published(chain(source), store, out)
+    listed = (out / "r/t" / MANIFEST).read_text().replace('"text"', '"../../../in/source.txt"')
+    (out / "r/t" / MANIFEST).write_text(listed)
+    state = State(chain(source), Store(store.root))
+    hash_all(state, out)
+    files = state.store.files
+    assert files.unchanged(source)
+    assert files.unchanged(out / "r/t" / MANIFEST)
+    assert not files.unchanged(out / "r/t/text"), "a name that leads elsewhere is passed over"

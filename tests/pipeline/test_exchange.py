@@ -21,7 +21,8 @@ from mobileprep.pipeline import exchange as exchanging
 from mobileprep.pipeline.exchange import StoreExchange
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.objects import is_mapped
-from mobileprep.pipeline.store import Output, Store
+from mobileprep.pipeline.output import Output
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
 
 GRAPH = Upstream("r/a", "graph.pb")

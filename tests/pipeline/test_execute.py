@@ -19,9 +19,10 @@ from mobileprep.ir.graph import Graph
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import INLINE, Output, Record, Store
+from mobileprep.pipeline.store import INLINE, Store
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
 from mobileprep.stages.base import Job
 from tests.pipeline.stages import SayStage, executor_of, say, spec, state_of, text_path, use

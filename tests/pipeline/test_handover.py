@@ -11,9 +11,10 @@ import pytest
 from mobileprep.ir.graph import Graph
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import Fresh, State
-from mobileprep.pipeline.store import Output, Store
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
 from mobileprep.recipe import load_recipe

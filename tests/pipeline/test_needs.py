@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.pipeline.needs import lose_what_is_gone
+from mobileprep.pipeline.needs import foretell
 from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import Fresh, State
 from mobileprep.pipeline.store import Store
@@ -41,42 +41,44 @@ def after(store: Store, lost: Iterable[str], specs: tuple[StageSpec, ...] = CHAI
     return state_of(specs, store)
 
 
-def stale(state: State) -> list[str]:
-    return [s.task for s in state.plan.stages if not isinstance(state.verdict(s.task), Fresh)]
+def foretold(
+    store: Store, lost: Iterable[str], *wanted: str, specs: tuple[StageSpec, ...] = CHAIN
+) -> tuple[list[str], list[str]]:
+    """The stages that surely run, and those that may."""
+    state = after(store, lost, specs)
+    told = foretell(state, [Upstream(task, "text") for task in wanted])
+    tasks = [*told.certain, *told.perhaps]
+    assert all(told.runs(spec.task) == (spec.task in tasks) for spec in specs)
+    return sorted(told.certain), sorted(told.perhaps)
 
 
 def test_what_nothing_needs_may_be_gone(store: Store) -> None:
-    state = after(store, ["r/a", "r/b", "r/c", "r/beside"])
-    lose_what_is_gone(state)
-    assert stale(state) == []
+    assert foretold(store, ["r/a", "r/b", "r/c", "r/beside"]) == ([], [])
 
 
-def test_what_is_wanted_and_there_loses_nothing(store: Store) -> None:
-    state = after(store, [])
-    lose_what_is_gone(state, [Upstream("r/c", "text"), Upstream("r/c", "text")])
-    assert stale(state) == []
+def test_what_is_wanted_and_there_does_not_run(store: Store) -> None:
+    assert foretold(store, [], "r/c", "r/a") == ([], [])
 
 
 def test_what_is_wanted_and_gone_runs_again_but_not_what_it_reads(store: Store) -> None:
-    state = after(store, ["r/b"])
-    lose_what_is_gone(state, [Upstream("r/b", "text")])
-    assert stale(state) == ["r/b", "r/c"]
+    assert foretold(store, ["r/b"], "r/b") == (["r/b"], ["r/c"])
 
 
 def test_what_a_lost_stage_reads_is_needed_too(store: Store) -> None:
-    state = after(store, ["r/a", "r/b", "r/beside"])
-    lose_what_is_gone(state, [Upstream("r/b", "text")])
-    assert stale(state) == ["r/a", "r/b", "r/c"]
+    assert foretold(store, ["r/a", "r/b", "r/beside"], "r/b") == (["r/a", "r/b"], ["r/c"])
 
 
 def test_what_a_stale_stage_reads_is_needed(store: Store) -> None:
-    state = after(store, ["r/a", "r/b"], LAST_ASKED)
-    lose_what_is_gone(state)
-    assert stale(state) == ["r/a", "r/b", "r/c"]
-    state = after(store, [], LAST_ASKED)
+    found = foretold(store, ["r/a", "r/b"], specs=LAST_ASKED)
+    assert found == (["r/a", "r/b", "r/c"], [])
 
 
-def test_what_only_the_first_of_a_chain_lost_does_not_reach_a_stale_last(store: Store) -> None:
-    state = after(store, ["r/a"], LAST_ASKED)
-    lose_what_is_gone(state)
-    assert stale(state) == ["r/c"]
+def test_what_only_a_fresh_stage_reads_may_be_gone(store: Store) -> None:
+    assert foretold(store, ["r/a"], specs=LAST_ASKED) == (["r/c"], [])
+
+
+def test_the_reason_names_what_is_lost(store: Store) -> None:
+    told = foretell(after(store, ["r/b"]), [Upstream("r/b", "text")])
+    (reason,) = told.certain["r/b"]
+    assert reason.startswith("the stored text is missing or damaged, expected ")
+    assert told.perhaps["r/c"] == ("r/b runs first",)

@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from mobileprep.pipeline.publish import Changes
+import pytest
+
+from mobileprep.fsio import sha256_bytes
+from mobileprep.pipeline.output import Output
+from mobileprep.pipeline.publish import Changes, publish
+from mobileprep.pipeline.runner import Built
+from mobileprep.pipeline.store import Store
+from mobileprep.plan.records import (
+    CompressRecord,
+    FreezeRecord,
+    ModelFacts,
+    PackageRecord,
+    TargetRecords,
+)
+from mobileprep.plan.spec import PlannedRecords, TargetPlan, Upstream
+
+
+@pytest.fixture
+def built_text(tmp_path: Path) -> tuple[Path, Callable[[], Changes]]:
+    """The folder of a target with one file, and what publishes it again."""
+    up = Upstream("r/a", "files/text")
+    target = TargetPlan("r", "t", ("r/a",), PlannedRecords(up, up, up), (), {})
+    freeze = FreezeRecord(0, 0, 0, 0, {}, 0, (), (), {})
+    package = PackageRecord(ModelFacts("text", 0, 0, 0, 0), {}, ())
+    records = TargetRecords(freeze, package, CompressRecord(0, "none"), (), (), None, None)
+    output = Output(sha256_bytes(b"abc"), 3, text="abc")
+    built = Built(target, {"text": output}, {"text": up}, records, {})
+
+    def again() -> Changes:
+        return publish(built, {}, Store(tmp_path / "store"), tmp_path / "out")
+
+    again()
+    return tmp_path / "out" / "r" / "t", again
 
 
 def test_changes_are_true_where_there_is_something_to_do() -> None:
     assert not Changes(Path("a"), (), (), b"")
     assert Changes(Path("a"), ("new",), (), b"")
     assert Changes(Path("a"), (), ("old",), b"")
+
+
+def test_what_a_killed_build_left_unfinished_is_removed(
+    built_text: tuple[Path, Callable[[], Changes]],
+) -> None:
+    folder, publish_again = built_text
+    left = folder / ".text.0123456789abcdef"
+    for path in (left, folder / ".notes.0123456789abcdef", folder / ".text.swp"):
+        path.write_text("half")
+    assert publish_again().remove == (left.name,)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        ".notes.0123456789abcdef",
+        ".text.swp",
+        "manifest.json",
+        "text",
+    ]

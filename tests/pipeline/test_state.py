@@ -8,11 +8,12 @@ import pytest
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import sha256_bytes
+from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.pipeline.store import Output, Record, Store
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import StageSpec
-from tests.pipeline.stages import executor_of, file, say, spec, state_of, use
+from tests.pipeline.stages import executor_of, file, say, spec, state_of, text_path, use
 
 CHAIN = (spec("r/a", say="a"), spec("r/b", "r/a"), spec("r/c", "r/b"), spec("r/other"))
 
@@ -37,6 +38,22 @@ def stale(state: State) -> dict[str, tuple[str, ...]]:
     return {task: v.reasons for task, v in found.items() if isinstance(v, Stale)}
 
 
+def lose(state: State, task: str) -> None:
+    """Remove what a stage has left, and note it."""
+    text_path(state, task).unlink()
+    state.lose(task, "text")
+
+
+def test_what_others_have_made_again_is_no_longer_lost(store: Store) -> None:
+    state = built(CHAIN, store)
+    path = text_path(state, "r/a")
+    data = path.read_bytes()
+    lose(state, "r/a")
+    assert list(stale(state)) == ["r/a", "r/b", "r/c"]
+    path.write_bytes(data)
+    assert stale(state) == {}
+
+
 def test_before_the_first_build_all_is_stale(store: Store) -> None:
     assert stale(state_of(CHAIN, store)) == {
         "r/a": ("it has not run before",),
@@ -48,7 +65,7 @@ def test_before_the_first_build_all_is_stale(store: Store) -> None:
 
 def test_a_lost_output_makes_stale_the_stage_and_all_that_read_it(store: Store) -> None:
     state = built(CHAIN, store)
-    state.lose("r/a", "text")
+    lose(state, "r/a")
     assert stale(state) == {
         "r/a": ("the stored text is missing or damaged, expected ca978112ca1b",),
         "r/b": ("r/a runs first",),
@@ -58,7 +75,7 @@ def test_a_lost_output_makes_stale_the_stage_and_all_that_read_it(store: Store) 
 
 def test_a_stage_in_the_middle_leaves_fresh_what_comes_before(store: Store) -> None:
     state = built(CHAIN, store)
-    state.lose("r/b", "text")
+    lose(state, "r/b")
     assert list(stale(state)) == ["r/b", "r/c"]
 
 
@@ -66,7 +83,7 @@ def test_once_a_lost_output_is_made_again_all_is_fresh(store: Store) -> None:
     state = built(CHAIN, store)
     before = state.verdict("r/a")
     assert isinstance(before, Fresh)
-    state.lose("r/a", "text")
+    lose(state, "r/a")
     state.finished("r/a", before.record)
     assert stale(state) == {}
 
@@ -104,8 +121,8 @@ def test_force_holds_until_a_stage_has_run(store: Store) -> None:
         "r/c": ("r/b runs first",),
         "r/other": ("--force was given",),
     }
-    state.lose("r/a", "text")
-    assert stale(state)["r/a"] == ("the stored text is missing or damaged, expected ca978112ca1b",)
+    lose(state, "r/a")
+    assert stale(state)["r/a"] == ("--force was given",)
 
 
 def test_a_record_without_all_that_the_plan_promises_is_none(store: Store) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from mobileprep.errors import ArtifactError
 from mobileprep.fsio import sha256_bytes
-from mobileprep.pipeline.store import LastRun, Output, Record, Store, default_folder
+from mobileprep.pipeline.output import LastRun, Output, Record
+from mobileprep.pipeline.store import Store, default_folder
 from mobileprep.plan.fingerprints import canonical
 
 OBJECT = {"sha256": "0" * 64, "size": 3}

@@ -13,6 +13,7 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.plan.engines import engine_choice, engine_version
+from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.stages import EngineChoice
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import InputFile, Source
@@ -48,7 +49,7 @@ def target(engine: str) -> Target:
 
 def test_the_interpreter_needs_no_version(installed: dict[str, str]) -> None:
     installed |= {"openvino": "2026.4", "tensorflow-cpu": "2.21"}
-    assert engine_choice(target("numpy")) == EngineChoice("numpy", {})
+    assert engine_choice(target("numpy")) == EngineChoice("numpy", {}, regex_engine())
 
 
 def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) -> None:
@@ -56,7 +57,7 @@ def test_auto_comes_with_all_there_is_to_choose_from(installed: dict[str, str]) 
     engine_version.cache_clear()
     installed |= {"tensorflow-cpu": "2.21.0", "openvino": "2026.4"}
     versions = {"openvino": "2026.4", "tensorflow": "2.21.0"}
-    assert engine_choice(target("auto")) == EngineChoice("auto", versions)
+    assert engine_choice(target("auto")) == EngineChoice("auto", versions, regex_engine())
 
 
 def test_an_engine_by_name_comes_with_its_version(installed: dict[str, str]) -> None:

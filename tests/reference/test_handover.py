@@ -13,9 +13,10 @@ from mobileprep.ir.ends import ends, placeholders
 from mobileprep.ir.files import read_graph
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import Fresh, State
-from mobileprep.pipeline.store import Output, Store
+from mobileprep.pipeline.store import Store
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.recipe import load_recipe
 from tests.reference.real_graphs import GRAPHS

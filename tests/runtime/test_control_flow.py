@@ -9,7 +9,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.runtime.interpreter import Interpreter
-from tests.ops.graphs import c, f32, i32, n, p
+from tests.ops.graphs import c, f32, n, p
 
 TRUE, FALSE = np.array(True), np.array(False)
 
@@ -170,6 +170,27 @@ def test_a_loop_in_a_branch_that_is_not_taken_does_not_run() -> None:
         assert runner.run(["z"], feeds)[0].tolist() == expected
 
 
+@pytest.mark.parametrize("combine", [False, True])
+def test_what_waits_for_a_loop_in_a_branch_runs_where_the_loop_did(combine: bool) -> None:
+    """A Merge takes its first input that was computed: what waits must not be."""
+    nodes = [
+        *loop(start="gate:1"),
+        p("on", np.bool_),
+        n("gate", "Switch", "x", "on"),
+        n("other", "Neg", "gate"),
+        c("late", 5.0, "^y"),
+        n("z", "Merge", "late", "other"),
+        n("waiting", "Identity", "limit", "^turns"),
+        n("other_limit", "Switch", "limit", "on"),
+        n("w", "Merge", "waiting", "other_limit"),
+    ]
+    runner = Interpreter(Graph(nodes), combine=combine)
+    for on, expected in ((TRUE, [5, 0, 100, 0]), (FALSE, [-3, 1, 100, 1])):
+        feeds = {"x": f32(3), "limit": f32(100), "on": on}
+        out = runner.run(["z", "z:1", "w", "w:1"], feeds)
+        assert [a.tolist() for a in out] == expected
+
+
 def test_a_tensor_in_a_loop_cannot_be_fetched() -> None:
     with pytest.raises(UsageError, match="'double' is inside a while loop"):
         Interpreter(Graph(loop())).run(["double"], {"x": f32(3), "limit": f32(100)})
@@ -240,73 +261,3 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
 def test_malformed_loops_are_refused(nodes: list[Node], fetch: str, message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):
         Interpreter(Graph(nodes)).run([fetch], {"x": f32(3)})
-
-
-def array_nodes(*last: Node) -> Graph:
-    """A TensorArray of three places, two of them written."""
-    return Graph(
-        [
-            c("size", 3),
-            c("zero", 0),
-            c("two", 2),
-            c("a", [1.0, 2.0]),
-            c("b", [5.0, 6.0]),
-            n(
-                "array",
-                "TensorArrayV3",
-                "size",
-                dtype=np.float32,
-                identical_element_shapes=True,
-            ),
-            n("first", "TensorArrayWriteV3", "array", "zero", "a", "array:1"),
-            n("second", "TensorArrayWriteV3", "array", "two", "b", "first"),
-            *last,
-        ]
-    )
-
-
-def test_an_array_is_written_and_read() -> None:
-    graph = array_nodes(
-        n("read", "TensorArrayReadV3", "array", "two", "second", dtype=np.float32),
-        c("all", [2, 1, 0]),
-        n("stack", "TensorArrayGatherV3", "array", "all", "second", dtype=np.float32),
-        n("count", "TensorArraySizeV3", "array", "second"),
-        n("joined", "TensorArrayConcatV3", "array", "second", dtype=np.float32),
-    )
-    out = Interpreter(graph).run(["read", "stack", "count", "joined", "joined:1"], {})
-    # What was never written reads as zeros of the shape of the others.
-    assert [a.tolist() for a in out] == [
-        [5, 6],
-        [[5, 6], [0, 0], [1, 2]],
-        3,
-        [1, 2, 0, 0, 5, 6],
-        [2, 2, 2],
-    ]
-
-
-def test_an_array_is_filled_from_a_tensor() -> None:
-    graph = array_nodes(
-        c("places", [1, 0]),
-        c("rows", [[7.0, 7.0], [8.0, 8.0]]),
-        n("filled", "TensorArrayScatterV3", "array", "places", "rows", "second"),
-        n("read", "TensorArrayReadV3", "array", "zero", "filled", dtype=np.float32),
-        c("lengths", [1, 0, 1], dtype=np.int64),
-        n("cut", "TensorArraySplitV3", "array", "rows", "lengths", "read_flow"),
-        n("read_flow", "Identity", "filled", "^read"),
-        n("part", "TensorArrayReadV3", "array", "two", "cut", dtype=np.float32),
-    )
-    out = Interpreter(graph).run(["read", "part"], {})
-    assert [a.tolist() for a in out] == [[8, 8], [[8, 8]]]
-
-
-def test_a_place_outside_an_array_is_refused() -> None:
-    graph = array_nodes(n("bad", "TensorArrayReadV3", "array", "size", "second", dtype=np.float32))
-    with pytest.raises(InvalidGraphError, match="there is no place 3 among 3"):
-        Interpreter(graph).run(["bad"], {})
-
-
-@pytest.mark.parametrize("size", [-1, 2**31 - 1])
-def test_an_array_of_an_impossible_size_is_refused(size: int) -> None:
-    graph = Graph([p("size", np.int32), n("array", "TensorArrayV3", "size", dtype=np.float32)])
-    with pytest.raises(InvalidGraphError, match="a list of"):
-        Interpreter(graph).run(["array:1"], {"size": i32(size)})

@@ -28,6 +28,17 @@ def conv(**attrs: Any) -> list[Node]:
     return [p("x"), filters, n("conv", "Conv2D", "x", "w", **{**SAME, **attrs})]
 
 
+def padded(widths: list[list[int]], depth: int = 3, **attrs: Any) -> list[Node]:
+    """A convolution of the input with zeros around it."""
+    return [
+        p("x"),
+        c("widths", np.array(widths, np.int32)),
+        n("pad", "Pad", "x", "widths"),
+        c("w", RNG.normal(size=(3, 3, depth, 4))),
+        n("conv", "Conv2D", "pad", "w", **{**SAME, "padding": "VALID", **attrs}),
+    ]
+
+
 def depthwise() -> list[Node]:
     filters = c("w", RNG.normal(size=(3, 3, 3, 2)))
     return [p("x"), filters, n("conv", "DepthwiseConv2dNative", "x", "w", **SAME)]
@@ -88,6 +99,12 @@ CHAINS = {
         n("sum", "AddV2", "a", "branch"),
         n("y", "Relu", "sum"),
     ],
+    "padding": [*padded([[0, 0], [1, 2], [0, 3], [0, 0]]), n("y", "Relu", "conv")],
+    "padding and more of it": [
+        *padded([[0, 0], [2, 1], [0, 0], [0, 0]], **SAME, dilations=[1, 2, 2, 1]),
+        vector("b"),
+        n("y", "BiasAdd", "conv", "b"),
+    ],
     "depthwise": [
         *depthwise(),
         vector("s", shape=(6,)),
@@ -100,6 +117,17 @@ CHAINS = {
 
 # Each breaks a chain; what is computed must not change.
 NEAR_MISSES = {
+    "padding of the batch": [*padded([[1, 0], [1, 1], [1, 1], [0, 0]]), n("y", "Relu", "conv")],
+    "padding of channels": [
+        *padded([[0, 0], [0, 0], [0, 0], [1, 0]], depth=4),
+        n("y", "Relu", "conv"),
+    ],
+    "padding that others read": [
+        *padded([[0, 0], [1, 1], [1, 1], [0, 0]]),
+        c("axes", [1, 2, 3]),
+        n("mean", "Mean", "pad", "axes", keep_dims=True),
+        n("y", "AddV2", "conv", "mean"),
+    ],
     "two readers": [
         *conv(),
         vector("b"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -78,6 +79,18 @@ def test_packed_vectors_are_no_sizes() -> None:
 def test_joined_shapes_are_read_in_parts(op: str, inputs: str) -> None:
     joined = node("to", op, inputs, T=INT, N=2, Tidx=INT)
     assert read(ints("axis", 0), ints("two", [7, 8]), joined, to=(5,)) == (*PARTLY, 7, 8)
+
+
+@pytest.mark.parametrize(("depth", "found"), [(64, (7,)), (65, None)])
+def test_shapes_are_joined_so_deep_and_no_deeper(depth: int, found: TensorShape) -> None:
+    names = ["s0", *(f"s{i}" for i in range(1, depth)), "to"]
+    joined = [
+        node(name, "ConcatV2", f"none {before} axis", T=INT, N=2, Tidx=INT)
+        for before, name in pairwise(names)
+    ]
+    known = dict.fromkeys(names[1:], (1,))
+    first = [ints("axis", 0), ints("none", []), ints("s0", [7])]
+    assert read(*first, *joined, **known) == found
 
 
 def cut(begin: object, end: object, stride: object = (1,), **masks: int) -> list[Node]:

@@ -148,3 +148,21 @@ def test_golden():
         "scaled = Mul(switch, two) T=float32\n"
         "out = Identity(scaled) T=float32"
     )
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_a_merge_that_loses_no_input_stays_one(value):
+    graph = Graph(
+        [
+            placeholder(),
+            const("default", value, bool),
+            node("phase", "PlaceholderWithDefault", "default", T=None, dtype=DType.BOOL),
+            node("switch", "Switch", "x phase"),
+            node("out", "Merge", "switch switch:1", N=2),
+            node("only", "Merge", "x", N=1),
+            node("sum", "Add", "out only"),
+        ]
+    )
+    result = apply("choose_inference", graph, outputs=("sum",))
+    assert result.graph["only"] == graph["only"]
+    assert result.graph["out"].op == "Identity"

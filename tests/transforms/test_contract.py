@@ -43,6 +43,21 @@ def test_the_folder_holds_transforms_and_what_they_are_made_of():
     assert listed - {"__pycache__"} == MACHINERY | schemas
 
 
+def test_the_tool_of_tensorflow_has_these_of_them():
+    """As ``REGISTER_GRAPH_TRANSFORM`` names them in TensorFlow 1.15's tools/graph_transforms."""
+    assert {name for name in NAMES if transform_class(name).of_graph_transform_tool} == {
+        *("add_default_attributes", "backport_concatv2", "backport_tensor_array_v3"),
+        *("flatten_atrous_conv", "fold_batch_norms", "fold_constants", "fold_old_batch_norms"),
+        *("freeze_requantization_ranges", "fuse_pad_and_conv", "fuse_remote_graph"),
+        *("fuse_resize_and_conv", "fuse_resize_pad_and_conv", "insert_logging"),
+        *("merge_duplicate_nodes", "obfuscate_names", "place_remote_graph_arguments"),
+        *("quantize_nodes", "quantize_weights", "remove_attribute"),
+        *("remove_control_dependencies", "remove_device", "remove_nodes"),
+        *("rename_attribute", "rename_node", "rename_op", "round_weights", "set_device"),
+        *("sort_by_execution_order", "sparsify_gather", "strip_unused_nodes"),
+    }
+
+
 @for_each
 def test_it_has_tests_of_its_own(name):
     assert (TESTS / f"test_{name}.py").exists()

@@ -14,7 +14,7 @@ from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 # Up to this graph version an unknown shape could not be told from a scalar's.
-_LAST_AMBIGUOUS_PRODUCER = 21
+LAST_AMBIGUOUS_PRODUCER = 21
 
 
 @kernel("PlaceholderWithDefault")
@@ -42,7 +42,7 @@ flop_rule("Const")(free)
 def declared_once_shape(args: ShapeArgs) -> Sequence[TensorShape]:
     """The shape that the node declares; a scalar, in old graphs, stands for any shape."""
     shape = args.node.attr_shape("shape")
-    ambiguous = args.node.op == "Variable" or args.producer <= _LAST_AMBIGUOUS_PRODUCER
+    ambiguous = args.node.op == "Variable" or args.producer <= LAST_AMBIGUOUS_PRODUCER
     return [None if shape == () and ambiguous else shape]
 
 

@@ -104,10 +104,18 @@ flop_rule("Rank")(free)
 def reshape(node: Node, x: Array, dims: Array) -> Array:
     """The same elements under another shape, of which one dimension may be -1."""
     wanted = list(integers(dims))
-    if wanted.count(-1) == 1:
-        rest = math.prod(d for d in wanted if d != -1)
-        wanted[wanted.index(-1)] = x.size // rest if rest else 0
+    if min(wanted, default=0) < UNKNOWN:
+        message = f"{wanted} is no shape"
+        raise ValueError(message)
+    if wanted.count(UNKNOWN) == 1:
+        wanted[wanted.index(UNKNOWN)] = _left_over(x.shape, [d for d in wanted if d != UNKNOWN])
     return x.reshape(wanted)
+
+
+def _left_over(given: tuple[int, ...], others: list[int]) -> int:
+    """The dimension that is -1; beside a 0, of the lengths that are not 0, as TensorFlow does."""
+    count = math.prod(d for d in given if d or 0 not in others)
+    return count // math.prod(d for d in others if d)
 
 
 @shape_fn("Reshape")

@@ -27,21 +27,26 @@ def fused_batch_norm(
     Returns:
         y, the mean, the variance, and what the gradient would need.
     """
-    epsilon = np.float32(node.attr_float("epsilon", 1e-4))
     first = node.attr_str("data_format", "NHWC").startswith("NC")
     axes = tuple(i for i in range(x.ndim) if i != (1 if first else x.ndim - 1))
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     outputs: tuple[Array, ...] = (mean, variance, mean, variance)
     if node.attr_bool("is_training", True):
         mean, variance, outputs = _batch_statistics(node, wide, axes, mean, variance)
-    inverse = np.divide(np.float32(1), np.sqrt(variance + epsilon))
     spread = (-1, *[1] * (x.ndim - 2)) if first else (-1,)
-    factor = (inverse * scale).reshape(spread)
+    factor = batch_norm_factor(node, scale, variance).reshape(spread)
     y = np.subtract(wide, mean.reshape(spread))
     np.multiply(y, factor, out=y)
     np.add(y, offset.reshape(spread), out=y)
     extra = (np.zeros(0, np.float32),) if node.op == "FusedBatchNormV3" else ()
     return (y.astype(x.dtype, copy=False), *outputs, *extra)
+
+
+def batch_norm_factor(node: Node, scale: Array, variance: Array) -> Array:
+    """What each channel is multiplied with once its mean is taken off; all of shape [channels]."""
+    epsilon = np.float32(node.attr_float("epsilon", 1e-4))
+    factor: Array = np.multiply(np.divide(np.float32(1), np.sqrt(variance + epsilon)), scale)
+    return factor
 
 
 @shape_fn("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.pipeline.remote.base import Backend, Remote
 from mobileprep.pipeline.remote.guarded import GuardedRemote
-from mobileprep.pipeline.remote.settings import CA, FOLDER, HTTP, OBJECT_STORES, RemoteSettings
+from mobileprep.pipeline.remote.settings import FOLDER, HTTP, OBJECT_STORES, RemoteSettings
+from mobileprep.pipeline.remote.variables import CA
 
 # What each extra brings; the schemes of HTTP need "remote".
 _LIBRARIES = {

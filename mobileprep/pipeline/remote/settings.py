@@ -11,13 +11,9 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mobileprep.errors import UsageError
+from mobileprep.pipeline.remote.variables import CA, MODE, PLAIN_TOKEN, TOKEN, URL
 from mobileprep.recipe.settings import CACHE_MODES, Cache
 
-URL: Final = "MOBILEPREP_REMOTE_CACHE"
-MODE: Final = "MOBILEPREP_REMOTE_CACHE_MODE"
-TOKEN: Final = "MOBILEPREP_REMOTE_TOKEN"
-PLAIN_TOKEN: Final = "MOBILEPREP_REMOTE_PLAIN_TOKEN"
-CA: Final = "MOBILEPREP_REMOTE_CA"
 OFF: Final = "off"
 HTTP: Final = ("http", "https")
 OBJECT_STORES: Final = {"s3": "s3", "gs": "gcs", "az": "azure", "abfs": "azure"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
@@ -12,12 +11,10 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ops.array.placeholders import LAST_AMBIGUOUS_PRODUCER
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.feeds import tensor_dtype
-
-# The first version of graphs in which an empty shape is that of a scalar.
-_TELLS_SCALARS: Final = 24
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
     if all(graph[ref.node].op in FEEDABLE for ref in refs):
         found = [graph[ref.node].attr_shape("shape") for ref in refs]
         # As TensorFlow reads them: old graphs leave the shape empty where it is unknown.
-        is_old = graph.versions.producer < _TELLS_SCALARS
+        is_old = graph.versions.producer <= LAST_AMBIGUOUS_PRODUCER
         return [None if shape == () and is_old else shape for shape in found]
     shapes = infer_shapes(graph, recorded=True)
     return [_nth(shapes.get(ref.node, ()), ref.index) for ref in refs]

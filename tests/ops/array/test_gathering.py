@@ -123,3 +123,10 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_elements_of_a_vector_are_gathered() -> None:
+    for op, rest in (("Gather", []), ("GatherV2", [i32(0)])):
+        assert run(op, f32(5, 6, 7), i32([2, 0], [1, 1]), *rest).tolist() == [[7, 5], [6, 6]]
+        with pytest.raises(InvalidGraphError):
+            run(op, f32(5), i32([0]), *rest)

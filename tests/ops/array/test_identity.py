@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.graphs import c, f32, i32, n, run, run_all
 
 UNCHANGED = (
     *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2"),
@@ -31,3 +37,39 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_tensors_pass_as_they_are() -> None:
+    for op in ("Identity", "Snapshot", "StopGradient", "PreventGradient"):
+        assert run(op, i32(1, 2)).tolist() == [1, 2]
+    first, second = run_all("IdentityN", i32(1, 2), f32(0.5), T=[DType.INT32, DType.FLOAT])
+    assert (first.tolist(), second.tolist()) == ([1, 2], 0.5)
+    assert run("LoopCond", np.array(True)).tolist() is True
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (-1, 3), (-1, -1), None])
+def test_a_shape_that_fits_is_let_through(shape: tuple[int, ...] | None) -> None:
+    x = np.ones((2, 3), np.float32)
+    assert run("EnsureShape", x, shape=attr.shape(shape)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, -1), (2,), (2, 3, 1), ()])
+def test_a_shape_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidGraphError, match=r"the shape \[2, 3\] does not fit"):
+        run("EnsureShape", np.ones((2, 3), np.float32), shape=attr.shape(shape))
+
+
+@pytest.mark.parametrize("op", ["CheckNumerics", "CheckNumericsV2"])
+def test_numbers_are_checked(op: str) -> None:
+    assert run(op, f32(1, -2), message="logits").tolist() == [1, -2]
+    for bad, told in ((np.inf, "Inf"), (-np.inf, "Inf"), (np.nan, "NaN")):
+        with pytest.raises(InvalidGraphError, match=f"found {told}: logits"):
+            run(op, f32(1, bad), message="logits")
+    with pytest.raises(InvalidGraphError, match="found NaN"):
+        run(op, f32(np.inf, np.nan), message="logits")
+
+
+@pytest.mark.parametrize("op", ["NoOp", "ControlTrigger"])
+def test_what_only_waits_computes_nothing(op: str) -> None:
+    graph = Graph([c("a", 1.0), n("wait", op, "^a"), n("y", "Identity", "a", "^wait")])
+    assert Interpreter(graph).run(["y"], {})[0].tolist() == 1

@@ -141,3 +141,34 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+@pytest.mark.parametrize(
+    ("given", "dims", "expected"),
+    [
+        # A 0 among the sizes leaves the lengths that are not 0 to be shared out.
+        ((0, 3), (-1, 0), (3, 0)),
+        ((0, 3), (0, -1), (0, 3)),
+        ((2, 0, 3), (0, -1, 2), (0, 3, 2)),
+        ((0, 3, 4), (6, -1, 0), (6, 2, 0)),
+        ((0, 3), (-1, 2), (0, 2)),
+        ((0, 3), (0, -1, 2), (0, 1, 2)),
+        ((0, 3), (2, -1), (2, 0)),
+        ((2, 3), (3, -1, 1), (3, 2, 1)),
+    ],
+)
+def test_a_dimension_of_no_elements_is_worked_out_as_tensorflow_does(
+    given: tuple[int, ...], dims: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    assert run("Reshape", np.zeros(given, np.float32), i32(*dims)).shape == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "dims"),
+    [((2, 3), (4, -1)), ((2, 3), (-1, -1)), ((2, 3), (-2,)), ((2, 3), (-1, -3))],
+)
+def test_a_dimension_that_cannot_be_worked_out_is_refused(
+    given: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidGraphError, match="cannot run on"):
+        run("Reshape", np.zeros(given, np.float32), i32(*dims))

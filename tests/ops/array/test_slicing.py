@@ -129,3 +129,15 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_elements_are_rolled() -> None:
+    """As the documentation of ``tf.roll`` has it."""
+    assert run("Roll", i32(range(5)), i32(2), i32(0)).tolist() == [3, 4, 0, 1, 2]
+    x = i32([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])
+    found = run("Roll", x, i32(1, -2), i32(0, 1))
+    assert found.tolist() == [[7, 8, 9, 5, 6], [2, 3, 4, 0, 1]]
+    assert run("Roll", x, i32(2, -3), i32(1, 1)).tolist() == [[1, 2, 3, 4, 0], [6, 7, 8, 9, 5]]
+    assert run("Roll", x[:, :2], i32(1), i32(-1)).tolist() == [[1, 0], [6, 5]]
+    with pytest.raises(InvalidGraphError, match="no axis 2 among 2"):
+        run("Roll", x, i32(1), i32(2))

@@ -119,3 +119,12 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_older_versions_have_the_number_as_an_attribute() -> None:
+    x = f32([[1, 3, 2, 3]])
+    values, places = run_all("TopK", x, k=2)
+    assert (values.tolist(), places.tolist()) == ([[3, 3]], [[1, 3]])
+    assert run("InTopK", x, i32([2]), k=2).tolist() == [False]
+    assert run("InTopK", x, i32([2]), k=3).tolist() == [True]
+    assert run("InTopK", x, i32([3]), k=1).tolist() == [True]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, made, refused
+from tests.ops.graphs import c, n
 
 NUMBERS = DType.INT32
 LIST = made("TensorListReserve", [2, 3], 4, shape_type=NUMBERS)
@@ -36,3 +40,19 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_the_elements_shape_is_told() -> None:
+    def told(shape: object) -> object:
+        kinds = {"element_dtype": np.float32, "shape_type": np.int32}
+        graph = Graph(
+            [
+                *(c("shape", shape), c("count", 2)),
+                n("list", "TensorListReserve", "shape", "count", **kinds),
+                n("y", "TensorListElementShape", "list", shape_type=np.int32),
+            ]
+        )
+        return Interpreter(graph).run(["y"], {})[0].tolist()
+
+    assert told([2, -1]) == [2, -1]
+    assert told(-1) == -1

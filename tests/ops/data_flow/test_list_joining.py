@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, made, refused, unlike
+from tests.ops.graphs import c, n
 
 NUMBERS = DType.INT32
 LIST = made("TensorListReserve", [2, 3], 4, shape_type=NUMBERS)
@@ -60,3 +68,79 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+SHAPELESS = c("shape", -1)
+FLOATS = {"element_dtype": np.float32}
+LISTS = {**FLOATS, "shape_type": np.int32}
+
+
+def fetched(*nodes: Node, names: tuple[str, ...] = ("out",)) -> list[Any]:
+    graph = Graph([SHAPELESS, *nodes])
+    return [a.tolist() for a in Interpreter(graph).run(list(names), {})]
+
+
+def scattered(rows: Any, places: list[int], count: int) -> list[Any]:
+    return fetched(
+        *(c("rows", rows, dtype=np.float32), c("places", places), c("count", count)),
+        n("list", "TensorListScatterV2", "rows", "places", "shape", "count", **LISTS),
+        n("out", "TensorListStack", "list", "shape", **FLOATS),
+        n("length", "TensorListLength", "list"),
+        names=("out", "length"),
+    )
+
+
+def test_numbers_and_rows_are_put_to_places() -> None:
+    assert scattered([7, 8, 9], [2, 0, 1], -1) == [[8, 9, 7], 3]
+    assert scattered([[1, 2], [3, 4]], [1, 0], 2) == [[[3, 4], [1, 2]], 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "places", "count"),
+    [(7, [0], -1), ([7, 8], [0], -1), ([7], [0, 1], -1), ([7], [1], 1), ([7], [-1], 2)],
+)
+def test_places_that_do_not_fit_are_refused(rows: Any, places: list[int], count: int) -> None:
+    with pytest.raises(InvalidGraphError, match=r"places for a tensor|there is no element"):
+        scattered(rows, places, count)
+
+
+def parts(x: Any, lengths: list[int]) -> list[Any]:
+    return fetched(
+        *(c("x", x, dtype=np.float32), c("lengths", lengths, dtype=np.int64)),
+        *(c("none", [], dtype=np.int64), c("zero", 0)),
+        n("list", "TensorListSplit", "x", "shape", "lengths", **LISTS),
+        n("out", "TensorListConcatV2", "list", "shape", "none", **LISTS),
+        n("first", "TensorListGetItem", "list", "zero", "shape", **FLOATS),
+        names=("out", "out:1", "first"),
+    )
+
+
+def test_a_tensor_is_cut_and_joined_again() -> None:
+    assert parts([5, 6, 7], [2, 0, 1]) == [[5, 6, 7], [2, 0, 1], [5, 6]]
+    for lengths in ([2], [4, -1]):
+        with pytest.raises(InvalidGraphError, match="do not fit the shape"):
+            parts([5, 6, 7], lengths)
+
+
+def test_lists_are_joined_in_order() -> None:
+    found = fetched(
+        *(c("a", [1.0, 2.0]), c("b", [3.0]), c("which", [2, 0])),
+        n("first", "TensorListFromTensor", "a", "shape", **LISTS),
+        n("second", "TensorListFromTensor", "b", "shape", **LISTS),
+        n("both", "TensorListConcatLists", "first", "second", **FLOATS),
+        n("out", "TensorListGather", "both", "which", "shape", **FLOATS),
+    )
+    assert found == [[3, 1]]
+
+
+def test_a_stack_of_another_length_is_refused() -> None:
+    def stacked(count: int) -> list[Any]:
+        return fetched(
+            c("a", [1.0, 2.0]),
+            n("list", "TensorListFromTensor", "a", "shape", **LISTS),
+            n("out", "TensorListStack", "list", "shape", **FLOATS, num_elements=count),
+        )
+
+    assert stacked(-1) == stacked(2) == [[1, 2]]
+    with pytest.raises(InvalidGraphError, match="2 elements, and 1 are expected"):
+        stacked(1)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.cases import OpCase, case, made, refused, unlike
+from tests.ops.graphs import c, i32, n, p
 
 ARRAY = made("TensorArrayV3", 4, element_shape=(2, 3), identical_element_shapes=True)
 MIXED = made("TensorArrayV3", 4, element_shape=(2, 3))
@@ -39,3 +47,153 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def array_nodes(*last: Node) -> Graph:
+    """A TensorArray of three places, two of them written."""
+    return Graph(
+        [
+            c("size", 3),
+            c("zero", 0),
+            c("two", 2),
+            c("a", [1.0, 2.0]),
+            c("b", [5.0, 6.0]),
+            n(
+                "array",
+                "TensorArrayV3",
+                "size",
+                dtype=np.float32,
+                identical_element_shapes=True,
+            ),
+            n("first", "TensorArrayWriteV3", "array", "zero", "a", "array:1"),
+            n("second", "TensorArrayWriteV3", "array", "two", "b", "first"),
+            *last,
+        ]
+    )
+
+
+def test_an_array_is_written_and_read() -> None:
+    graph = array_nodes(
+        n("read", "TensorArrayReadV3", "array", "two", "second", dtype=np.float32),
+        c("all", [2, 1, 0]),
+        n("stack", "TensorArrayGatherV3", "array", "all", "second", dtype=np.float32),
+        n("count", "TensorArraySizeV3", "array", "second"),
+        n("joined", "TensorArrayConcatV3", "array", "second", dtype=np.float32),
+    )
+    out = Interpreter(graph).run(["read", "stack", "count", "joined", "joined:1"], {})
+    # What was never written reads as zeros of the shape of the others.
+    assert [a.tolist() for a in out] == [
+        [5, 6],
+        [[5, 6], [0, 0], [1, 2]],
+        3,
+        [1, 2, 0, 0, 5, 6],
+        [2, 2, 2],
+    ]
+
+
+def test_an_array_is_filled_from_a_tensor() -> None:
+    graph = array_nodes(
+        c("places", [1, 0]),
+        c("rows", [[7.0, 7.0], [8.0, 8.0]]),
+        n("filled", "TensorArrayScatterV3", "array", "places", "rows", "second"),
+        n("read", "TensorArrayReadV3", "array", "zero", "filled", dtype=np.float32),
+        c("lengths", [1, 0, 1], dtype=np.int64),
+        n("cut", "TensorArraySplitV3", "array", "rows", "lengths", "read_flow"),
+        n("read_flow", "Identity", "filled", "^read"),
+        n("part", "TensorArrayReadV3", "array", "two", "cut", dtype=np.float32),
+    )
+    out = Interpreter(graph).run(["read", "part"], {})
+    assert [a.tolist() for a in out] == [[8, 8], [[8, 8]]]
+
+
+def test_an_element_that_was_not_written_is_zeros_of_the_shape_that_is_known() -> None:
+    def found(identical: bool, shape: TensorShape, index: int = 1) -> np.ndarray:
+        attrs = {"dtype": np.float32, "element_shape": attr.shape(shape)}
+        graph = Graph(
+            [
+                *(c("size", 3), c("zero", 0), c("index", index), c("a", [1.0, 2.0])),
+                n("array", "TensorArrayV3", "size", **attrs, identical_element_shapes=identical),
+                n("first", "TensorArrayWriteV3", "array", "zero", "a", "array:1"),
+                n("read", "TensorArrayReadV3", "array", "index", "first", dtype=np.float32),
+            ]
+        )
+        return Interpreter(graph).run(["read"], {})[0]
+
+    assert found(True, None).tolist() == [0, 0]
+    assert found(True, (-1,)).tolist() == [0, 0]
+    assert found(False, (3,)).tolist() == [0, 0, 0]
+    assert found(False, (), 2).tolist() == 0
+    for shape in (None, (-1,), (2, -1)):
+        with pytest.raises(InvalidGraphError, match="nothing was written to place 1"):
+            found(False, shape)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+@pytest.mark.parametrize("op", ["TensorArrayReadV3", "TensorArrayWriteV3"])
+def test_places_outside_an_array_are_refused(op: str, index: int) -> None:
+    value, attrs = (["a"], {}) if "Write" in op else ([], {"dtype": np.float32})
+    bad = n("bad", op, "array", "index", *value, "second", **attrs)
+    with pytest.raises(InvalidGraphError, match=f"there is no place {index} among 3"):
+        Interpreter(array_nodes(c("index", index), bad)).run(["bad"], {})
+
+
+def test_a_growing_array_is_as_long_as_its_last_element_needs() -> None:
+    graph = Graph(
+        [
+            *(c("size", 1), c("index", 2), c("a", [4.0])),
+            n("array", "TensorArrayV3", "size", dtype=np.float32, dynamic_size=True),
+            n("written", "TensorArrayWriteV3", "array", "index", "a", "array:1"),
+            n("count", "TensorArraySizeV3", "array", "written"),
+            n("read", "TensorArrayReadV3", "array", "index", "written", dtype=np.float32),
+        ]
+    )
+    count, read = Interpreter(graph).run(["count", "read"], {})
+    assert (count.tolist(), read.tolist()) == (3, [4])
+
+
+def test_elements_of_another_type_are_refused() -> None:
+    bad = n("bad", "TensorArrayWriteV3", "array", "zero", "two", "second")
+    with pytest.raises(InvalidGraphError, match="array of float32 cannot hold int32"):
+        Interpreter(array_nodes(bad)).run(["bad"], {})
+
+
+def test_no_elements_make_a_tensor_of_the_shape_that_is_known() -> None:
+    def found(op: str, *inputs: str) -> list[np.ndarray]:
+        attrs = {"dtype": np.float32, "element_shape": attr.shape((-1, 3))}
+        graph = Graph(
+            [
+                *(c("size", 0), c("none", [], dtype=np.int32)),
+                n("array", "TensorArrayV3", "size", **attrs),
+                n("all", op, "array", *inputs, "array:1", dtype=np.float32),
+            ]
+        )
+        return Interpreter(graph).run(["all"], {})
+
+    assert found("TensorArrayGatherV3", "none")[0].shape == (0, 0, 3)
+
+
+def test_tensors_that_do_not_fill_the_places_are_refused() -> None:
+    rows = c("rows", [[7.0, 7.0], [8.0, 8.0]])
+    one = [c("places", [1]), n("bad", "TensorArrayScatterV3", "array", "places", "rows", "second")]
+    with pytest.raises(InvalidGraphError, match=r"1 places for a tensor of shape \[2, 2\]"):
+        Interpreter(array_nodes(rows, *one)).run(["bad"], {})
+    for lengths in ([1, 2], [3, -1], [1]):
+        cut = [
+            c("lengths", lengths, dtype=np.int64),
+            n("bad", "TensorArraySplitV3", "array", "rows", "lengths", "second"),
+        ]
+        with pytest.raises(InvalidGraphError, match="do not fit the shape"):
+            Interpreter(array_nodes(rows, *cut)).run(["bad"], {})
+
+
+def test_a_place_outside_an_array_is_refused() -> None:
+    graph = array_nodes(n("bad", "TensorArrayReadV3", "array", "size", "second", dtype=np.float32))
+    with pytest.raises(InvalidGraphError, match="there is no place 3 among 3"):
+        Interpreter(graph).run(["bad"], {})
+
+
+@pytest.mark.parametrize("size", [-1, 2**31 - 1])
+def test_an_array_of_an_impossible_size_is_refused(size: int) -> None:
+    graph = Graph([p("size", np.int32), n("array", "TensorArrayV3", "size", dtype=np.float32)])
+    with pytest.raises(InvalidGraphError, match="a list of"):
+        Interpreter(graph).run(["array:1"], {"size": i32(size)})

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.graphs import i32, run
 
 OP_CASES = [
     case("MatrixBandPart", [(2, -1, 3), 1, 1], [(2, -1, 3)]),
@@ -77,3 +82,156 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+IMAGES = i32(
+    [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]], [[5, 4, 3, 2], [1, 2, 3, 4], [5, 6, 7, 8]]]
+)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "k", "padding", "expected"),
+    [
+        ("V3", {}, 1, 0, [[2, 7, 6], [4, 3, 8]]),
+        (
+            "V3",
+            {},
+            (0, 2),
+            0,
+            [[[0, 3, 8], [2, 7, 6], [1, 6, 7]], [[0, 3, 4], [4, 3, 8], [5, 2, 7]]],
+        ),
+        (
+            "V3",
+            {"align": "LEFT_RIGHT"},
+            (0, 2),
+            0,
+            [[[3, 8, 0], [2, 7, 6], [1, 6, 7]], [[3, 4, 0], [4, 3, 8], [5, 2, 7]]],
+        ),
+        (
+            "V2",
+            {},
+            (0, 2),
+            0,
+            [[[3, 8, 0], [2, 7, 6], [1, 6, 7]], [[3, 4, 0], [4, 3, 8], [5, 2, 7]]],
+        ),
+        (
+            "V3",
+            {},
+            (1, 3),
+            9,
+            [[[9, 9, 4], [9, 3, 8], [2, 7, 6]], [[9, 9, 2], [9, 3, 4], [4, 3, 8]]],
+        ),
+        ("V3", {}, -2, 0, [[9], [5]]),
+        ("V3", {}, (-2, -1), 0, [[[5, 8], [9, 0]], [[1, 6], [5, 0]]]),
+        (
+            "V3",
+            {"align": "RIGHT_RIGHT"},
+            (-2, -1),
+            0,
+            [[[5, 8], [0, 9]], [[1, 6], [0, 5]]],
+        ),
+    ],
+)
+def test_diagonals_are_taken(op: str, attrs: dict, k: Any, padding: int, expected: list) -> None:
+    """As the documentation of ``tf.linalg.diag_part`` has it."""
+    found = run(f"MatrixDiagPart{op}", IMAGES, i32(k), i32(padding), **attrs)
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("k", [4, -3, (1, 0), (0, 1, 2), (0, 4), (-3, 0)])
+def test_diagonals_that_a_matrix_does_not_have_are_refused(k: Any) -> None:
+    with pytest.raises(InvalidGraphError, match="diagonals"):
+        run("MatrixDiagPartV3", IMAGES, i32(k), i32(0))
+
+
+BAND = i32([[[0, 8, 9], [1, 2, 3], [4, 5, 0]], [[0, 2, 3], [6, 7, 9], [9, 1, 0]]])
+
+
+def made_of(diagonals: Any, k: Any, *rest: int, op: str = "V3", **attrs: str) -> list[Any]:
+    """Matrices: of diagonals, how many rows and columns, and what stands elsewhere."""
+    given = [*rest, *(-1, -1, 0)[len(rest) :]]
+    found = run(f"MatrixDiag{op}", i32(diagonals), i32(k), *map(i32, given), **attrs)
+    made: list[Any] = found.tolist()
+    return made
+
+
+def test_matrices_are_made_of_diagonals() -> None:
+    """As the documentation of ``tf.linalg.diag`` has it."""
+    whole = [[[1, 8, 0], [4, 2, 9], [0, 5, 3]], [[6, 2, 0], [9, 7, 3], [0, 1, 9]]]
+    assert made_of(BAND, (-1, 1)) == whole
+    left = [[[8, 9, 0], [1, 2, 3], [0, 4, 5]], [[2, 3, 0], [6, 7, 9], [0, 9, 1]]]
+    assert made_of(left, (-1, 1), align="LEFT_RIGHT") == whole
+    both = [[[8, 9, 0], [1, 2, 3], [4, 5, 0]], [[2, 3, 0], [6, 7, 9], [9, 1, 0]]]
+    assert made_of(both, (-1, 1), op="V2") == whole
+    assert made_of([[1, 2], [3, 4]], 0) == [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]
+    assert made_of([1, 2], 1) == [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    assert made_of([1, 2], -1, 3, 4, 9) == [[9, 9, 9, 9], [1, 9, 9, 9], [9, 2, 9, 9]]
+    assert made_of([1, 2], -1, 3, -1, 9) == [[9, 9], [1, 9], [9, 2]]
+    assert made_of([1, 2], 1, -1, 3) == [[0, 1, 0], [0, 0, 2]]
+    pairs = [[[1, 2], [3, 0]], [[4, 5], [6, 0]], [[7, 8], [9, 0]]]
+    assert made_of(pairs, (-1, 0)) == [
+        [[1, 0], [3, 2]],
+        [[4, 0], [6, 5]],
+        [[7, 0], [9, 8]],
+    ]
+
+
+def test_diagonals_that_make_no_matrix_are_refused() -> None:
+    with pytest.raises(InvalidGraphError, match="holds no such diagonals"):
+        made_of([1, 2], (0, 1))
+    with pytest.raises(InvalidGraphError, match="holds no such diagonals"):
+        made_of(1, 0)
+    with pytest.raises(InvalidGraphError, match="are no diagonals"):
+        made_of([1, 2], (1, 0))
+    with pytest.raises(InvalidGraphError, match="for matrices"):
+        made_of([1, 2], 0, 4, 4)
+
+
+def test_diagonals_are_replaced() -> None:
+    """As the documentation of ``tf.linalg.set_diag`` has it."""
+    sevens = np.full((2, 3, 4), 7, np.int32)
+    rows = i32([[1, 2, 3], [4, 5, 6]])
+    assert run("MatrixSetDiag", sevens, rows).tolist() == [
+        [[1, 7, 7, 7], [7, 2, 7, 7], [7, 7, 3, 7]],
+        [[4, 7, 7, 7], [7, 5, 7, 7], [7, 7, 6, 7]],
+    ]
+    assert run("MatrixSetDiagV3", sevens, rows, i32(1)).tolist() == [
+        [[7, 1, 7, 7], [7, 7, 2, 7], [7, 7, 7, 3]],
+        [[7, 4, 7, 7], [7, 7, 5, 7], [7, 7, 7, 6]],
+    ]
+    bands = i32(
+        [
+            [[0, 9, 1], [6, 5, 8], [1, 2, 3], [4, 5, 0]],
+            [[0, 1, 2], [5, 6, 4], [6, 1, 2], [3, 4, 0]],
+        ]
+    )
+    assert run("MatrixSetDiagV3", sevens, bands, i32(-1, 2)).tolist() == [
+        [[1, 6, 9, 7], [4, 2, 5, 1], [7, 5, 3, 8]],
+        [[6, 5, 1, 7], [3, 1, 6, 2], [7, 4, 2, 4]],
+    ]
+    assert (sevens == 7).all()
+
+
+def test_tensors_of_twice_the_axes() -> None:
+    found = run("Diag", i32([[1, 2]]))
+    assert found.shape == (1, 2, 1, 2)
+    assert found[0].tolist() == [[[1, 0]], [[0, 2]]]
+    assert run("DiagPart", found).tolist() == [[1, 2]]
+    with pytest.raises(InvalidGraphError, match="not twice the same shape"):
+        run("DiagPart", i32([[1, 2, 3], [4, 5, 6]]))
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (0, 0, [[1, 0, 0], [0, 5, 0]]),
+        (0, 1, [[1, 2, 0], [0, 5, 6]]),
+        (1, 0, [[1, 0, 0], [4, 5, 0]]),
+        (-1, 0, [[1, 0, 0], [4, 5, 0]]),
+        (0, -1, [[1, 2, 3], [0, 5, 6]]),
+        (-1, -1, [[1, 2, 3], [4, 5, 6]]),
+    ],
+)
+def test_bands_are_kept(lower: int, upper: int, expected: list[list[int]]) -> None:
+    x = i32([[1, 2, 3], [4, 5, 6]])
+    assert run("MatrixBandPart", x, i32(lower), i32(upper)).tolist() == expected

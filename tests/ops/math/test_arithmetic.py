@@ -153,3 +153,21 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_numbers_are_equal_as_far_as_asked() -> None:
+    x, y = f32(1, 1, 1, np.nan), f32(1.25, 0.5, 1.5, np.nan)
+    found = run("ApproximateEqual", x, y, tolerance=0.5)
+    # A difference of just as much is too much.
+    assert found.tolist() == [True, False, False, False]
+    close = run("ApproximateEqual", f32(0, 0), f32(0.9e-5, 1.1e-5))
+    assert close.tolist() == [True, False]
+
+
+def test_numbers_are_held_between_bounds() -> None:
+    x = f32([[-3, 1], [2, 9]])
+    assert run("ClipByValue", x, f32(-1), f32(2)).tolist() == [[-1, 1], [2, 2]]
+    low, high = f32([[0, 2], [0, 0]]), f32([[1, 3], [1, 1]])
+    assert run("ClipByValue", x, low, high).tolist() == [[0, 2], [1, 1]]
+    # Where the bounds cross, the upper one holds, as in TensorFlow.
+    assert run("ClipByValue", x, f32(5), f32(4)).tolist() == [[4, 4], [4, 4]]

@@ -138,3 +138,9 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_a_complex_number_has_a_direction_for_a_sign() -> None:
+    z = np.array([3 + 4j, 0, -2j], np.complex64)
+    np.testing.assert_allclose(run("Sign", z), [0.6 + 0.8j, 0, -1j], rtol=1e-6)
+    assert run("Sign", f32(-7, 0, 0.5)).tolist() == [-1, 0, 1]

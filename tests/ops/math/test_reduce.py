@@ -113,3 +113,16 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_the_length_of_vectors() -> None:
+    x = f32([[3, 4], [5, 12]])
+    assert run("EuclideanNorm", x, i32([1])).tolist() == [5, 13]
+    assert run("EuclideanNorm", x, i32([1]), keep_dims=True).tolist() == [[5], [13]]
+    assert run("EuclideanNorm", np.array([3j, 4], np.complex64), i32([0])).tolist() == 5
+
+
+def test_means_of_integers_are_cut_off_and_need_some() -> None:
+    assert run("Mean", i32([[1, 2], [-1, -2]]), i32([1])).tolist() == [1, -1]
+    with pytest.raises(InvalidGraphError, match="mean of no integers"):
+        run("Mean", i32(np.zeros((2, 0))), i32([1]))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.graphs import f32, i32, run
 
 SORTED = ("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum")
 UNSORTED = tuple(f"Unsorted{op}" for op in SORTED)
@@ -26,3 +29,53 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        ("Sum", [[-5, 6], [0, 0], [-4, 1]]),
+        ("Prod", [[6, 8], [1, 1], [-4, 1]]),
+        ("Max", [[-2, 4], [0, 0], [-4, 1]]),
+        ("Min", [[-3, 2], [0, 0], [-4, 1]]),
+        ("Mean", [[-2.5, 3], [0, 0], [-4, 1]]),
+    ],
+)
+def test_rows_of_a_segment_are_combined_and_gaps_filled(op: str, expected: list) -> None:
+    """As TensorFlow fills them: with 0, and with 1 among products."""
+    x = f32([-2, 2], [-3, 4], [-4, 1])
+    assert run(f"Segment{op}", x, i32(0, 0, 2)).tolist() == expected
+    assert run(f"Segment{op}", x[:0], i32([])).shape == (0, 2)
+
+
+@pytest.mark.parametrize("ids", [(0, 0), (0, 2, 1), (-1, 0, 0)])
+def test_segments_ascend_from_zero_with_one_for_each_row(ids: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidGraphError):
+        run("SegmentSum", f32(1, 2, 3), i32(*ids))
+
+
+@pytest.mark.parametrize(
+    ("op", "kind", "expected"),
+    [
+        ("Sum", np.int32, [7, 0, 4]),
+        ("Prod", np.int32, [10, 1, 4]),
+        ("Max", np.int32, [5, -(2**31), 4]),
+        ("Min", np.int32, [2, 2**31 - 1, 4]),
+        ("Max", np.float32, [5, float(np.finfo(np.float32).min), 4]),
+        ("Min", np.float32, [2, float(np.finfo(np.float32).max), 4]),
+    ],
+)
+def test_segments_in_any_order_start_from_what_changes_nothing(
+    op: str, kind: type, expected: list
+) -> None:
+    x = np.array([2, 4, 9, 5], kind)
+    assert run(f"UnsortedSegment{op}", x, i32(0, 2, -1, 0), i32(3)).tolist() == expected
+
+
+def test_segments_may_have_several_axes_and_must_lie_below_their_number() -> None:
+    x, ids = i32([[[1], [2]], [[3], [4]]]), i32([[0, 1], [1, 0]])
+    assert run("UnsortedSegmentSum", x, ids, i32(2)).tolist() == [[5], [5]]
+    with pytest.raises(InvalidGraphError, match="index 2 is not in"):
+        run("UnsortedSegmentSum", i32(1, 2), i32(0, 2), i32(2))
+    with pytest.raises(InvalidGraphError, match="segments of shape"):
+        run("UnsortedSegmentSum", i32(1, 2), i32(0, 1, 0), i32(2))

@@ -12,6 +12,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node
 from mobileprep.ops.kernel import find_kernel
 from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.graphs import run
 
 TWO = {"strides": (1, 2, 2, 1), "padding": "SAME"}
 BIAS = {"num_args": 1, "fused_ops": ("BiasAdd", "Relu6")}
@@ -116,3 +117,18 @@ def test_filters_may_have_their_outputs_first() -> None:
 def test_filters_in_chunks_of_four_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="OIHW_VECT_I cannot be run here"):
         fused_conv(np.ones((3, 1, 1, 1, 4), np.float32), "OIHW_VECT_I")
+
+
+def test_an_image_is_resized_and_mirrored_before_a_convolution() -> None:
+    x = np.float32([[0, 2]]).reshape(1, 1, 2, 1)
+    paddings = np.int32([[0, 0], [0, 0], [1, 0], [0, 0]])
+    attrs = {"strides": [1, 1, 1, 1], "padding": "VALID", "mode": "REFLECT"}
+    # Corners aligned, 0 1 2; mirrored at its first, 1 0 1 2; and each with ten times the next.
+    pair = np.float32([1, 10]).reshape(1, 2, 1, 1)
+    size = np.int32([1, 3])
+    inputs = (x, size, paddings, pair)
+    aligned = run("FusedResizeAndPadConv2D", *inputs, **attrs, resize_align_corners=True)
+    assert aligned.ravel().tolist() == [1, 10, 21]
+    # Not aligned, three places two thirds apart: 0 4/3 2.
+    plain = run("FusedResizeAndPadConv2D", *inputs, **attrs)
+    np.testing.assert_allclose(plain.ravel(), [4 / 3, 40 / 3, 64 / 3], rtol=1e-6)

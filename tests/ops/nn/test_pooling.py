@@ -1,10 +1,12 @@
-"""Shapes and costs of pooling."""
+"""Pooling."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.graphs import run
 
 TWO = {"ksize": (1, 3, 2, 1), "strides": (1, 2, 3, 1), "padding": "VALID"}
 SAME = {**TWO, "padding": "SAME"}
@@ -75,3 +77,21 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def test_windows_may_be_given_by_tensors() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(1, 3, 4, 1)
+    sizes, strides = np.int32([1, 2, 2, 1]), np.int32([1, 1, 2, 1])
+    found = run("MaxPoolV2", x, sizes, strides, padding="VALID")
+    assert found[0, :, :, 0].tolist() == [[5, 7], [9, 11]]
+    found = run("MaxPoolV2", x, sizes, strides, padding="SAME")
+    assert found[0, :, :, 0].tolist() == [[5, 7], [9, 11], [9, 11]]
+
+
+def test_means_leave_padding_out() -> None:
+    x = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
+    window = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1]}
+    found = run("AvgPool", x, **window, padding="SAME")
+    assert found[0, :, :, 0].tolist() == [[2, 3.5], [6.5, 8]]
+    assert run("AvgPool", x, **window, padding="VALID").ravel().tolist() == [2]
+    assert run("MaxPool", -x, **window, padding="SAME")[0, :, :, 0].tolist() == [[0, -2], [-6, -8]]

@@ -1,10 +1,17 @@
-"""Shapes and costs of quantized normalization."""
+"""Quantized normalization."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
 from tests.ops.cases import CostCase, OpCase, cost, shapes
+from tests.ops.graphs import f32
+from tests.ops.quantized_graphs import run_quantized
 
 INSTANCE, BATCH = "QuantizedInstanceNorm", "QuantizedBatchNormWithGlobalNormalization"
 ATTRS = {"variance_epsilon": 0.001, "scale_after_normalization": True}
@@ -40,3 +47,46 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def instance(x: list[int], **attrs: Any) -> tuple[list[int], float, float]:
+    """An image of one channel in a row, bytes from 0 to 255, normalized."""
+    image = np.uint8(x).reshape(1, 1, -1, 1)
+    given = {"variance_epsilon": 0.0, **attrs}
+    out, low, high = run_quantized(INSTANCE, image, f32(0), f32(255), T=DType.QUINT8, **given)
+    return out.ravel().tolist(), float(low), float(high)
+
+
+def test_an_image_is_normalized_by_its_own_statistics() -> None:
+    # Its mean is 127.5 and so is its deviation: the ends become -1 and 1.
+    assert instance([0, 255]) == ([0, 255], -1, 1)
+    # One that is all the same has no deviation; its range is as wide as asked.
+    found, low, high = instance([9, 9], variance_epsilon=1.0, min_separation=0.5)
+    assert (found, low, high) == ([0, 0], 0, 0.5)
+
+
+def test_a_range_is_given() -> None:
+    given = {"output_range_given": True, "given_y_min": -2.0, "given_y_max": 2.0}
+    # -1 and 1 lie at 63.75 and 191.25 of 255 steps; TensorFlow counts 256 of them.
+    assert instance([0, 255], **given) == ([64, 192], -2, 2)
+    for end in (-2.0, -3.0):
+        with pytest.raises(InvalidGraphError, match="'y'"):
+            instance([0, 255], **{**given, "given_y_max": end})
+
+
+@pytest.mark.parametrize(("scaled", "expected"), [(True, [23, 53]), (False, [8, 13])])
+def test_a_batch_is_normalized_by_given_statistics(scaled: bool, expected: list[int]) -> None:
+    # (x - 4) / sqrt(3 + 1), times 6 where scaled, plus 5; 1 is 2048.
+    byte = (f32(0), f32(255))
+    vectors = [v for n in (4, 3, 5, 6) for v in (np.uint8([n, n]), *byte)]
+    attrs = {"Tinput": DType.QUINT8, "out_type": DType.QINT32, "variance_epsilon": 1.0}
+    out, low, high = run_quantized(
+        BATCH,
+        np.uint8([10, 20]).reshape(1, 1, 1, 2),
+        *byte,
+        *vectors,
+        **attrs,
+        scale_after_normalization=scaled,
+    )
+    assert out.ravel().tolist() == [n * 2048 for n in expected]
+    assert (float(low), float(high)) == (-(2.0**20), 2.0**20)

@@ -119,3 +119,40 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+def test_numbers_have_eight_bits_and_a_sign_unless_told() -> None:
+    given = {"range_given": True, "input_min": -1.0, "input_max": 1.0}
+    # 0.3 of 127 steps is 38.1
+    x = f32(-1.2, 0.3, 1)
+    (first,) = run_quantized("QuantizeAndDequantize", x, T=DType.FLOAT, **given)
+    found = [first, *(run(x, f32(-1), f32(1), version=v, range_given=True) for v in (2, 4))]
+    found.append(run(x, f32(-1), f32(1), i32(8), version=3, range_given=True))
+    for out in found:
+        np.testing.assert_allclose(out, [-128 / 127, 38 / 127, 1], rtol=1e-6)
+
+
+def test_a_narrow_range_leaves_the_lowest_number_out() -> None:
+    attrs = {"num_bits": 3, "range_given": True}
+    assert run(X, f32(-4), f32(3), **attrs, narrow_range=True)[0] == np.float32(-4) / 3
+    out = run(f32(-4, -1, 9), f32(-3), f32(3), **attrs, narrow_range=True)
+    assert out.tolist() == [-3, -1, 3]
+
+
+@pytest.mark.parametrize(("signed", "most"), [(True, 61), (False, 62)])
+def test_as_many_bits_as_a_double_sorts_out(signed: bool, most: int) -> None:
+    attrs = {"signed_input": signed, "range_given": True}
+    assert run(f32([0]), f32(0), f32(1), num_bits=most, **attrs).tolist() == [0]
+    with pytest.raises(InvalidGraphError, match=f"cannot have {most + 1} bits"):
+        run(f32([0]), f32(0), f32(1), num_bits=most + 1, **attrs)
+
+
+def test_the_side_with_the_larger_steps_tells_the_scale() -> None:
+    # 3 bits have the integers -4 to 3: -1 to 3 takes steps of 1, -8 to 3 steps of 2.
+    attrs = {"num_bits": 3, "range_given": True}
+    assert run(f32(-9, -1, 9), f32(-1), f32(3), **attrs).tolist() == [-4, -1, 3]
+    assert run(f32(-9, -1, 9), f32(-8), f32(3), **attrs).tolist() == [-8, 0, 6]
+
+
+def test_nothing_but_zeros_stays_so() -> None:
+    assert run(f32(0, 0), f32(0), f32(0)).tolist() == [0, 0]

@@ -9,6 +9,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ops.sparse.parts import flat_places, in_order, sparse_shape
 from tests.ops.graphs import f32, i32, run, run_all
 from tests.ops.strings.test_joining import texts
 
@@ -131,3 +132,20 @@ def test_every_combination_of_a_row_is_crossed():
     assert values.tolist() == [52, 25]
     with pytest.raises(UnsupportedError, match="joins texts"):
         run_all("SparseCross", *inputs, **CROSS, hashed_output=False)
+
+
+def test_a_shape_has_no_more_elements_than_64_bits_count() -> None:
+    most = 2**63 - 1
+    one = np.zeros(1)
+    for dims in ([most], [7, most // 7]):
+        place = np.zeros((1, len(dims)), np.int64)
+        assert sparse_shape(place, i64(*dims), one) == tuple(dims)
+    for dims in ([2**62, 2], [2**32, 2**31], [-1], [2, -1]):
+        with pytest.raises(ValueError, match="is no shape"):
+            sparse_shape(np.zeros((0, len(dims)), np.int64), i64(*dims))
+
+
+def test_places_are_those_in_row_major_order() -> None:
+    assert flat_places(i64([0, 1, 2], [1, 0, 3], [1, 2, 0]), (2, 3, 4)).tolist() == [6, 15, 20]
+    assert in_order(i64([1, 0], [0, 5], [1, 0], [0, 2])).tolist() == [3, 1, 0, 2]
+    assert in_order(np.zeros((3, 0), np.int64)).tolist() == [0, 1, 2]

@@ -110,3 +110,10 @@ def test_texts_take_no_memory() -> None:
     stats([RELU], 0.0, 0.001, [np.array([b"a", b"b"], object)])
     assert stats.nodes["r"].outputs == (("string", (2,)),)
     assert stats.nodes["r"].memory.newest == 0
+
+
+def test_times_are_whole_microseconds() -> None:
+    stats = StepStats()
+    stats([RELU], 0.0, 2.5, [ONES])
+    stats.end_run()
+    assert (stats.nodes["r"].elapsed.newest, stats.run_times.newest) == (2_500_000, 2_500_000)

@@ -278,6 +278,10 @@ def test_no_sizes_that_run_are_told_with_the_mend() -> None:
         UsageError, match=r"none of \d+ choices of sizes for the input 'x'"
     ) as caught:
         drawn(nodes)
+    # What is told is why the first of them does not: 224 rows and columns of 3.
+    message = caught.value.message
+    assert "with the first of them: " in message
+    assert "float32[1, 224, 224, 3]" in message
     assert "such as [1, 224, 224, 3]" in caught.value.hint
     assert "check: {data: FILE.npz}" in caught.value.hint
 
@@ -341,3 +345,11 @@ def test_old_graphs_leave_shapes_empty_where_they_are_unknown() -> None:
     graph = Graph([placeholder(()), *matrix(5)], versions=Versions(producer=20))
     (fed,) = fed_tensors(graph, ["x"])
     assert fed.shape is None
+
+
+@pytest.mark.parametrize(("producer", "shape"), [(21, None), (22, ())])
+def test_from_this_version_on_an_empty_shape_is_a_scalars(producer: int, shape: Any) -> None:
+    """As the shape function of ``Placeholder`` in TensorFlow's array_ops.cc has it."""
+    graph = Graph([placeholder(())], versions=Versions(producer=producer))
+    (fed,) = fed_tensors(graph, ["x"])
+    assert fed.shape == shape

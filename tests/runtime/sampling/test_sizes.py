@@ -208,3 +208,16 @@ def test_unknown_ranks_are_tried_from_none_on() -> None:
     assert found[0] == ()
     assert {len(shape) for shape in found} == {0, 1, 2, 3, 4}
     assert [len(shape) for shape in found] == sorted(len(shape) for shape in found)
+
+
+def test_pictures_are_tried_with_the_sizes_of_usual_models() -> None:
+    """ImageNet's first; also Inception's, DeepLab's, CIFAR's, MNIST's and scikit-learn's digits."""
+    found = choices((-1, -1, -1, 3), 20)
+    assert found[0] == (1, 224, 224, 3)
+    sides = {shape[1] for shape in found if shape[0] == 1}
+    assert sides >= {224, 299, 321, 513, 32, 28, 8}
+    assert all(shape[1] == shape[2] for shape in found)
+
+
+def test_a_size_of_none_is_known() -> None:
+    assert choices((-1, 0, -1), 1) == [(1, 0, 16)]

@@ -163,32 +163,6 @@ def test_normalization_by_neighbouring_channels() -> None:
     np.testing.assert_allclose(out.ravel(), [1 / 6, 2 / 15, 3 / 14], rtol=1e-6)
 
 
-def test_fake_quantization_rounds_to_steps_around_zero() -> None:
-    # 16 levels from -1 to 2 are 0.2 apart; zero is one of them.
-    x = f32(-5, -0.29, 0.09, 0.11, 1.71, 5)
-    out = run("FakeQuantWithMinMaxVars", x, f32(-1), f32(2), num_bits=4)
-    np.testing.assert_allclose(out, [-1, -0.2, 0, 0.2, 1.8, 2], atol=1e-6)
-    same = run("FakeQuantWithMinMaxArgs", x, min=-1.0, max=2.0, num_bits=4)
-    np.testing.assert_array_equal(same, out)
-
-
-def test_fake_quantization_moves_its_bounds_so_that_zero_is_a_step() -> None:
-    # Levels 0.2 apart, of which one is to be 0: -0.95 becomes -1, and 2.05 becomes 2.
-    out = run("FakeQuantWithMinMaxVars", f32(-3, 0, 3), f32(-0.95), f32(2.05), num_bits=4)
-    np.testing.assert_allclose(out, [-1, 0, 2], atol=1e-6)
-
-
-def test_fake_quantization_by_channel_and_without_a_range() -> None:
-    x = f32([[0.6, 0.6], [9, 9]])
-    out = run("FakeQuantWithMinMaxVarsPerChannel", x, f32(0, 0), f32(15, 3), num_bits=4)
-    np.testing.assert_allclose(out, [[1, 0.6], [9, 3]], atol=1e-6)
-    assert run("FakeQuantWithMinMaxVars", x, f32(0), f32(0)).tolist() == [[0, 0], [0, 0]]
-    narrow = run(
-        "FakeQuantWithMinMaxVars", f32(-9, 9), f32(-7), f32(7), num_bits=4, narrow_range=True
-    )
-    np.testing.assert_allclose(narrow, [-7, 7])
-
-
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 

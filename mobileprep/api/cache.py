@@ -1,0 +1,293 @@
+"""The store of what stages have left: what it holds, and how to keep it small and whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.fsio import unreadable
+from mobileprep.pipeline.eviction import remove_unfinished, survey
+from mobileprep.pipeline.inspection import inspect
+from mobileprep.pipeline.store import FORMAT, Store, default_folder
+from mobileprep.pipeline.store_lock import alone
+from mobileprep.pipeline.upkeep import store_bound
+from mobileprep.pipeline.workspaces import sweep
+
+Tell = Callable[[str], None]
+
+_FORMAT_NAME: Final = re.compile(r"v[0-9]{1,4}")
+_HINT: Final = "set MOBILEPREP_CACHE to another folder, or remove what is there"
+
+
+@dataclass(frozen=True)
+class StoreFormat:
+    """A folder with what one format of stores has left.
+
+    Args:
+        name: the folder's.
+        bytes: what its files take together.
+        used: whether this version reads and writes it.
+    """
+
+    name: str
+    bytes: int
+    used: bool
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What the store holds.
+
+    Args:
+        folder: where it is.
+        formats: the formats that are there.
+        objects: how many files are kept.
+        object_bytes: what they take together.
+        records: how many runs of stages are known.
+        record_bytes: what the records take together.
+        oldest_use: when the record that has not been used for longest was used, in seconds since
+            1970; null without records.
+        newest_use: when a record was last used, within half an hour.
+        limit_bytes: what the store may take; null for any number.
+        remote: the remote store that MOBILEPREP_REMOTE_CACHE names, its user and password
+            left out; null for none.
+    """
+
+    folder: str
+    formats: tuple[StoreFormat, ...]
+    objects: int
+    object_bytes: int
+    records: int
+    record_bytes: int
+    oldest_use: float | None
+    newest_use: float | None
+    limit_bytes: int | None
+    remote: str | None
+
+
+@dataclass(frozen=True)
+class CacheCollected:
+    """What was removed of the store, and what is left.
+
+    Args:
+        folder: where it is.
+        formats: the old formats that were removed.
+        workspaces: how many folders of processes that are gone were removed.
+        unfinished: how many files that were never finished were removed.
+        objects: how many objects were removed.
+        records: how many records were removed.
+        removed_bytes: what the old formats, objects and records took.
+        left_bytes: what objects and records take now.
+        limit_bytes: what they may take; null for any number.
+    """
+
+    folder: str
+    formats: tuple[str, ...]
+    workspaces: int
+    unfinished: int
+    objects: int
+    records: int
+    removed_bytes: int
+    left_bytes: int
+    limit_bytes: int | None
+
+
+@dataclass(frozen=True)
+class CacheVerified:
+    """What of the store is whole.
+
+    Args:
+        folder: where it is.
+        objects: how many objects have the bytes of their digests.
+        object_bytes: what they take together.
+        records: how many records are whole.
+        incomplete: how many of these need an object that is not there; their stages run again
+            once it is needed.
+        damaged: the paths of what was damaged, and is removed.
+    """
+
+    folder: str
+    objects: int
+    object_bytes: int
+    records: int
+    incomplete: int
+    damaged: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CacheCleared:
+    """What was removed of the store: all.
+
+    Args:
+        folder: where it is.
+        formats: the formats that were removed.
+        removed_bytes: what they took.
+    """
+
+    folder: str
+    formats: tuple[str, ...]
+    removed_bytes: int
+
+
+def cache_info() -> CacheInfo:
+    """What the user's store holds; nothing is written.
+
+    Raises:
+        CorruptFileError: it cannot be read.
+        UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
+    """
+    store = _store()
+    facts = survey(store.folder)
+    return CacheInfo(
+        str(store.root),
+        _formats(store.root),
+        facts.objects,
+        facts.object_bytes,
+        facts.records,
+        facts.record_bytes,
+        facts.oldest_use,
+        facts.newest_use,
+        store_bound(os.environ),
+        shown_remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
+    )
+
+
+def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
+    """Remove old formats, what killed processes have left, and what was used least recently.
+
+    Args:
+        limit: how many bytes objects and records may take, None for any number.
+        wait: wait while builds use the store; without, that is an error.
+        tell: called with a sentence before a longer wait.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+        ArtifactError: builds use it, and ``wait`` is off.
+    """
+    store = _store()
+    old = [one for one in _formats(store.root) if _number(one.name) < _number(FORMAT)]
+    if not store.folder.is_dir():
+        freed = sum(_removed(store.root / one.name) for one in old)
+        names = tuple(one.name for one in old)
+        return CacheCollected(str(store.root), names, 0, 0, 0, 0, freed, 0, limit)
+    with alone(store.folder, wait=wait, tell=tell):
+        freed = sum(_removed(store.root / one.name) for one in old)
+        workspaces = sweep(store.folder / "tmp")
+        unfinished = remove_unfinished(store.folder)
+        facts = survey(store.folder)
+        held = facts.object_bytes + facts.record_bytes
+        done = store.collect(held if limit is None else limit)
+    return CacheCollected(
+        str(store.root),
+        tuple(one.name for one in old),
+        workspaces,
+        unfinished,
+        done.objects,
+        done.records,
+        freed + done.removed_bytes,
+        done.left_bytes,
+        limit,
+    )
+
+
+def cache_verify() -> CacheVerified:
+    """Hash every object, check every record, and remove what is damaged.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    store = _store()
+    found = inspect(store)
+    damaged = tuple(str(store.folder / name) for name in found.damaged)
+    return CacheVerified(
+        str(store.root),
+        found.objects,
+        found.object_bytes,
+        found.records,
+        found.incomplete,
+        damaged,
+    )
+
+
+def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
+    """Remove all that stores of any format have left; arguments and errors as for ``cache_gc``."""
+    store = _store()
+    formats = _formats(store.root)
+    if not store.folder.is_dir():
+        freed = sum(_removed(store.root / one.name) for one in formats)
+    else:
+        with alone(store.folder, wait=wait, tell=tell):
+            freed = sum(_removed(store.root / one.name) for one in formats)
+    return CacheCleared(str(store.root), tuple(one.name for one in formats), freed)
+
+
+def shown_remote(url: str) -> str | None:
+    """The address of a remote store without what it may hold for signing in; None for none."""
+    if not url:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of all files below a folder; those that go away meanwhile do not count."""
+    total = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(f"{above}{os.sep}{name}").st_size
+            except OSError:
+                continue
+    return total
+
+
+def _store() -> Store:
+    folder = default_folder()
+    if os.path.lexists(folder) and not folder.is_dir():
+        message = "the store is no folder"
+        raise CorruptFileError(message, _HINT, str(folder))
+    return Store(folder)
+
+
+def _formats(root: Path) -> tuple[StoreFormat, ...]:
+    """The folders of formats; what else is there belongs to somebody else."""
+    try:
+        names = sorted(
+            (p.name for p in root.iterdir() if _FORMAT_NAME.fullmatch(p.name)), key=_number
+        )
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise unreadable(root, error) from error
+    return tuple(StoreFormat(n, folder_bytes(root / n), n == FORMAT) for n in names)
+
+
+def _number(name: str) -> int:
+    return int(name[1:])
+
+
+def _removed(folder: Path) -> int:
+    """Remove a format's folder, or the link to one; the bytes that were there.
+
+    Raises:
+        ArtifactError: it cannot be removed.
+    """
+    size = folder_bytes(folder)
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
+    except FileNotFoundError:
+        return size  # another process was first
+    except OSError as error:
+        message = f"cannot be removed: {error.strerror or error}"
+        raise ArtifactError(message, "check its rights", str(folder)) from error
+    return size

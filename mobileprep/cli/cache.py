@@ -1,0 +1,151 @@
+"""The verb ``cache``: what the store holds, and keeping it small and whole."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.cli._amounts import size_text
+from mobileprep.cli.verb import verb
+from mobileprep.errors import UsageError
+
+if TYPE_CHECKING:
+    from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
+
+_DAMAGED: Final = 4
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        choices=sorted(_ACTIONS),
+        help="info: what is there; gc: remove what is old or too much; "
+        "verify: hash all, remove what is damaged; clear: remove all",
+    )
+    parser.add_argument(
+        "--max-size",
+        metavar="SIZE",
+        help="how much gc leaves, such as 5GB; by default MOBILEPREP_CACHE_MAX, or 20GB",
+    )
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="fail where a build uses the store, instead of waiting for it",
+    )
+    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+@verb("cache", "show, shrink, check or empty the store of what builds have left", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Look at the store, or clear it."""
+    if args.max_size is not None and args.action != "gc":
+        message = f"--max-size goes with gc, not with {args.action}"
+        raise UsageError(message)
+    return _ACTIONS[args.action](args)
+
+
+def _info(args: argparse.Namespace) -> int:
+    from mobileprep.api.cache import cache_info
+
+    found = cache_info()
+    _show(args, found, _info_text(found))
+    return 0
+
+
+def _gc(args: argparse.Namespace) -> int:
+    from mobileprep.api.cache import cache_gc
+    from mobileprep.pipeline.upkeep import bound_of, store_bound
+
+    named = args.max_size
+    limit = store_bound(os.environ) if named is None else bound_of(named, "--max-size")
+    done = cache_gc(limit, wait=not args.no_wait, tell=_tell)
+    _show(args, done, _gc_text(done))
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from mobileprep.api.cache import cache_verify
+
+    found = cache_verify()
+    _show(args, found, _verify_text(found))
+    return _DAMAGED if found.damaged else 0
+
+
+def _clear(args: argparse.Namespace) -> int:
+    from mobileprep.api.cache import cache_clear
+
+    done = cache_clear(wait=not args.no_wait, tell=_tell)
+    removed = f"{size_text(done.removed_bytes)} removed"
+    _show(args, done, f"{done.folder}: {removed if done.formats else 'there is nothing'}")
+    return 0
+
+
+_ACTIONS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "info": _info,
+    "gc": _gc,
+    "verify": _verify,
+    "clear": _clear,
+}
+
+
+def _info_text(found: CacheInfo) -> str:
+    limit = "none" if found.limit_bytes is None else size_text(found.limit_bytes)
+    lines = [
+        f"folder: {found.folder}",
+        f"objects: {found.objects}, {size_text(found.object_bytes)}",
+        f"records: {found.records}, {size_text(found.record_bytes)}",
+        f"limit: {limit}",
+        f"remote: {found.remote or 'none'}",
+    ]
+    if found.oldest_use is not None and found.newest_use is not None:
+        lines.append(f"used: from {_day(found.oldest_use)} to {_day(found.newest_use)}")
+    lines += [
+        f"old format {one.name}: {size_text(one.bytes)}" for one in found.formats if not one.used
+    ]
+    return "\n".join(lines)
+
+
+def _gc_text(done: CacheCollected) -> str:
+    lines = [f"old format {name} removed" for name in done.formats]
+    if done.workspaces:
+        lines.append(f"workspaces of builds that are gone: {done.workspaces} removed")
+    if done.unfinished:
+        lines.append(f"unfinished files: {done.unfinished} removed")
+    if done.objects or done.records:
+        lines.append(f"{done.objects} objects and {done.records} records removed")
+    freed, left = size_text(done.removed_bytes), size_text(done.left_bytes)
+    lines.append(f"{done.folder}: {freed} freed, {left} left")
+    if done.limit_bytes is not None and done.left_bytes > done.limit_bytes:
+        lines.append("what was used within the last hour stays")
+    return "\n".join(lines)
+
+
+def _verify_text(found: CacheVerified) -> str:
+    lines = [f"{path}: damaged, and removed" for path in found.damaged]
+    size = size_text(found.object_bytes)
+    lines.append(f"{found.objects} objects ({size}) and {found.records} records are whole")
+    if found.incomplete:
+        lines.append(f"{found.incomplete} records need what is not there: made again when needed")
+    return "\n".join(lines)
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _show(
+    args: argparse.Namespace,
+    facts: CacheInfo | CacheCollected | CacheVerified | CacheCleared,
+    text: str,
+) -> None:
+    print(json.dumps(asdict(facts), indent=1) if args.json else text)
+
+
+def _tell(sentence: str) -> None:
+    print(f"mobileprep: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,132 @@
+"""What stages left, as records have it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mobileprep.formats.parts import Part
+from mobileprep.fsio import sha256_bytes
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True)
+class Output:
+    """Something that a stage left.
+
+    Args:
+        sha256: of a graph, that of its index; of all else that of its bytes.
+        size: its length in bytes; of a graph, the index's.
+        index: the index that tells what it is made of; None for what is one object or stands here.
+        text: its bytes themselves, where they are short and JSON.
+    """
+
+    sha256: str
+    size: int
+    index: Part | None = None
+    text: str | None = None
+
+    @property
+    def part(self) -> Part | None:
+        """The first object that is needed for it, None where none is."""
+        if self.text is not None:
+            return None
+        return self.index or Part(self.sha256, self.size)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of one run of a stage.
+
+    Args:
+        components: what the fingerprint was made of.
+        outputs: what it left, by name.
+        seconds: how long it took.
+    """
+
+    components: Mapping[str, Any]
+    outputs: Mapping[str, Output]
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        """The length of all outputs together."""
+        return sum(output.size for output in self.outputs.values())
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """A task's last run, to explain what has changed and to foretell what a run takes.
+
+    Args:
+        components: what its fingerprint was made of.
+        seconds: how long it took.
+        bytes: the length of all that it left.
+    """
+
+    components: Mapping[str, Any]
+    seconds: float
+    bytes: int
+
+
+def record_data(record: Record) -> dict[str, Any]:
+    """A record as JSON can hold it."""
+    return {
+        "components": record.components,
+        "outputs": {name: _output_data(out) for name, out in record.outputs.items()},
+        "seconds": record.seconds,
+    }
+
+
+def last_run_data(record: Record) -> dict[str, Any]:
+    """What is told of a record's run later, as JSON can hold it."""
+    return {"components": record.components, "seconds": record.seconds, "bytes": record.bytes}
+
+
+def last_run_from(data: object) -> LastRun | None:
+    """What ``last_run_data`` gave; None for anything else."""
+    try:
+        components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
+        return LastRun(dict(components), seconds, int(data["bytes"]))  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _output_data(output: Output) -> dict[str, Any]:
+    data: dict[str, Any] = {"sha256": output.sha256, "size": output.size}
+    if output.index is not None:
+        data["index"] = {"sha256": output.index.sha256, "size": output.index.size}
+    if output.text is not None:
+        data["text"] = output.text
+    return data
+
+
+def record_from(data: object) -> Record | None:
+    """The record that ``record_data`` gave; None for anything else."""
+    try:
+        outputs = {k: _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
+        components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return Record(components, outputs, seconds) if isinstance(components, dict) else None
+
+
+def _output(data: Mapping[str, Any]) -> Output:
+    part = _part(data)
+    index = _part(data["index"]) if "index" in data else None
+    text = data.get("text")
+    if text is not None and sha256_bytes(text.encode()) != part.sha256:
+        message = "a text that is not that of its digest"
+        raise ValueError(message)
+    return Output(part.sha256, part.size, index, text)
+
+
+def _part(data: Mapping[str, Any]) -> Part:
+    sha256, size = data["sha256"], data["size"]
+    if not isinstance(sha256, str) or not _DIGEST.match(sha256) or type(size) is not int:
+        message = "no output of a record"
+        raise TypeError(message)
+    return Part(sha256, size)

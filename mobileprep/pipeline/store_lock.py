@@ -1,0 +1,102 @@
+"""Keeps builds and the clearing of a store apart: builds share its lock, clearing has it alone.
+
+An object that no record needs may be just what a build has found and is about to need: it says so
+by the lock that it holds from its first stage to its end. A build that runs nothing takes none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import ArtifactError
+from mobileprep.pipeline.system_lock import try_lock
+
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.5
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+Release = Callable[[], None]
+
+
+def share(folder: Path) -> Release:
+    """Take part in using the store in a folder, once nobody clears it; what ends that.
+
+    Where no file can be made or locked nothing is held: what was used of late is kept all the same.
+    """
+    return _held(folder, shared=True, waiting=_nobody) or _nothing
+
+
+@contextlib.contextmanager
+def alone(folder: Path, *, wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
+    """Have the store in a folder alone.
+
+    Args:
+        folder: the store's folder.
+        wait: wait for builds to end; without, fail at once.
+        tell: called with a sentence before a longer wait.
+
+    Raises:
+        ArtifactError: builds use it, and ``wait`` is off.
+    """
+
+    def waiting(pauses: int) -> None:
+        if not wait:
+            message = "the store is being used by a build"
+            raise ArtifactError(message, "try again when it has ended", str(folder))
+        if pauses == 1:
+            tell(f"waiting for {folder}: it is being used by a build")
+
+    release = _held(folder, shared=False, waiting=waiting) or _nothing
+    try:
+        yield
+    finally:
+        release()
+
+
+def _held(folder: Path, *, shared: bool, waiting: Callable[[int], None]) -> Release | None:
+    """The lock's release; None where there are no locks."""
+    path = folder / "lock"
+    pause, pauses = _FIRST_PAUSE, 0
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, _FLAGS, 0o666)
+        except OSError:
+            return None
+        try:
+            locked = try_lock(descriptor, shared=shared)
+            if locked and _is_same(descriptor, path):
+                taken, descriptor = descriptor, -1
+                return lambda: os.close(taken)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        if locked is None:
+            return None
+        if not locked:
+            waiting(pauses)
+            pauses += 1
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    """Whether a file that was locked still has its name, and was not cleared away."""
+    try:
+        now, held = path.stat(), os.fstat(descriptor)
+    except OSError:
+        return False
+    return (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino)
+
+
+def _nobody(pauses: int) -> None:
+    """Clearing takes seconds: no words for that wait."""
+
+
+def _nothing() -> None:
+    """Nothing was held."""

@@ -1,0 +1,148 @@
+"""What builds do for their store: saying that they use it, and keeping it within its bound."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import ArtifactError, UsageError
+from mobileprep.pipeline import eviction, upkeep
+from mobileprep.pipeline.output import Record
+from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store_lock import alone, share
+from mobileprep.pipeline.upkeep import DEFAULT_MAX, store_bound
+
+DAY = 24 * 3600
+
+
+def nobody(sentence: str) -> None:
+    """Tells nothing."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A ctime no test can set.
+    monkeypatch.setattr(eviction, "_GRACE_SECONDS", -1)
+    return tmp_path / "store"
+
+
+def run(folder: Path, name: str, size: int, *, days: float = 0, limit: int | None) -> None:
+    """A run of one stage that leaves so many bytes, some time ago."""
+    store = Store(folder)
+    store.begin()
+    work = store.workspace()
+    (work / "left" / "a").write_bytes(name.encode() * size)
+    key = (name * 64)[:64]
+    store.save(key, Record({}, {"a": store.take(work / "left" / "a")}, 0.0))
+    path = folder / "v2" / "ac" / key[:2] / f"{key}.json"
+    used = path.stat().st_mtime - days * DAY
+    os.utime(path, (used, used))
+    store.finish(limit)
+
+
+def kept(folder: Path) -> set[str]:
+    return {p.stem[0] for p in (folder / "v2" / "ac").rglob("*.json")}
+
+
+def age_count(folder: Path, seconds: float) -> None:
+    note = folder / "v2" / "size.json"
+    data = json.loads(note.read_text())
+    note.write_text(json.dumps({**data, "counted": data["counted"] - seconds}))
+
+
+def test_a_store_over_its_bound_loses_what_was_used_least_recently(folder: Path) -> None:
+    for name, days in (("a", 3), ("b", 1), ("c", 2)):
+        run(folder, name, 10_000, days=days, limit=25_000)
+    assert kept(folder) == {"a", "b", "c"}, "counted a moment ago"
+    age_count(folder, upkeep._PAUSE_SECONDS)
+    run(folder, "d", 10, limit=25_000)
+    assert kept(folder) == {"b", "c", "d"}
+
+
+def test_without_a_bound_nothing_goes_and_nothing_is_counted(folder: Path) -> None:
+    run(folder, "a", 10_000, limit=None)
+    assert kept(folder) == {"a"}
+    assert not (folder / "v2" / "size.json").exists()
+
+
+def test_a_store_is_counted_anew_once_a_day(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    real = upkeep.evict
+    monkeypatch.setattr(upkeep, "evict", lambda *a: counts.append(1) or real(*a))
+    for _ in range(3):
+        run(folder, "a", 10, limit=10**6)
+    assert len(counts) == 1
+    age_count(folder, DAY)
+    run(folder, "a", 10, limit=10**6)
+    assert len(counts) == 2
+    age_count(folder, -DAY)  # the clock was set back
+    run(folder, "a", 10, limit=10**6)
+    assert len(counts) == 3
+    (folder / "v2" / "size.json").write_text("[]")
+    run(folder, "a", 10, limit=10**6)
+    assert len(counts) == 4
+
+
+def test_a_build_that_runs_nothing_takes_no_lock(folder: Path) -> None:
+    store = Store(folder)
+    store.finish(0)
+    assert not folder.exists()
+
+
+def test_while_another_build_runs_nothing_is_cleared(folder: Path) -> None:
+    """What the other has found may be what no record needs yet."""
+    run(folder, "a", 10_000, days=1, limit=None)
+    other = Store(folder)
+    other.begin()
+    run(folder, "b", 10_000, limit=100)
+    assert kept(folder) == {"a", "b"}
+    other.finish(100)
+    assert kept(folder) == set()
+
+
+def test_clearing_waits_for_builds_and_builds_for_clearing(tmp_path: Path) -> None:
+    release = share(tmp_path)
+    other = share(tmp_path)
+    refused = pytest.raises(ArtifactError, match="being used by a build")
+    with refused, alone(tmp_path, wait=False, tell=nobody):
+        pytest.fail("it is not alone")
+    said: list[str] = []
+    entered = threading.Event()
+
+    def clear() -> None:
+        with alone(tmp_path, wait=True, tell=said.append):
+            entered.set()
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(clear)
+        assert not entered.wait(0.2)
+        release()
+        assert not entered.wait(0.2)
+        other()
+        waiting.result(10)
+    assert len(said) == 1
+    assert "being used by a build" in said[0]
+    with ThreadPoolExecutor() as pool, alone(tmp_path, wait=False, tell=nobody):
+        building = pool.submit(share, tmp_path)
+        (tmp_path / "lock").unlink()  # as clearing does
+    building.result(10)()
+
+
+def test_where_no_file_can_be_made_nothing_is_locked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    share(tmp_path / "file")()
+    with alone(tmp_path / "file", wait=False, tell=nobody):
+        assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_bound_is_read_from_the_environment() -> None:
+    assert store_bound({}) == DEFAULT_MAX == 20_000_000_000
+    assert store_bound({"MOBILEPREP_CACHE_MAX": "1.5 GB"}) == 1_500_000_000
+    assert store_bound({"MOBILEPREP_CACHE_MAX": "None"}) is None
+    with pytest.raises(UsageError, match="is no size"):
+        store_bound({"MOBILEPREP_CACHE_MAX": "big"})
