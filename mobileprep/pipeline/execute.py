@@ -62,6 +62,7 @@ class Executor:
         self._handover = Handover(state.plan)
         # By task, and by fingerprint: two tasks may ask for the same.
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._making_lock = threading.Lock()
 
     def run(self, spec: StageSpec) -> Record:
         """Run a stage unless it is fresh; its record, already in the store.
@@ -72,7 +73,7 @@ class Executor:
             MobileprepError: whatever the stage raises.
             CorruptFileError: an input file changed while the stage ran.
         """
-        with self._locks[spec.task]:
+        with self._lock(spec.task):
             try:
                 while isinstance(self.state.verdict(spec.task), Stale):
                     self.state.store.begin()
@@ -103,7 +104,7 @@ class Executor:
             MobileprepError: it was lost, and the stage that left it fails now.
         """
         # One thread at a time: what one finds lost, another may be about to have made again.
-        with self._locks[upstream.task]:
+        with self._lock(upstream.task):
             verdict = self.state.verdict(upstream.task)
             if isinstance(verdict, Fresh):
                 output = verdict.record.outputs[upstream.output]
@@ -114,11 +115,16 @@ class Executor:
                 self.state.lose(upstream.task, upstream.output)
             return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
 
+    def _lock(self, name: str) -> threading.RLock:
+        # Two threads that ask a defaultdict at once may be given a lock each.
+        with self._making_lock:
+            return self._locks[name]
+
     def _run_once(
         self, spec: StageSpec, parts: Components, inputs: Mapping[Upstream, Output]
     ) -> Record:
         key = fingerprint(parts)
-        with self._locks[key]:
+        with self._lock(key):
             again = self.state.verdict(spec.task)
             if isinstance(again, Fresh):
                 return again.record

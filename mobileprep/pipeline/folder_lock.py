@@ -243,6 +243,8 @@ def _unclaim(path: Path) -> None:
 def _content_of(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | _PLAIN_FILE)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _no_file(path)
         return _content(descriptor)
     finally:
         os.close(descriptor)

@@ -52,3 +52,9 @@ def test_there_is_something_to_register() -> None:
         registration_header([GRAPH], default_ops="Mine")
     with pytest.raises(InvalidGraphError, match="graph 2: holds no nodes"):
         registration_header([GRAPH, Graph()])
+
+
+def test_graphs_are_counted_from_one_where_they_have_no_name() -> None:
+    with pytest.raises(InvalidGraphError) as caught:
+        registration_header([GRAPH, Graph()])
+    assert caught.value.where == "graph 2"

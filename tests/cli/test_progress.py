@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
-from mobileprep.cli._progress import Progress
+from mobileprep.cli._progress import Progress, _filled, _fitting
 from tests.cli.terminals import COMMAND, on_terminal, set_size, written_over
 
 OUT = ["--out", "out"]
@@ -244,3 +244,18 @@ def test_a_terminal_that_went_away_ends_no_build(
         monkeypatch.setattr(terminal, "write", refuse)
         progress.listen("r/a", None)
         progress.listen("r/a", 0.0)
+
+
+def test_a_bar_is_filled_by_its_share() -> None:
+    assert [_filled(done, 4) for done in (0, 1, 4)] == [
+        ">" + " " * 19,
+        "=" * 5 + ">" + " " * 14,
+        "=" * 20,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"), [(9, "freeze/01"), (8, "...ze/01"), (4, "...1"), (3, ""), (0, "")]
+)
+def test_of_a_name_that_is_too_long_the_end_is_shown(room: int, expected: str) -> None:
+    assert _fitting("freeze/01", room) == expected

@@ -44,3 +44,10 @@ def test_a_length_too_small_or_too_large_is_refused():
     for declared in (59, 61):
         with pytest.raises(CorruptFileError):
             decompress(memoryview(bytes([declared]) + block[1:]), "file")
+
+
+def test_no_block_holds_more_than_a_message_may():
+    """So many compressed bytes could stand for more."""
+    block = memoryview(b"\x81\x80\x80\x80\x08" + bytes(101 << 20))
+    with pytest.raises(CorruptFileError, match="declare 2147483649"):
+        decompress(block, "file")

@@ -183,6 +183,8 @@ def test_a_message_in_runs_of_records_and_the_rest() -> None:
         (library, False),
     ]
     assert list(split_runs(b"", 1, 12, "f")) == []
+    exactly = [r.stop - r.start for r in split_runs(b"".join(records), 1, 14, "f")]
+    assert exactly == [14, 14, 7]
 
 
 def test_short_records_are_told_from_others() -> None:

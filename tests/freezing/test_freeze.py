@@ -152,6 +152,12 @@ def test_outputs_go_by_the_names_of_signatures(tmp_path):
     with pytest.raises(UsageError, match="no signature 'rwa'") as caught:
         frozen(model, signature="rwa")
     assert caught.value.hint == "did you mean 'raw'?"
+    with pytest.raises(UsageError) as caught:
+        frozen(model, signature="zzzzzz")
+    assert caught.value.hint.endswith("raw, serving_default")
+    with pytest.raises(UsageError) as caught:
+        frozen(dense(tmp_path), signature="zzzzzz")
+    assert caught.value.hint.endswith("there are none")
 
 
 def test_without_a_checkpoint_the_variables_are_named():

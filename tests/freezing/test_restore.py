@@ -11,7 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import saved_model_pb2 as saved_pb
 from mobileprep.freezing.object_graph import keys_by_full_name
 from mobileprep.freezing.partitions import slices_by_name
-from mobileprep.freezing.restore import SavedValue, restored_from
+from mobileprep.freezing.restore import SavedValue, imported_from, restored_from
 from mobileprep.ir.graph import Graph
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import (
@@ -234,3 +234,26 @@ def test_a_missing_piece_tells_nothing(tmp_path):
 def test_pieces_that_were_saved_as_such_are_no_slices(tmp_path):
     tensors = {"emb": FULL, "emb/part_0": FULL}
     assert slices_by_name(opened(tmp_path, **tensors), pieces((4, 3))) == {}
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "is_found"),
+    [
+        ("LookupTableImportV2", 3, True),
+        ("LookupTableImportV2", 2, False),
+        ("LookupTableInsertV2", 3, False),
+    ],
+)
+def test_tables_are_imported_by_ops_of_three_inputs(op, inputs, is_found):
+    given = ["table", "save/RestoreV2", "save/RestoreV2:1"][:inputs]
+    nodes = [
+        const("file", np.array(b"model", dtype=object)),
+        strings("slices", "", ""),
+        strings("save/names", "keys", "values"),
+        node("table", "HashTableV2"),
+        node("save/RestoreV2", "RestoreV2", "file", "save/names", "slices"),
+        node("save/import", op, *given),
+        node("save/restore_all", "NoOp", "^save/import"),
+    ]
+    found = imported_from(Graph(nodes), "save/restore_all")
+    assert list(found) == (["table"] if is_found else [])

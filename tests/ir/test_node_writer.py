@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.wire import LARGE
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.ir.node_writer import NodeWriter
 from mobileprep.ir.refs import CONTROL, Ref
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.serde_attrs import attr_to_proto
@@ -96,3 +98,12 @@ def test_attributes_that_are_made_and_dropped_on_the_way_are_told_apart() -> Non
     nodes = (Node(f"n{i}", "Op", attrs={"i": attr.integer(i)}) for i in range(3000))
     graph = Graph(nodes)
     assert graph_to_bytes(graph) == by_message(graph)
+
+
+@pytest.mark.parametrize("device", ["", "/cpu:0"])
+def test_a_node_with_content_worth_a_view_is_left_to_others(device: str) -> None:
+    large = attr.tensor(Tensor.packed(np.zeros(LARGE, np.uint8)))
+    writer = NodeWriter(1)
+    node = Node("n", "Const", device=device, attrs={"value": large})
+    assert writer.record(node) is None
+    assert graph_to_bytes(Graph([node])) == by_message(Graph([node]))

@@ -89,3 +89,15 @@ def test_a_damaged_list_is_refused_with_its_place(
 def test_a_missing_list_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=r"absent\.json"):
         read_ops_list(tmp_path / "absent.json")
+
+
+def test_a_list_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ops.json"
+    path.write_text('[["Add", "AddOp"]]')
+    with path.open("ab") as stream:
+        stream.write(b" " * ((1 << 24) - stream.tell()))
+        stream.flush()
+        assert len(read_ops_list(path)) == 1
+        stream.write(b" ")
+    with pytest.raises(CorruptFileError):
+        read_ops_list(path)

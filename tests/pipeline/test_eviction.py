@@ -95,6 +95,13 @@ def test_objects_that_no_record_needs_go_first(store: Folder) -> None:
     assert record.exists()
 
 
+def test_no_more_goes_than_the_limit_asks(store: Folder) -> None:
+    for data in (b"abc", b"def", b"ghi"):
+        store.object(data)
+    assert store.evict(6) == Evicted(1, 0, 3, 6)
+    assert store.evict(6) == Evicted(0, 0, 0, 6)
+
+
 def test_the_records_used_least_recently_go_with_what_only_they_need(store: Folder) -> None:
     both, one, two = (store.object(data * 100) for data in (b"b", b"1", b"2"))
     old = store.record("old", both, one, days=2)

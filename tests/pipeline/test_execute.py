@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,13 +14,18 @@ from typing import ClassVar
 import pytest
 
 from mobileprep.errors import ArtifactError, InternalError
+from mobileprep.fsio import sha256_bytes
+from mobileprep.ir.graph import Graph
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.output import Record
+from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.output import Output, Record
+from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store import INLINE, Store
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
 from mobileprep.stages.base import Job
+from tests.pipeline.stages import SayStage, executor_of, say, spec, state_of, text_path, use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,3 +134,198 @@ def test_another_fault_of_an_artifact_stays_as_it_is(run: Callable[..., Record])
     with pytest.raises(ArtifactError) as caught:
         run(refuse)
     assert caught.value is error
+
+
+# Stages that read others: r/a -> r/b, r/c and r/twin, which is r/b under another name.
+SHARED = (
+    spec("r/a", say="a"),
+    spec("r/b", "r/a", say="b"),
+    spec("r/twin", "r/a", say="b"),
+    spec("r/c", "r/a", "r/b", say="c"),
+)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks whose stage has done its work."""
+    tasks: list[str] = []
+
+    def work(job: Job[SayStage]) -> None:
+        say(job)
+        tasks.append(job.task)
+
+    use(monkeypatch, work)
+    return tasks
+
+
+def test_what_a_stage_reads_and_is_lost_is_made_again(store: Store, said: list[str]) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    said.clear()
+    changed = (*SHARED[:3], spec("r/c", "r/a", "r/b", say="C"))
+    state = state_of(changed, store)
+    for task in ("r/a", "r/b"):
+        state.verdict(task)
+        text_path(state, task).unlink()
+    executor = executor_of(state_of(changed, store))
+    build(executor)
+    assert said == ["r/a", "r/b", "r/c"]
+    assert [ran.task for ran in executor.ran] == said
+    assert text_path(executor.state, "r/c").read_text() == "aabC"
+
+
+def test_what_lies_in_memory_is_not_looked_for_in_the_store(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    executor = executor_of(state_of(SHARED, store))
+    monkeypatch.setattr(Handover, "find", lambda *_: Graph())
+    monkeypatch.setattr(executor.state.store, "obtain", lambda _: pytest.fail("it looked"))
+    said.clear()
+    assert executor.obtain(Upstream("r/a", "text")).size == 1
+    assert said == []
+
+
+def test_what_a_rerun_leaves_otherwise_is_read_and_judged_anew(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    state = state_of(SHARED, store)
+    for task in ("r/a", "r/c"):
+        state.verdict(task)
+    text_path(state, "r/a").unlink()
+
+    def another(job: Job[SayStage]) -> None:
+        said.append(job.task)
+        say(job)
+        if job.task == "r/a":
+            job.output("text").write_text("A")
+
+    use(monkeypatch, another)
+    said.clear()
+    executor = executor_of(state_of(SHARED, store))
+    executor.state.verdict("r/c")
+    executor.obtain(Upstream("r/a", "text"))
+    assert said == ["r/a"]
+    build(executor)
+    assert said == ["r/a", "r/b", "r/c"]
+    assert text_path(executor.state, "r/c").read_text() == "AAbc"
+
+
+@pytest.mark.usefixtures("said")
+def test_an_input_that_comes_out_otherwise_is_judged_before_the_stage_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stage's fingerprint is of what it reads, not of what its input was once."""
+    build(executor_of(state_of(SHARED, store)))
+    changed = (SHARED[0], spec("r/b", "r/a", say="B"))
+    state = state_of(changed, store)
+    state.verdict("r/a")
+    text_path(state, "r/a").unlink()
+    use(monkeypatch, lambda job: job.output("text").write_text(f"{job.task} anew"))
+    executor = executor_of(state_of(changed, store))
+    record = executor.run(changed[1])
+    assert record.components["inputs"] == {"text": sha256_bytes(b"r/a anew")}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_two_tasks_that_ask_for_the_same_run_once(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """The second finds the record of the first, also where it began while the first ran."""
+    begun = threading.Event()
+
+    def slow(job: Job[SayStage]) -> None:
+        begun.set()
+        time.sleep(0.05)
+        say(job)
+        said.append(job.task)
+
+    use(monkeypatch, slow)
+    executor = executor_of(state_of(SHARED, store))
+    build(executor, jobs=jobs)
+    assert begun.is_set()
+    assert len(said) == 3
+    assert len(executor.ran) == 3
+    assert text_path(executor.state, "r/b") == text_path(executor.state, "r/twin")
+
+
+def test_two_stages_that_miss_the_same_input_make_it_again_once(
+    store: Store, said: list[str]
+) -> None:
+    build(executor_of(state_of(SHARED, store)))
+    changed = (SHARED[0], spec("r/b", "r/a", say="B"), spec("r/c", "r/a", say="C"))
+    state = state_of(changed, store)
+    state.verdict("r/a")
+    text_path(state, "r/a").unlink()
+    state = state_of(changed, store)
+    both_look = threading.Barrier(2)
+    obtain = state.store.obtain
+
+    def together(output: Output) -> bool:
+        found = obtain(output)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_look.wait(0.3)
+        return found
+
+    state.store.obtain = together  # type: ignore[method-assign]
+    said.clear()
+    executor = executor_of(state)
+    with ThreadPoolExecutor(2) as pool:
+        records = list(pool.map(executor.run, changed[1:]))
+    assert sorted(said) == ["r/a", "r/b", "r/c"]
+    assert [store.objects.path(r.outputs["text"].sha256).read_text() for r in records] == [
+        "aB",
+        "aC",
+    ]
+
+
+def test_a_stage_s_start_and_end_and_its_warnings_are_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warning(job: Job[SayStage]) -> None:
+        job.warn("careful")
+        say(job)
+
+    use(monkeypatch, warning)
+    told: list[object] = []
+    executor = Executor(
+        state_of(SHARED[:1], store),
+        lambda task, seconds: told.append((task, None if seconds is None else seconds >= 0)),
+        lambda task, text: told.append((task, text)),
+    )
+    executor.run(SHARED[0])
+    assert told == [("r/a", None), ("r/a", "careful"), ("r/a", True)]
+    executor.run(SHARED[0])
+    assert len(told) == 3
+
+
+def test_short_json_stands_in_the_record_and_what_is_published_does_not(
+    run: Callable[..., Record], store: Store
+) -> None:
+    def more(job: Job[LeaveStage]) -> None:
+        leave(job)
+        job.output("files").mkdir()
+        for name in ("facts.json", "files/facts.json"):
+            job.output(name).write_text("{}")
+        job.output("long.json").write_text(" " * (INLINE + 1))
+        job.output("just.json").write_text(" " * INLINE)
+
+    outputs = run(more).outputs
+    assert {name: out.text is not None for name, out in outputs.items()} == {
+        "a": False,
+        "facts.json": True,
+        "files/facts.json": False,
+        "just.json": True,
+        "long.json": False,
+    }
+    assert store.objects.path(outputs["files/facts.json"].sha256).read_text() == "{}"
+
+
+def test_a_fresh_stage_is_told_fresh_and_its_inputs_are_let_go(
+    store: Store, said: list[str]
+) -> None:
+    executor = executor_of(state_of(SHARED, store))
+    assert not executor.is_fresh(SHARED[0])
+    executor.run(SHARED[0])
+    assert executor.is_fresh(SHARED[0])
+    assert said == ["r/a"]

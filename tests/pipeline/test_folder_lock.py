@@ -291,3 +291,25 @@ def test_a_claim_that_says_nothing_is_believed(
         folder_locks([tmp_path / "out"], wait=False, tell=nobody),
     ):
         pytest.fail("it is held")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.parametrize("thing", ["link", "folder", "fifo"])
+def test_a_claim_that_is_no_file_is_neither_followed_nor_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thing: str
+) -> None:
+    monkeypatch.setattr(folder_lock, "try_lock", lambda _: None)
+    secret = tmp_path / "else"
+    secret.write_bytes(this_process().as_bytes())
+    path = tmp_path / ".out.claim"
+    if thing == "link":
+        path.symlink_to(secret)
+    elif thing == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    with (
+        pytest.raises(ArtifactError, match="what has this name is no file"),
+        folder_locks([tmp_path / "out"], wait=False, tell=nobody),
+    ):
+        pytest.fail("it is held")

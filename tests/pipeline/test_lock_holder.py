@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from mobileprep.pipeline.lock_holder import read_holder, this_process
+from mobileprep.pipeline.lock_holder import Holder, read_holder, this_process
 
 
 def test_a_holder_is_read_as_it_was_written() -> None:
@@ -48,3 +48,12 @@ def test_a_number_that_no_process_can_have_is_not_taken_for_gone() -> None:
 def test_values_of_variables_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/a/mobileprep", "build", "--set", "KEY=secret", "--set=A=b"])
     assert this_process().command == "mobileprep build --set KEY=... --set=..."
+
+
+def test_a_lock_is_a_line_of_json_sorted() -> None:
+    holder = Holder(7, "here", "boot", "99", "2026-01-01 00:00:00 +0000", "mobileprep build")
+    assert holder.as_bytes() == (
+        b'{"boot": "boot", "command": "mobileprep build", "host": "here", "pid": 7, '
+        b'"since": "2026-01-01 00:00:00 +0000", "started": "99"}\n'
+    )
+    assert str(holder) == ("process 7 on here since 2026-01-01 00:00:00 +0000 (mobileprep build)")

@@ -371,3 +371,23 @@ def told(plan: Plan) -> set[str]:
 def nameless(spec: StageSpec) -> dict[str, Any]:
     # Which steps went before is told to each step for its cautions alone.
     return {k: v for k, v in asked(spec).items() if k != "earlier"}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("meta_graph: model.pb, checkpoint: ckpt", ["assets/words", "ckpt.index", "model.pb"]),
+        ("graph: model.pb, checkpoint: ckpt", ["ckpt.index", "model.pb"]),
+        ("frozen: model.pb", ["model.pb"]),
+    ],
+)
+def test_only_a_metagraph_comes_with_the_assets_beside_it(
+    folder: Path, source: str, names: list[str]
+) -> None:
+    (folder / "assets").mkdir()
+    for name in ("assets/words", "ckpt.index"):
+        (folder / name).write_text(name)
+    head = HEAD.format(name="r0").replace("frozen: model.pb", source)
+    plan = planned(head + "targets: {phone: {}}\n")
+    assert sorted(file.name for file in plan.stage("r0/freeze").input_files) == names
+    assert sorted(file.name for file in plan.targets[0].sources) == names

@@ -294,3 +294,12 @@ def test_every_pattern_has_a_message_and_refuses_a_trailing_line_end():
     for described in patterns:
         assert described["patternErrorMessage"]
         assert described["pattern"].endswith("$(?!\\n)")
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "may have at most 1 key"), (0, "may have at most 0 keys")]
+)
+def test_one_is_no_plural(source, count: int, told: str) -> None:
+    root = parse_yaml(source("a: 1\nb: 2\n"))
+    (problem,) = schema_problems(root, {"maxProperties": count})
+    assert problem.message == told

@@ -157,3 +157,9 @@ def test_words_longer_than_the_terminal_stay_whole() -> None:
     path = "models/" + "long" * 12
     report = made(warnings=[f"see {path} for more"])
     assert f"\n{path}\n" in report_text(report, width=20)
+
+
+def test_words_are_not_cut_at_their_hyphens() -> None:
+    report = made(warnings=["a long-drawn-out word"])
+    for width in range(14, 26):
+        assert "long-drawn-out" in report_text(report, width=width).split()

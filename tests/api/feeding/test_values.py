@@ -110,3 +110,8 @@ def test_a_file_holds_a_value_as_the_command_line_does(tmp_path: Path) -> None:
         value_in(info(), str(file))
     with pytest.raises(CorruptFileError):
         value_in(info(), str(tmp_path / "absent"))
+
+
+def test_random_values_have_the_tensor_s_sizes_and_1_for_those_not_known() -> None:
+    assert random_values(info(shape=(-1, 2)), "", 0).shape == (1, 2)
+    assert random_values(info(shape=()), "", 0).shape == ()

@@ -193,6 +193,25 @@ def test_what_passes_is_tried_again(
     assert remote.warnings == ()
 
 
+@pytest.mark.parametrize("code", [408, 425, 429, 503])
+def test_what_passes_is_sent_again(server: Server, remote: Remote, source: Path, code: int) -> None:
+    server.script["PUT"] = [fault.status(code), fault.KEEP["PUT"]]
+    assert remote.send("cas", KEY, source)
+    assert server.entries[OBJECT] == DATA
+    assert remote.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_taken"), [(200, True), (201, True), (204, True), (299, True), (202, False)]
+)
+def test_what_is_sent_is_there_unless_the_server_says_later(
+    server: Server, remote: Remote, source: Path, code: int, is_taken: bool
+) -> None:
+    server.script["PUT"] = [fault.status(code, b"")]
+    assert remote.send("cas", KEY, source) == is_taken
+    assert bool(remote.warnings) != is_taken
+
+
 LASTING: dict[str, tuple[Answer, str]] = {
     "cut": (fault.cut, "breaks off"),
     "reset": (fault.reset, "breaks off"),

@@ -1,0 +1,109 @@
+"""Waiting for changes of what a build reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mobileprep.api import watching
+from mobileprep.api.watching import Watched, wait_for_change, watch_folders, watcher
+from mobileprep.errors import UnsupportedError
+
+
+class Told:
+    """Stands for the package that tells of changes: what it tells, round by round."""
+
+    def __init__(self, *rounds: set[object]) -> None:
+        self.rounds = list(rounds)
+        self.asked: list[tuple[tuple[Path, ...], dict[str, Any]]] = []
+
+    def watch(self, *folders: Path, **options: Any) -> Iterator[set[object]]:
+        self.asked.append((folders, options))
+        while self.rounds:
+            yield self.rounds.pop(0)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
+    monkeypatch.setattr(watching, "watcher", lambda: SimpleNamespace(watch=told.watch))
+
+
+def stamps(*paths: Path) -> Watched:
+    return Watched({path: watching._stamp(path) for path in paths})
+
+
+def test_a_change_of_a_file_ends_the_wait_and_others_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").write_text("a")
+    watched = stamps(tmp_path / "model", tmp_path / "gone")
+    told = Told({"other"}, set())
+    use(monkeypatch, told)
+    wait_for_change(watched)
+    assert told.rounds == [], "nothing of what is read has changed"
+    ((folders, options),) = told.asked
+    assert folders == (tmp_path,)
+    assert options["recursive"] is False
+
+    told.rounds = [set(), {"model"}, {"more"}]
+    os.utime(tmp_path / "model", ns=(1, 1))
+    wait_for_change(watched)
+    assert len(told.asked) == 1, "it had changed before the wait"
+
+
+@pytest.mark.parametrize("change", ["touched", "gone", "there"])
+def test_what_changes_while_it_waits_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    path, new = tmp_path / "model", tmp_path / "new"
+    path.write_text("a")
+    watched = stamps(path, new)
+
+    class Changing(Told):
+        def watch(self, *folders: Path, **options: Any) -> Iterator[set[object]]:
+            yield set()
+            if change == "touched":
+                os.utime(path, ns=(1, 1))
+            elif change == "gone":
+                path.unlink()
+            else:
+                new.write_text("")
+            yield set()
+            pytest.fail("it went on waiting")
+
+    use(monkeypatch, Changing())
+    wait_for_change(watched)
+
+
+def test_below_a_broken_recipe_any_change_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "recipe.yaml").write_text("")
+    before = stamps(tmp_path / "elsewhere")
+    watched = watch_folders([tmp_path / "recipe.yaml"], before)
+    assert set(watched.stamps) == {
+        tmp_path / "elsewhere",
+        tmp_path / "recipe.yaml",
+        tmp_path,
+        tmp_path / "deep",
+    }
+    assert watched.below == {tmp_path}
+    told = Told(set(), {"any"}, {"more"})
+    use(monkeypatch, told)
+    wait_for_change(watched)
+    assert told.rounds == [{"more"}]
+    assert told.asked[0][1]["recursive"] is True
+    assert watch_folders([], None) == Watched({})
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(UnsupportedError) as caught:
+        watcher()
+    assert caught.value.hint == "pip install 'mobileprep[watch]'"

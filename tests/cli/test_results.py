@@ -1,0 +1,61 @@
+"""What a run computed, as text and as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.cli._results import RunOutputs, Score, best_scores, described, line, read_labels
+from mobileprep.errors import CorruptFileError, UsageError
+
+LARGE = np.arange(65, dtype=np.float32)
+
+
+def test_few_values_are_shown_and_many_are_described() -> None:
+    assert line(described("a", np.float32([1, 2]) / 3)) == "a: float32[2] [0.333333, 0.666667]"
+    assert line(described("a", LARGE)) == "a: float32[65] from 0 to 64, mean 32"
+    assert "values" in described("a", LARGE[:64])
+    assert "values" not in described("a", LARGE)
+
+
+def test_extremes_that_are_no_numbers_are_shown_as_json_has_them() -> None:
+    wild = LARGE.copy()
+    wild[0] = np.nan
+    facts = described("a", wild)
+    assert (facts["min"], facts["max"], facts["mean"]) == ("nan", "nan", "nan")
+    assert line(facts) == "a: float32[65] from nan to nan, mean nan"
+
+
+def test_what_holds_nothing_or_no_numbers_has_no_extremes() -> None:
+    empty = described("a", np.zeros((0, 3), np.float32))
+    assert empty == {"name": "a", "dtype": "float32", "shape": [0, 3], "values": []}
+    texts = described("a", np.array([b"x"] * 65, dtype=object))
+    assert texts == {"name": "a", "dtype": "string", "shape": [65]}
+    assert line(texts) == "a: string[65]"
+
+
+def test_of_equal_scores_the_lower_index_is_first() -> None:
+    ((first, second),) = best_scores(np.float32([[1, 3, 3, 2]]), ["a", "b"], 2)
+    assert (str(first), str(second)) == ("b (1): 3", "(2): 3")
+    with pytest.raises(UsageError, match="has no scores"):
+        best_scores(np.zeros((0, 3)), [], 1)
+
+
+def test_classes_stand_for_the_first_tensor_and_a_title_before_all() -> None:
+    outputs = {"y": np.float32([0, 1]), "z": np.float32(5)}
+    assert str(RunOutputs.of("a.png", outputs, [], 1)) == "a.png:\n(1): 1\nz: float32[] 5.0"
+    plain = RunOutputs.of("", outputs, [], 0)
+    assert str(plain) == "y: float32[2] [0.0, 1.0]\nz: float32[] 5.0"
+    assert plain.as_data()["top"] == []
+    assert Score(0, "", float("inf")).as_data()["score"] == "inf"
+
+
+def test_labels_are_lines_of_a_file_that_is_not_too_large(tmp_path: Path) -> None:
+    (tmp_path / "labels").write_bytes(b"a \r\nb\xff\n")
+    assert read_labels(tmp_path / "labels") == ["a", "b\N{REPLACEMENT CHARACTER}"]
+    with (tmp_path / "labels").open("wb") as stream:
+        stream.truncate((16 << 20) + 1)
+    with pytest.raises(CorruptFileError):
+        read_labels(tmp_path / "labels")

@@ -1,0 +1,69 @@
+"""What a build reads from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.pipeline.reads import files_read, folders_read
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.plan.spec import Plan
+from mobileprep.recipe import load_recipe
+from mobileprep.recipe.model import Recipe
+
+RECIPE = """
+version: 1
+name: r
+source:
+  saved_model: model
+  sha256: {model/saved_model.pb: SHA}
+inputs: {x: {}}
+targets: {phone: {}}
+outputs: [y]
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """A SavedModel with variables, and a recipe that extends another."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("saved_model.pb", "variables/deep/index", "assets/words"):
+        path = tmp_path / "model" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "base.yaml").write_text(RECIPE.replace("SHA", "0" * 64))
+    (tmp_path / "recipe.yaml").write_text("extends: base.yaml\nname: mine\n")
+    return load_recipe(tmp_path / "recipe.yaml", environ={})
+
+
+def planned(recipe: Recipe) -> Plan:
+    return plan_recipes([recipe])
+
+
+def test_recipes_and_all_that_stages_read_are_files_of_a_build(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    found = {p.absolute().relative_to(tmp_path) for p in files_read([recipe], planned(recipe))}
+    assert set(map(str, found)) == {
+        "recipe.yaml",
+        "base.yaml",
+        "model/saved_model.pb",
+        "model/variables/deep/index",
+        "model/assets/words",
+    }
+
+
+def test_a_folder_counts_with_those_below_it(recipe: Recipe, tmp_path: Path) -> None:
+    found = {p.absolute().relative_to(tmp_path) for p in folders_read(planned(recipe))}
+    assert set(map(str, found)) == {
+        "model",
+        "model/variables",
+        "model/variables/deep",
+        "model/assets",
+    }
+
+
+def test_nothing_planned_reads_nothing() -> None:
+    assert files_read([], Plan((), ())) == set()
+    assert folders_read(Plan((), ())) == set()

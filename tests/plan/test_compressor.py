@@ -1,0 +1,12 @@
+"""What measures compressed sizes."""
+
+from __future__ import annotations
+
+from isal import ISAL_VERSION
+
+from mobileprep.plan.compressor import LEVEL, compressor
+
+
+def test_it_is_named_with_its_version_and_level() -> None:
+    assert compressor() == f"deflate by ISA-L {ISAL_VERSION} at level {LEVEL}"
+    assert LEVEL == 1

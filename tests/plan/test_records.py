@@ -1,0 +1,46 @@
+"""Records made anew from their JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from mobileprep.plan.records import (
+    BudgetRecord,
+    CheckRecord,
+    CompressRecord,
+    EngineRecord,
+    FreezeRecord,
+    ModelFacts,
+    PackageRecord,
+    record_from,
+)
+
+ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BudgetRecord(5, None),
+        CompressRecord(7, "deflate"),
+        PackageRecord(ModelFacts("m.pb", 1, 2, 3, 4), {"Relu": 1}, ("careful",)),
+        CheckRecord("fold_constants", "y", 0.5, 0.25, None, ENGINE),
+        CheckRecord("fold_constants", "y", 0.5, 0.25, 1.0, EngineRecord("numpy", 1e-4)),
+        FreezeRecord(1, 2, 3, 4, {"Add": 1}, 5, ("a", "b"), (), {}),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_comes_back_with_its_records_and_tuples(record: Any) -> None:
+    data = json.loads(json.dumps(dataclasses.asdict(record)))
+    again = record_from(type(record), data)
+    assert again == record
+    assert repr(again) == repr(record)
+
+
+def test_a_key_that_no_record_has_is_refused() -> None:
+    with pytest.raises((TypeError, KeyError)):
+        record_from(CompressRecord, {"bytes": 1, "compressor": "", "more": 2})

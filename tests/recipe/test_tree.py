@@ -1,0 +1,23 @@
+"""How messages show keys and values."""
+
+from __future__ import annotations
+
+from mobileprep.recipe.tree import dotted, show
+
+
+def test_a_path_is_shown_with_dots_and_strange_keys_in_brackets() -> None:
+    assert dotted(("targets", "phone", "transforms", 1, "op")) == "targets.phone.transforms[1].op"
+    assert dotted(("a b", 0)) == "['a b'][0]"
+    assert dotted(()) == ""
+
+
+def test_a_long_path_is_cut_in_its_middle() -> None:
+    assert dotted(("k" * 120,)) == "k" * 120
+    assert dotted(("k" * 121,)) == f"{'k' * 60}...{'k' * 40}"
+
+
+def test_a_long_value_is_cut_at_its_end() -> None:
+    assert show("a\n") == r"'a\n'"
+    assert show("x" * 60) == f"'{'x' * 60}'"
+    assert show("x" * 61) == f"'{'x' * 59}..."
+    assert show([1, 2]) == "[1, 2]"
