@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import threading
 import time
@@ -153,12 +155,16 @@ class Executor:
         workspace = store.workspace()
         folder = workspace / "left"
         try:
+            made = folder.stat()
             exchange = StoreExchange(spec.task, store, inputs, self._handover, workspace / "read")
             job = Job(spec.task, spec.stage, exchange, folder, spec.places, self._warning(spec))
             stage_function(spec.kind)(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
-            folder.stat()  # where it has been removed, that is why nothing was left
+            if not os.path.samestat(
+                made, folder.stat()
+            ):  # removed, and made again by what came later
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
             _check_promised(spec, outputs)
         except ArtifactError as error:
             if not isinstance(error.__cause__, OSError):
