@@ -11,7 +11,7 @@ from mobileprep.api.targets import plan_state
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.state import State
-from mobileprep.plan.stages import EngineChoice
+from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show

@@ -11,17 +11,16 @@ from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
+from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.records import (
     CheckRecord,
     CompressRecord,
     FreezeRecord,
     PackageRecord,
-    RecordType,
     SamplesRecord,
     TargetRecords,
     TransformRecord,
     ValidationRecord,
-    record_from,
 )
 from mobileprep.plan.spec import Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
 from mobileprep.plan.stages import PUBLISHED

@@ -93,12 +93,12 @@ class Sharing:
             Wanted(kind, key, folder / workspace_name(), limit) for kind, key, limit in entries
         ]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            found = fetch_many(self._remote, wanted)
-            yield [w.target if ok else None for w, ok in zip(wanted, found, strict=True)]
-        except OSError:
             # A store that cannot be written has nothing of the remote one, and says so itself.
-            yield [None for _ in wanted]
+            found = [False] * len(wanted)
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                found = fetch_many(self._remote, wanted)
+            yield [w.target if ok else None for w, ok in zip(wanted, found, strict=True)]
         finally:
             for one in wanted:
                 with contextlib.suppress(OSError):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mobileprep.plan.engines import engine_choice
+from mobileprep.plan.running_stages import CheckStage, SamplesStage
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import StageSpec, Upstream, places
-from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, CheckStage, SamplesStage
+from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
 from mobileprep.recipe.settings import Check
 

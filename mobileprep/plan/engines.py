@@ -10,7 +10,7 @@ from typing import Final
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.stages import EngineChoice
+from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.model import Target
 
 OPTIONAL_ENGINES: Final[Mapping[str, str]] = {

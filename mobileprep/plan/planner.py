@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
+from mobileprep.plan.running_stages import CheckStage, EvaluateStage, SamplesStage, ValidateStage
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import (
     Files,
@@ -26,17 +26,14 @@ from mobileprep.plan.stages import (
     GRAPH,
     PUBLISHED,
     BudgetStage,
-    CheckStage,
     CompressStage,
-    EvaluateStage,
     FreezeStage,
     PackageStage,
-    SamplesStage,
     TransformStage,
-    ValidateStage,
 )
 from mobileprep.plan.step_files import named_files, plugin_file
-from mobileprep.recipe.model import Recipe, Step, Target, digestible
+from mobileprep.plan.target_settings import target_settings
+from mobileprep.recipe.model import Recipe, Step, Target
 from mobileprep.recipe.settings import Budget, Source, Validation
 
 
@@ -121,7 +118,7 @@ class _TargetPlanner:
             (freeze, *samples, *steps, *checks, package, *sizes, *validation),
             records,
             tuple(_outside(target)),
-            _settings(target),
+            target_settings(target),
         )
 
     def _add(self, spec: StageSpec) -> str:
@@ -287,36 +284,3 @@ def _outside(target: Target) -> Iterator[StageFile]:
         yield from () if plugin is None else plugin.members
         for files in named_files(step).values():
             yield from files.members
-
-
-def _settings(target: Target) -> Mapping[str, Any]:
-    return {
-        "source": {k: v for k, v in digestible(target.source).items() if k != "pins"},
-        "platform": target.platform,
-        "abis": list(target.abis),
-        "artifact": target.artifact,
-        "registration": list(target.registration),
-        "inputs": [digestible(i) for i in target.inputs],
-        "outputs": list(target.outputs),
-        "freeze": digestible(target.freeze),
-        "engine": target.engine,
-        "engine_versions": engine_choice(target).versions if _runs_graphs(target) else {},
-        "check": digestible(target.check),
-        "validation": digestible(target.validation),
-        "budget": digestible(target.budget),
-        "transforms": [
-            {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
-            for s in target.transforms
-        ],
-    }
-
-
-def _runs_graphs(target: Target) -> bool:
-    """Whether what is reported of a target depends on the engines that are installed."""
-    has_check = target.check is not None and bool(target.transforms)
-    return has_check or target.validation is not None
-
-
-def _options(step: Step) -> Mapping[str, Any]:
-    """A step's options as JSON can hold them."""
-    return {key: digestible(value) for key, value in step.options.items()}

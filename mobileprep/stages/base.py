@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mobileprep.errors import InternalError
 from mobileprep.fsio import inside, write_bytes
-from mobileprep.plan.records import RecordType, record_from
+from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.spec import Section, Stage, Upstream
 from mobileprep.registry import Registry
 

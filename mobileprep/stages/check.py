@@ -8,7 +8,7 @@ from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.differences import Difference, differences, shown_difference
 from mobileprep.plan.records import CheckRecord, EngineRecord, Interface
-from mobileprep.plan.stages import CheckStage
+from mobileprep.plan.running_stages import CheckStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage

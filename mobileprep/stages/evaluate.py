@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
-from mobileprep.plan.stages import EvaluateStage
+from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.feeds import converted, tensor_dtype

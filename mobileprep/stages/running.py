@@ -12,7 +12,7 @@ from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import EngineRecord
-from mobileprep.plan.stages import RunningStage
+from mobileprep.plan.running_stages import RunningStage
 from mobileprep.runtime.engines.agreement import TOLERANCE, agreement_of
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.engines.choose import AUTO, open_engine

@@ -18,7 +18,7 @@ from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface, SamplesRecord
-from mobileprep.plan.stages import SamplesStage
+from mobileprep.plan.running_stages import SamplesStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.first_ops import first_ops

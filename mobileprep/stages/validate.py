@@ -9,7 +9,7 @@ from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.numerics.differences import largest_difference, shown_difference
 from mobileprep.plan.records import EvaluationRecord, ValidationEngines, ValidationRecord
-from mobileprep.plan.stages import ValidateStage
+from mobileprep.plan.running_stages import ValidateStage
 from mobileprep.stages.base import Job, stage
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from mobileprep.api.building import BuildRun, prepared, run_build
 from mobileprep.api.verdicts import verdicts
+from mobileprep.formats.parts import Part
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.pipeline.sharing import Sharing
 from mobileprep.recipe import load_recipe
 from tests.stages.jobs import op, placeholder
 
@@ -108,3 +110,23 @@ def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) 
     for path in (tmp_path / "shared").rglob("*"):
         if path.is_file():
             assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_what_fails_while_fetched_objects_are_taken_is_raised_as_it_is(tmp_path: Path) -> None:
+    class Full:
+        warnings = ()
+
+        def fetch(self, _kind: str, _key: str, target: Path, *, limit: int) -> bool:
+            target.write_bytes(b"x"[:limit])
+            return True
+
+    sharing = Sharing(Full(), tmp_path)  # type: ignore[arg-type]
+    with (
+        pytest.raises(OSError, match="full") as caught,
+        sharing.objects([Part("ab" * 32, 1)]) as files,
+    ):
+        assert files[0] is not None
+        assert files[0].read_bytes() == b"x"
+        raise OSError(28, "full")
+    assert caught.value.errno == 28
+    assert list((tmp_path / "tmp").iterdir()) == []

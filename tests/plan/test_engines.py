@@ -14,7 +14,7 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.plan.engines import engine_choice, engine_version
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.stages import EngineChoice
+from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import InputFile, Source
 

@@ -12,8 +12,9 @@ from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.plan import engines
 from mobileprep.plan.fingerprints import components
 from mobileprep.plan.planner import plan_recipes
+from mobileprep.plan.running_stages import RunningStage
 from mobileprep.plan.spec import Plan, StageSpec, Upstream
-from mobileprep.plan.stages import STAGES, RunningStage
+from mobileprep.plan.stages import STAGES
 from mobileprep.recipe import load_recipe
 
 HEAD = """

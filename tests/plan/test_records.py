@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mobileprep.plan.record_data import record_from
 from mobileprep.plan.records import (
     BudgetRecord,
     CheckRecord,
@@ -16,7 +17,6 @@ from mobileprep.plan.records import (
     FreezeRecord,
     ModelFacts,
     PackageRecord,
-    record_from,
 )
 
 ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)

@@ -21,8 +21,9 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.strings import regex
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.regular_expressions import COMPUTING, PYTHON, regex_engine, step_regex_engine
+from mobileprep.plan.running_stages import RunningStage
 from mobileprep.plan.spec import Plan
-from mobileprep.plan.stages import FreezeStage, RunningStage, TransformStage
+from mobileprep.plan.stages import FreezeStage, TransformStage
 from mobileprep.recipe import load_recipe
 from mobileprep.recipe.model import Plugin, Step
 from mobileprep.recipe.settings import InputFile

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mobileprep.plan.record_data import record_from
 from mobileprep.plan.records import (
     CheckRecord,
     CompressRecord,
@@ -14,7 +15,6 @@ from mobileprep.plan.records import (
     TargetRecords,
     TransformRecord,
     ValidationRecord,
-    record_from,
 )
 from mobileprep.report.collect import Report, collect_report
 

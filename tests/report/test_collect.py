@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mobileprep.plan.records import FreezeRecord, ModelFacts, record_from
+from mobileprep.plan.record_data import record_from
+from mobileprep.plan.records import FreezeRecord, ModelFacts
 from mobileprep.report.collect import Accuracy, StepLine
 from tests.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
 

@@ -18,8 +18,8 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.plan.spec import Files, Section, StageFile, Upstream
-from mobileprep.plan.stages import EngineChoice
 from mobileprep.stages.base import Job, StageType
 
 SECTIONS: Final[tuple[Section, ...]] = (

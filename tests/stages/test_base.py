@@ -9,7 +9,8 @@ import pytest
 
 from mobileprep.errors import ArtifactError, InternalError
 from mobileprep.plan.records import EngineRecord, Interface
-from mobileprep.plan.stages import STAGES, CheckStage
+from mobileprep.plan.running_stages import CheckStage
+from mobileprep.plan.stages import STAGES
 from mobileprep.stages.base import stage_function
 from tests.stages.jobs import NUMPY, job, left, slots
 

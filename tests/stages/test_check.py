@@ -12,7 +12,7 @@ from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.stages import CheckStage
+from mobileprep.plan.running_stages import CheckStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.check import run
 from tests.stages.jobs import NUMPY, assets, classifier, interface, job, left, slots

@@ -17,7 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.stages import EngineChoice, EvaluateStage
+from mobileprep.plan.running_stages import EngineChoice, EvaluateStage
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.stages.base import Job
 from mobileprep.stages.evaluate import evaluate as evaluate_with

@@ -14,7 +14,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.stages import SamplesStage
+from mobileprep.plan.running_stages import SamplesStage
 from mobileprep.recipe.settings import InputSpec
 from mobileprep.stages.base import Job
 from mobileprep.stages.samples import read_runs, run

@@ -13,7 +13,7 @@ import pytest
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.plan.records import EngineRecord
-from mobileprep.plan.stages import ValidateStage
+from mobileprep.plan.running_stages import ValidateStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.validate import run
 from tests.stages.jobs import job, left, slots

@@ -1,0 +1,149 @@
+"""The kinds of stages that run a graph, or compare what runs gave; see ``plan/stages.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mobileprep.plan.spec import Files, Stage, Upstream
+from mobileprep.recipe.settings import InputSpec, Metric
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """What may run a stage's graphs.
+
+    Args:
+        name: as the recipe has it.
+        versions: of every engine that ``auto`` may choose, or of the one that is named.
+        regular_expressions: what the interpreter runs them by, with its version.
+    """
+
+    name: str
+    versions: Mapping[str, str]
+    regular_expressions: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningStage(Stage):
+    """What all stages have that run a graph.
+
+    Args:
+        engine: what may run it.
+        graph: the graph.
+        interface: what is fed and fetched.
+        assets: the files that the graph reads.
+    """
+
+    engine: EngineChoice
+    graph: Upstream
+    interface: Upstream
+    assets: Upstream
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesStage(RunningStage):
+    """What checks feed, and what the source gives for it.
+
+    Args:
+        data: the samples; None to draw them.
+        section: the section that names the data.
+        count: how many samples.
+        inputs: what is fed.
+    """
+
+    stage_name: ClassVar[str] = "samples"
+    stage_version: ClassVar[int] = 2
+    FED: ClassVar[str] = "samples.npz"
+    EXPECTED: ClassVar[str] = "expected.npz"
+    RECORD: ClassVar[str] = "samples.json"
+
+    data: Files | None = None
+    section: str
+    count: int
+    inputs: tuple[InputSpec, ...] = ()
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """What is fed, what the source gives for it, and the record."""
+        return (self.FED, self.EXPECTED, self.RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckStage(RunningStage):
+    """Compares the graph after a step with the source.
+
+    Args:
+        step: the step.
+        max_difference: how far an output may be off; None for no limit.
+        samples: what is fed.
+        expected: what the source gives for it.
+    """
+
+    stage_name: ClassVar[str] = "check"
+    stage_version: ClassVar[int] = 3
+    RECORD: ClassVar[str] = "check.json"
+
+    step: str
+    max_difference: float | None = None
+    samples: Upstream
+    expected: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateStage(RunningStage):
+    """Runs a graph on labelled data and keeps its outputs.
+
+    Args:
+        data: the data.
+        labels: the name of its array of labels.
+        metric: what is measured.
+    """
+
+    stage_name: ClassVar[str] = "evaluate"
+    stage_version: ClassVar[int] = 4
+    OUTPUTS: ClassVar[str] = "outputs.npz"
+    RECORD: ClassVar[str] = "evaluation.json"
+
+    data: Files
+    labels: str
+    metric: Metric
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record, and what the graph gives for each sample."""
+        return (self.RECORD, self.OUTPUTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateStage(Stage):
+    """Compares an artifact's outputs and accuracy with the source's.
+
+    Args:
+        max_drop: how far the metric may fall.
+        before: the record of the source's evaluation.
+        after: the record of the artifact's.
+        before_outputs: what the source gave.
+        after_outputs: what the artifact gave.
+    """
+
+    stage_name: ClassVar[str] = "validate"
+    stage_version: ClassVar[int] = 3
+    RECORD: ClassVar[str] = "validation.json"
+
+    max_drop: float
+    before: Upstream
+    after: Upstream
+    before_outputs: Upstream
+    after_outputs: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)

@@ -1,0 +1,43 @@
+"""A target's settings as manifests state them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mobileprep.plan.engines import engine_choice
+from mobileprep.recipe.model import Step, Target, digestible
+
+
+def target_settings(target: Target) -> Mapping[str, Any]:
+    """What decides a target's folder beside the bytes of files, as JSON can hold it."""
+    return {
+        "source": {k: v for k, v in digestible(target.source).items() if k != "pins"},
+        "platform": target.platform,
+        "abis": list(target.abis),
+        "artifact": target.artifact,
+        "registration": list(target.registration),
+        "inputs": [digestible(i) for i in target.inputs],
+        "outputs": list(target.outputs),
+        "freeze": digestible(target.freeze),
+        "engine": target.engine,
+        "engine_versions": engine_choice(target).versions if _runs_graphs(target) else {},
+        "check": digestible(target.check),
+        "validation": digestible(target.validation),
+        "budget": digestible(target.budget),
+        "transforms": [
+            {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
+            for s in target.transforms
+        ],
+    }
+
+
+def _runs_graphs(target: Target) -> bool:
+    """Whether what is reported of a target depends on the engines that are installed."""
+    has_check = target.check is not None and bool(target.transforms)
+    return has_check or target.validation is not None
+
+
+def _options(step: Step) -> Mapping[str, Any]:
+    """A step's options as JSON can hold them."""
+    return {key: digestible(value) for key, value in step.options.items()}
