@@ -69,10 +69,17 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
     wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
     wanted.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
     manifest = _manifest(built, {name: digest for name, (digest, _) in wanted.items()})
-    write = [n for n in sorted(wanted) if not files.matches(file_inside(folder, n), *wanted[n])]
+    before = _listed(folder)
+    # What was of other bytes when the folder was last whole is not worth a look.
+    write = [
+        name
+        for name, (sha256, size) in sorted(wanted.items())
+        if before.get(name, sha256) != sha256
+        or not files.matches(file_inside(folder, name), sha256, size)
+    ]
     if write or not files.matches(folder / MANIFEST, sha256_bytes(manifest), len(manifest)):
         write.append(MANIFEST)
-    left = (_files_of(folder) - set(wanted)) | set(_unfinished(folder, [*wanted, MANIFEST]))
+    left = (set(before) - set(wanted)) | set(_unfinished(folder, [*wanted, MANIFEST]))
     remove = sorted(left)
     return Changes(folder, tuple(write), tuple(remove), manifest)
 
@@ -169,14 +176,21 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
 
 def _files_of(folder: Path) -> set[str]:
     """The files that an earlier build left, as its manifest says; none without a manifest."""
+    return set(_listed(folder))
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """The digests of the files that an earlier build left, as its manifest says."""
     path = folder / MANIFEST
     try:
         if path.is_symlink() or not path.is_file():
-            return set()
+            return {}
         listed = json.loads(read_bytes(path, limit=MOST_MANIFEST))["files"]
-        return {str(name) for name in listed} - {MANIFEST}
-    except (CorruptFileError, OSError, ValueError, KeyError, TypeError, RecursionError):
-        return set()
+        return {str(n): str(f["sha256"]) for n, f in listed.items() if n != MANIFEST}
+    except (CorruptFileError, OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+    except RecursionError:  # of lists in lists
+        return {}
 
 
 def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Final
 
 from isal import isal_zlib
@@ -11,7 +14,11 @@ from mobileprep.plan.records import CompressRecord
 from mobileprep.plan.stages import CompressStage
 from mobileprep.stages.base import Job, stage
 
-_BLOCK: Final = 1 << 20
+_BLOCK: Final = 4 << 20
+# Without header and checksum.
+_RAW: Final = -15
+# The header of the zlib format, an empty last block, and the checksum.
+_FRAME: Final = 2 + 2 + 4
 
 
 @stage(CompressStage)
@@ -25,16 +32,27 @@ def run(job: Job[CompressStage]) -> None:
 def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     """The bytes of a file under deflate, as the zlib format holds it, by ISA-L at a level.
 
-    zlib's level 9, which most packagers use, comes out some percent smaller and takes a hundred
-    times as long.
+    Blocks are compressed on their own, several at once, as pigz does it with ``--independent``:
+    joined they make one stream, a hundred-thousandth longer than if each could look back into the
+    one before.
     """
-    packer = isal_zlib.compressobj(level)
-    size = sum(len(packer.compress(block)) for block in _blocks(pieces))
-    return size + len(packer.flush())
+    workers = os.cpu_count() or 1
+    size = _FRAME
+    blocks = _blocks(pieces)
+    with ThreadPoolExecutor(workers) as pool:
+        # So many at a time that no processor waits, and that few copies are held.
+        while batch := list(islice(blocks, 2 * workers)):
+            size += sum(pool.map(lambda block: _deflated(block, level), batch))
+    return size
+
+
+def _deflated(block: bytearray, level: int) -> int:
+    packer = isal_zlib.compressobj(level, wbits=_RAW)
+    return len(packer.compress(block)) + len(packer.flush(isal_zlib.Z_FULL_FLUSH))
 
 
 def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytearray]:
-    """The bytes of pieces in blocks of one length, for the blocks decide the size a little."""
+    """The bytes of pieces in blocks of one length."""
     block = bytearray()
     for piece in pieces:
         rest = memoryview(piece)
@@ -45,4 +63,5 @@ def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytearray]:
             if len(block) == _BLOCK:
                 yield block
                 block = bytearray()
-    yield block
+    if block:
+        yield block

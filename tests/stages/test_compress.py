@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from isal import isal_zlib
 
@@ -26,17 +27,30 @@ def test_the_record_has_the_size_and_what_it_is_of(tmp_path: Path) -> None:
     assert left(done, "compress.json") == {"bytes": size, "compressor": "deflate by X 1"}
 
 
-@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+BLOCK = 4 << 20
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK, 9 * BLOCK + 5])
 def test_it_is_the_size_of_one_stream_that_zlib_reads(size: int) -> None:
+    whole = data(size)
+    stream = b"\x78\x01"
+    for at in range(0, size, BLOCK):
+        packer = isal_zlib.compressobj(1, wbits=-15)
+        stream += packer.compress(whole[at : at + BLOCK])
+        stream += packer.flush(isal_zlib.Z_FULL_FLUSH)
+    stream += b"\x03\x00" + zlib.adler32(whole).to_bytes(4, "big")
+    assert zlib.decompress(stream) == whole
+    assert compressed_size([whole], 1) == len(stream)
+
+
+def test_blocks_cost_next_to_nothing() -> None:
+    whole = np.random.default_rng(3).standard_normal(3 << 20).astype(np.float32).tobytes()
     packer = isal_zlib.compressobj(1)
-    blocks = range(0, size, 1 << 20)
-    packed = b"".join(packer.compress(data(size)[at : at + (1 << 20)]) for at in blocks)
-    packed += packer.flush()
-    assert zlib.decompress(packed) == data(size)
-    assert compressed_size([data(size)], 1) == len(packed)
+    single = len(packer.compress(whole) + packer.flush())
+    assert abs(compressed_size([whole], 1) - single) < single / 10_000
 
 
 def test_how_the_file_is_cut_into_pieces_does_not_matter() -> None:
-    whole = data(3 << 20)
-    pieces = [whole[:7], whole[7 : 2 << 20], whole[2 << 20 :]]
+    whole = data(3 * BLOCK)
+    pieces = [whole[:7], whole[7 : 2 * BLOCK + 9], whole[2 * BLOCK + 9 :]]
     assert compressed_size(pieces, 1) == compressed_size([whole], 1)
