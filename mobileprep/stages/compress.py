@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from isal import isal_zlib
@@ -38,12 +38,14 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     """
     workers = os.cpu_count() or 1
     size = _FRAME
-    blocks = _blocks(pieces)
+    waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        # So many at a time that no processor waits, and that few copies are held.
-        while batch := list(islice(blocks, 2 * workers)):
-            size += sum(pool.map(lambda block: _deflated(block, level), batch))
-    return size
+        for block in _blocks(pieces):
+            waiting.append(pool.submit(_deflated, block, level))
+            # So many that no processor waits, and so few that little is held.
+            if len(waiting) > 2 * workers:
+                size += waiting.popleft().result()
+        return size + sum(future.result() for future in waiting)
 
 
 def _deflated(block: bytearray, level: int) -> int:
