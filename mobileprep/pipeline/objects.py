@@ -113,9 +113,13 @@ class Objects:
         """
         target = self.path(part.sha256)
         try:
-            clear_way(target, self._folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target)
+            try:
+                path.replace(target)
+            except OSError:
+                # Only where it fails: hundreds of objects may come from a remote store.
+                clear_way(target, self._folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
         except OSError as error:
             raise unwritable(error, target.parent) from error
         self._written(target, part)

@@ -109,6 +109,7 @@ def publish(
         ArtifactError: a file cannot be written.
     """
     todo = changes(built, extra, out, store.files)
+    store.fetch(built.files[name] for name in todo.write if name in built.files)
     for name in todo.write:
         path = file_inside(todo.folder, name)
         if name in built.files:

@@ -101,6 +101,13 @@ class Store:
         # Of an index that was not here, the second round fetches what it names.
         return self._fetch(self.parts(output)) and self._fetch(self.parts(output))
 
+    def fetch(self, outputs: Iterable[Output]) -> None:
+        """Take what several outputs lack from the remote store at once, as far as it has that."""
+        if self.sharing is not None:
+            listed = list(outputs)
+            for _ in range(2):  # indexes, then what they name
+                self._fetch(part for output in listed for part in self.parts(output))
+
     def share(self, fingerprint: str, record: Record) -> None:
         """Send what a stage has left to the remote store, in the background, where there is one."""
         if self.sharing is None:
@@ -151,11 +158,7 @@ class Store:
         return folder
 
     def take(self, path: Path, *, inline: bool = False) -> Output:
-        """Take a finished file of a workspace into the store.
-
-        Args:
-            path: the file.
-            inline: whether it may stand in the record.
+        """Take a finished file of a workspace into the store, ``inline`` into the record itself.
 
         Raises:
             ArtifactError: the store cannot be written.
@@ -222,12 +225,11 @@ class Store:
 
     def is_record(self, path: Path) -> bool:
         """Whether a file is a record, whole and under its own name."""
-        return record_from(self._json("ac", path.stem)) is not None and path == self._path(
-            "ac", path.stem
-        )
+        found = record_from(self._json("ac", path.stem))
+        return found is not None and path == self._path("ac", path.stem)
 
     def begin(self) -> None:
-        """Say that this run needs what the store holds: nothing of it is cleared until its end."""
+        """Say that this run needs what the store holds: nothing is cleared until its end."""
         self._upkeep.begin()
 
     def finish(self, limit: int | None) -> None:
