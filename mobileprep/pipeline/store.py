@@ -41,7 +41,6 @@ FORMAT = "v2"
 """The folder of what this version reads and writes."""
 MOST_RECORD: Final = 64 << 20
 """No record is longer."""
-_CLEAR_HINT = "'mobileprep cache verify' removes what is damaged"
 INLINE = 64 << 10
 """Outputs of at most so many bytes that are JSON stand in the record itself."""
 
@@ -206,10 +205,7 @@ class Store:
         return record
 
     def references(self, path: Path) -> list[str]:
-        """The digests of all objects that a record needs, those that its indexes name included.
-
-        Args:
-            path: the record's file.
+        """The digests of all objects that the record in a file needs, those of its indexes included.
 
         Raises:
             CorruptFileError: it is no record, or an index is missing or damaged.
@@ -217,7 +213,8 @@ class Store:
         record = record_from(self._json("ac", path.stem))
         if record is None:
             message = "is no record"
-            raise CorruptFileError(message, _CLEAR_HINT, str(path))
+            hint = "'mobileprep cache verify' removes what is damaged"
+            raise CorruptFileError(message, hint, str(path))
         parts = [o.part for o in record.outputs.values() if o.part is not None]
         indexes = [o.index for o in record.outputs.values() if o.index is not None]
         inner = [part for index in indexes for part in self.objects.parts(index)]
