@@ -205,7 +205,7 @@ class Store:
         return record
 
     def references(self, path: Path) -> list[str]:
-        """The digests of all objects that the record in a file needs, those of its indexes included.
+        """The digests of all objects that the record in a file needs, its indexes' included.
 
         Raises:
             CorruptFileError: it is no record, or an index is missing or damaged.
