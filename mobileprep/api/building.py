@@ -89,9 +89,7 @@ def build(
         ArtifactError: an output cannot be written, or would lie where the build reads; or another
             process works on a folder, and ``wait`` is off.
     """
-    if jobs is not None and jobs < 1:
-        message = f"jobs is {jobs}"
-        raise UsageError(message, "give a number from 1 on")
+    workers = _workers(jobs)
     tell = warn or as_warning
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in _listed(recipes)]
     check_names(loaded)
@@ -105,13 +103,7 @@ def build(
             state = judged()
         if locked:
             check_locks(loaded, state, whole=not targets)
-        run = run_build(
-            state,
-            Path(out),
-            jobs=jobs or cores(),
-            listen=_nobody,
-            warn=lambda task, text: tell(f"{task}: {text}"),
-        )
+        run = run_build(state, Path(out), jobs=workers, listen=_nobody, warn=_telling(tell))
     for text in run.warnings:
         tell(text)
     return Build(run.targets, tuple(stage.task for stage in run.ran))
@@ -221,6 +213,23 @@ def _listed(
     recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
 ) -> Iterable[Recipe | FilePath]:
     return [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
+
+
+def _workers(jobs: int | None) -> int:
+    """How many stages run at once.
+
+    Raises:
+        UsageError: none.
+    """
+    if jobs is not None and jobs < 1:
+        message = f"jobs is {jobs}"
+        raise UsageError(message, "give a number from 1 on")
+    return jobs or cores()
+
+
+def _telling(tell: Warn) -> StageWarn:
+    """Warnings of stages as sentences that name them."""
+    return lambda task, text: tell(f"{task}: {text}")
 
 
 def _nobody(task: str, moment: Moment) -> None:
