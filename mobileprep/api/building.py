@@ -23,6 +23,7 @@ from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.spec import TargetPlan
+from mobileprep.processors import cores
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
 
@@ -202,13 +203,6 @@ def prepared(
     return state
 
 
-def cores() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _listed(
     recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
 ) -> Iterable[Recipe | FilePath]:
@@ -219,7 +213,7 @@ def _workers(jobs: int | None) -> int:
     """How many stages run at once.
 
     Raises:
-        UsageError: none.
+        UsageError: the number is below 1.
     """
     if jobs is not None and jobs < 1:
         message = f"jobs is {jobs}"

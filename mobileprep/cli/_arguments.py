@@ -6,6 +6,8 @@ import argparse
 from typing import Final
 
 from mobileprep.cli.verb import comma_list
+from mobileprep.errors import UsageError
+from mobileprep.processors import cores
 
 OUT: Final = "out"
 """The folder for outputs where none is named."""
@@ -47,6 +49,25 @@ def target_argument(parser: argparse.ArgumentParser) -> None:
 def targets_of(args: argparse.Namespace) -> list[str]:
     """The targets that a command line picks; none for all."""
     return [name for text in args.target for name in comma_list(text)]
+
+
+def jobs_argument(parser: argparse.ArgumentParser) -> None:
+    """The flag that says how many stages run at once."""
+    parser.add_argument(
+        "-j", dest="jobs", type=int, metavar="N", help="stages at once, by default the processors"
+    )
+
+
+def jobs_of(args: argparse.Namespace) -> int:
+    """How many stages run at once.
+
+    Raises:
+        UsageError: the number is below 1.
+    """
+    if args.jobs is not None and args.jobs < 1:
+        message = f"-j takes a number from 1 on, and got {args.jobs}"
+        raise UsageError(message)
+    return args.jobs or cores()
 
 
 def out_argument(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from mobileprep.cli._amounts import size_text
 from mobileprep.cli._arguments import (
     exit_code_argument,
+    jobs_argument,
+    jobs_of,
     out_argument,
     recipe_arguments,
     target_argument,
@@ -36,9 +38,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
-    parser.add_argument(
-        "-j", dest="jobs", type=int, metavar="N", help="stages at once, by default the processors"
-    )
+    jobs_argument(parser)
     parser.add_argument(
         "--keep-going", action="store_true", help="after a failure build the other targets"
     )
@@ -110,7 +110,7 @@ def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
 def _build(
     args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
 ) -> None:
-    from mobileprep.api.building import cores, run_build
+    from mobileprep.api.building import run_build
     from mobileprep.cli._load import warn
     from mobileprep.cli._progress import Progress
     from mobileprep.pipeline.runner import stale_stages
@@ -121,7 +121,7 @@ def _build(
         done = run_build(
             state,
             Path(args.out),
-            jobs=args.jobs or cores(),
+            jobs=jobs_of(args),
             listen=progress.listen,
             warn=progress.warn,
             keep_going=args.keep_going,
@@ -164,9 +164,7 @@ def _raise_first(failures: Sequence[MobileprepError]) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.jobs is not None and args.jobs < 1:
-        message = f"-j takes a number from 1 on, and got {args.jobs}"
-        raise UsageError(message)
+    jobs_of(args)
     if args.depfile is not None and args.dry_run:
         message = "--depfile goes with a build, and --dry-run builds nothing"
         raise UsageError(message)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._arguments import settings_argument
+from mobileprep.cli._arguments import jobs_argument, jobs_of, settings_argument
 from mobileprep.cli.verb import verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
@@ -33,7 +33,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="a recipe file or folder; by default every recipe.yaml below the current folder",
     )
     settings_argument(parser)
-    parser.add_argument("-j", dest="jobs", type=int, default=1, metavar="N", help="stages at once")
+    jobs_argument(parser)
     parser.add_argument(
         "--quick", action="store_true", help="compare with the manifests, build nothing"
     )
@@ -45,11 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
     from mobileprep.api.verify import manifests, verify_files
 
-    if args.jobs < 1:
-        message = f"-j takes a number from 1 on, and got {args.jobs}"
-        raise UsageError(message)
+    jobs = jobs_of(args)
     found = manifests(Path(args.out))
-    checked = verify_files(found) if args.quick else _rebuilt(args, found)
+    checked = verify_files(found) if args.quick else _rebuilt(args, found, jobs)
     if args.json:
         print(json.dumps([folder.as_data() for folder in checked], indent=1))
     else:
@@ -57,13 +55,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(folder.is_same for folder in checked) else CorruptFileError.exit_code
 
 
-def _rebuilt(args: argparse.Namespace, found: dict[Path, Manifest]) -> list[CheckedFolder]:
+def _rebuilt(
+    args: argparse.Namespace, found: dict[Path, Manifest], jobs: int
+) -> list[CheckedFolder]:
     from mobileprep.api.verify import verify_builds
     from mobileprep.cli._load import warn
 
     recipes = list(_recipes(args, {manifest.recipe for manifest in found.values()}))
     return verify_builds(
-        found, recipes, jobs=args.jobs, warn=lambda task, text: warn([f"{task}: {text}"])
+        found, recipes, jobs=jobs, warn=lambda task, text: warn([f"{task}: {text}"])
     )
 
 

@@ -161,9 +161,8 @@ class Executor:
             stage_function(spec.kind)(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
-            if not os.path.samestat(
-                made, folder.stat()
-            ):  # removed, and made again by what came later
+            # What was removed may have been made again by what the stage wrote later.
+            if not os.path.samestat(made, folder.stat()):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
             _check_promised(spec, outputs)
         except ArtifactError as error:

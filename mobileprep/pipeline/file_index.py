@@ -23,6 +23,7 @@ from mobileprep.pipeline.index_entries import (
     parse,
     save_entries,
 )
+from mobileprep.processors import cores
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -215,12 +216,12 @@ def _stamp(path: Path) -> FileStamp:
 
 def _in_parallel(do: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """The results in order; hashing lets other threads run."""
-    cores = os.cpu_count() or 1
-    if len(items) < 2 or cores < 2:
+    threads = min(len(items), cores())
+    if threads < 2:
         return [do(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor  # costs start-up time
 
-    with ThreadPoolExecutor(min(len(items), cores)) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(do, items))
 
 

@@ -33,8 +33,6 @@ class Sharing:
         self._sender: ThreadPoolExecutor | None = None
         self._sent: list[Future[object]] = []
         self._lock = threading.Lock()
-        self.taken_bytes = 0
-        """The length of all that was fetched."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

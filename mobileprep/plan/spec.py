@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from mobileprep.recipe.model import Target, digestible
-
-PLUGIN_SLOT: Final = "plugin"
-"""The slot of a transform stage for the code of a transform from outside the package."""
 
 Section: TypeAlias = Literal[
     "source",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +11,7 @@ from isal import isal_zlib
 
 from mobileprep.plan.records import CompressRecord
 from mobileprep.plan.stages import CompressStage
+from mobileprep.processors import cores
 from mobileprep.stages.base import Job, stage
 
 _BLOCK: Final = 4 << 20
@@ -36,7 +36,7 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     joined they make one stream, a hundred-thousandth longer than if each could look back into the
     one before.
     """
-    workers = os.cpu_count() or 1
+    workers = cores()
     size = _FRAME
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(workers) as pool:
