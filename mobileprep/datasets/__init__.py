@@ -1,0 +1,1 @@
+"""Samples from files of all the kinds that recipes name."""

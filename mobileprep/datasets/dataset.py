@@ -1,0 +1,42 @@
+"""What calibration and validation see of data: batches of samples, with labels if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mobileprep.ir.tensor import Array
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples.
+
+    Args:
+        feeds: an array for each input, the samples along its first axis.
+        labels: an entry for each sample, or None where the data has none.
+        names: what each sample is called, for messages: ``cats/1.jpg``, ``sample 3``.
+    """
+
+    feeds: Mapping[str, Array]
+    labels: Array | None
+    names: tuple[str, ...]
+
+
+class Dataset(Protocol):
+    """Samples that are read when they are asked for, the same ones in the same order each time."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the data: the file or folder as the recipe names it."""
+
+    def __len__(self) -> int:
+        """How many samples there are, those left out not counted."""
+
+    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """The samples ``start`` to ``stop``, ``size`` at a time; the last batch may be smaller.
+
+        Raises:
+            AccuracyError: samples do not fit together, or cannot be read and ``strict`` is set.
+        """
