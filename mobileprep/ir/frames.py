@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import ENTERS, EXITS
+from mobileprep.ir.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.ir.refs import Edge, edge
 
 
@@ -61,6 +61,9 @@ class Frames:
         self._where = where
         for node in nodes:
             frame = self._frame(node, fed)
+            if node.op in NEXT_ITERATIONS and frame.parent is None:
+                message = f"node {node.name!r} ({node.op}) goes round a loop that it is not in"
+                raise InvalidGraphError(message, "export the graph again", self._where)
             self.of_node[node.name] = frame
             self._outputs[node.name] = self._around(node, frame) if node.op in EXITS else frame
             frame.nodes.append(node)

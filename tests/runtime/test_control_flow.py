@@ -255,8 +255,13 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
             "y",
             "takes no tensor into its loop",
         ),
+        (
+            [p("x"), n("next", "NextIteration", "x"), n("y", "AddV2", "next", "x")],
+            "y",
+            "goes round a loop that it is not in",
+        ),
     ],
-    ids=["exit", "two loops", "head", "enter"],
+    ids=["exit", "two loops", "head", "enter", "next"],
 )
 def test_malformed_loops_are_refused(nodes: list[Node], fetch: str, message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):

@@ -123,6 +123,8 @@ class _Lowering:
 
     def conditional(self) -> Outcome:
         node = self._node
+        if not node.data_inputs:
+            raise self._unfit()
         truth = self._truth(node.inputs[0], node.attr_dtype("Tcond"))
         then, other = node.attr_func("then_branch"), node.attr_func("else_branch")
         return self._two_ways(

@@ -179,3 +179,10 @@ def test_a_conditional_in_a_branch_is_lowered_too():
 def test_functions_that_do_not_fit_are_refused(functions):
     with pytest.raises(InvalidGraphError):
         lowered(model(PLACEHOLDER + PRED + CHOICE + OF_CHOICE, *functions))
+
+
+def test_a_conditional_without_a_condition_is_refused():
+    lacking = CHOICE.replace('input: "p" input: "x" input: "^x"', "")
+    graph = model(PLACEHOLDER + lacking + OF_CHOICE, branch("t", "n Neg a"), branch("e", "n Abs a"))
+    with pytest.raises(InvalidGraphError, match=r"functions of 'i' \(If\) do not fit"):
+        lowered(graph)
