@@ -9,16 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import BATCH_NORMS
 
 _CONTROL_FLOW: Final = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
-_BATCH_NORMS: Final = frozenset(
-    {
-        "BatchNormWithGlobalNormalization",
-        "FusedBatchNorm",
-        "FusedBatchNormV2",
-        "FusedBatchNormV3",
-    }
-)
 _FOLDS: Final = frozenset(
     {"fold_batch_norms", "fold_old_batch_norms", "fuse_batch_norms", "optimize"}
 )
@@ -42,7 +35,7 @@ def cautions(
             "remove_nodes(op=Identity) on a graph with control flow: the Identity nodes that its "
             "loops and conditionals rely on stay; remove_no_ops makes the same choice"
         )
-    if name == "quantize_nodes" and ops & _BATCH_NORMS and not _FOLDS & set(earlier):
+    if name == "quantize_nodes" and ops & BATCH_NORMS and not _FOLDS & set(earlier):
         told.append(
             "quantize_nodes before the batch norms are folded: they stay in float, between "
             "conversions; put fold_batch_norms and fold_old_batch_norms before it"

@@ -11,12 +11,10 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.ir.tensor import Tensor
-from mobileprep.rewriting.affine.channels import NORMS
 from mobileprep.rewriting.batch_norms import is_inference
 from mobileprep.transforms.base import Context
-from mobileprep.transforms.fold_old_batch_norms import FOLDED
-from mobileprep.transforms.fuse_batch_norms import norms_merged
 
 _FUSES: Final = frozenset({"fuse_batch_norms", "optimize"})
 _MEND: Final = "fuse_batch_norms, or optimize, which contains it,"
@@ -32,6 +30,11 @@ def norms_left(graph: Graph, context: Context) -> str:
         graph: the graph after the chain.
         context: its inputs and outputs.
     """
+    if not any(node.op in BATCH_NORMS or node.op in SCALINGS for node in graph):
+        return ""
+    # Only now: few graphs that ship have any, and what folds them is slow to import.
+    from mobileprep.transforms.fuse_batch_norms import norms_merged
+
     protected = context.protected
     foldable = norms_merged(graph, protected).layers
     plain = _as_floats(graph)
@@ -53,18 +56,14 @@ def norms_foreseen(graph: Graph, steps: Collection[str]) -> str:
     """
     if _FUSES & set(steps):
         return ""
-    unknown = set() if "fold_old_batch_norms" in steps else set(FOLDED)
-    left = Counter(
-        n.op for n in graph if n.op in NORMS and is_inference(n) and _is_left(n, unknown)
-    )
+    from mobileprep.transforms.fold_old_batch_norms import FOLDED  # as above
+
+    folded = set(FOLDED) if "fold_old_batch_norms" in steps else set()
+    left = Counter(n.op for n in graph if n.op in BATCH_NORMS - folded and is_inference(n))
     if not left:
         return ""
     listed = ", ".join(f"{count} {op}" for op, count in sorted(left.items()))
     return f"no step of the chain folds {listed} of the model: put {_MEND} into it"
-
-
-def _is_left(norm: Node, unknown: Collection[str]) -> bool:
-    return norm.op not in FOLDED or norm.op in unknown
 
 
 def _as_floats(graph: Graph) -> Graph:

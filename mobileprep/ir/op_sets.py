@@ -19,8 +19,13 @@ FEEDABLE: Final = PLACEHOLDERS | {"PlaceholderWithDefault"}
 ASSIGNMENTS: Final = frozenset({"Assign", "AssignVariableOp"})
 
 FUSED_BATCH_NORMS: Final = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+GLOBAL_BATCH_NORM: Final = "BatchNormWithGlobalNormalization"
+# A normalization of batches in one op.
+BATCH_NORMS: Final = FUSED_BATCH_NORMS | {GLOBAL_BATCH_NORM}
 LOSSES: Final = frozenset(
     {"SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "CTCLoss", "CTCLossV2"}
 )
 SUMS: Final = frozenset({"Add", "AddV2"})
 DIVISIONS: Final = frozenset({"Div", "RealDiv"})
+# Scale by a constant, where one of their inputs is one.
+SCALINGS: Final = DIVISIONS | {"Mul"}

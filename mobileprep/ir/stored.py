@@ -86,6 +86,12 @@ def graph_from_index(data: Buffer, find: Callable[[Part], memoryview], file: str
     return graph.with_nodes(places.get(i) or next(others) for i in range(total))
 
 
+def tensors_apart(graph: Graph) -> list[Tensor]:
+    """The tensors that ``graph_index`` asks to keep, each once."""
+    found = (node.attrs[name].value for node in graph.nodes for name in _apart(node))
+    return list({id(tensor): tensor for tensor in found}.values())
+
+
 def _apart(node: Node) -> frozenset[str]:
     """The attributes whose tensors get a file of their own."""
     return frozenset(

@@ -60,15 +60,23 @@ class RunContext:
 
     Args:
         resources: what nodes keep between runs, such as tables, by a name of their choice.
-        random: the source of random numbers, or None where the user gave no seed.
+        seed: of the run's random numbers, or None where the user gave none.
         observer: told of every step.
         printer: given what the graph prints; without it nothing is printed.
     """
 
     resources: dict[str, Any] = field(default_factory=dict)
-    random: np.random.Generator | None = None
+    seed: int | None = None
     observer: Observer | None = None
     printer: Printer | None = None
+    _random: np.random.Generator | None = field(default=None, init=False)
+
+    def random(self) -> np.random.Generator | None:
+        """The source of the run's random numbers; None where the user gave no seed."""
+        if self._random is None and self.seed is not None:
+            # Only now: few graphs draw numbers, and numpy's module for them is slow to import.
+            self._random = np.random.default_rng(self.seed)
+        return self._random
 
 
 ContextKernel = Callable[..., Outputs]

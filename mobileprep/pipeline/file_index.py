@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from time import time_ns
-from typing import TypeVar
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import sha256_stream, unreadable
+from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.index_entries import (
     FileStamp,
@@ -23,10 +23,6 @@ from mobileprep.pipeline.index_entries import (
     parse,
     save_entries,
 )
-from mobileprep.processors import cores
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 class FileIndex:
@@ -75,7 +71,7 @@ class FileIndex:
             else:
                 due[path] = stamp.size
         largest_first = sorted(due, key=due.__getitem__, reverse=True)
-        found.update(zip(largest_first, _in_parallel(self.digest, largest_first), strict=True))
+        found.update(zip(largest_first, at_once(self.digest, largest_first), strict=True))
         return found
 
     def matches(self, path: Path, sha256: str, size: int) -> bool:
@@ -95,7 +91,7 @@ class FileIndex:
         answers = [self._known_match(*each) for each in listed]
         due = [each for each, answer in zip(listed, answers, strict=True) if answer is None]
         due.sort(key=lambda each: each[2], reverse=True)
-        hashed = _in_parallel(lambda each: self._hashed_match(each[0], each[1]), due)
+        hashed = at_once(lambda each: self._hashed_match(each[0], each[1]), due)
         found = dict(zip(due, hashed, strict=True))
         return [
             found[each] if answer is None else answer
@@ -212,17 +208,6 @@ def _stamp(path: Path) -> FileStamp:
         return FileStamp.of(path.stat())
     except OSError as error:
         raise unreadable(path, error) from error
-
-
-def _in_parallel(do: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """The results in order; hashing lets other threads run."""
-    threads = min(len(items), cores())
-    if threads < 2:
-        return [do(item) for item in items]
-    from concurrent.futures import ThreadPoolExecutor  # costs start-up time
-
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(do, items))
 
 
 def _is_there(key: str) -> bool:

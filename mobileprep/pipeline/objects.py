@@ -44,18 +44,21 @@ class Objects:
 
     def holds(self, part: Part) -> bool:
         """Whether an object is there, and its bytes are those of its digest."""
-        path = self.path(part.sha256)
-        known = self._verified.get(part.sha256)
-        if known is not None and known == _stamp(path):
-            return True
-        stamp = _stamp(path)
-        try:
-            is_whole = self._files.matches(path, part.sha256, part.size)
-        except CorruptFileError:
-            return False
-        if is_whole and stamp is not None:
-            self._verified[part.sha256] = stamp
-        return is_whole
+        return not self.absent([part])
+
+    def absent(self, parts: Iterable[Part]) -> list[Part]:
+        """Those of some objects that are not there, or damaged; hashed several at once."""
+        found = {part: _stamp(self.path(part.sha256)) for part in parts}
+        due = [part for part, stamp in found.items() if not self._is_verified(part, stamp)]
+        wanted = [(self.path(part.sha256), part.sha256, part.size) for part in due]
+        absent = []
+        for part, is_whole in zip(due, self._files.match_many(wanted), strict=True):
+            stamp = found[part]
+            if not is_whole:
+                absent.append(part)
+            elif stamp is not None:
+                self._verified[part.sha256] = stamp
+        return absent
 
     def view(self, part: Part) -> memoryview:
         """An object's bytes, mapped; the map lives as long as a view on it.
@@ -167,6 +170,9 @@ class Objects:
         """
         return read_index(self.view(index), self._named(index))[0]
 
+    def _is_verified(self, part: Part, stamp: tuple[int, ...] | None) -> bool:
+        return stamp is not None and self._verified.get(part.sha256) == stamp
+
     def _named(self, part: Part) -> str:
         return str(self.path(part.sha256))
 
@@ -190,7 +196,8 @@ class Objects:
         self._written(path, part)
 
     def _written(self, path: Path, part: Part) -> None:
-        self.written_bytes += part.size
+        with self._lock:
+            self.written_bytes += part.size
         self._files.note(path, part.sha256)
         stamp = _stamp(path)
         if stamp is not None:

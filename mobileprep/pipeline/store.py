@@ -78,7 +78,7 @@ class Store:
 
     def holds(self, output: Output) -> bool:
         """Whether all that an output is made of is here, its bytes those of their digests."""
-        return not self._absent(self.parts(output))
+        return not self.objects.absent(self.parts(output))
 
     def missing(self, output: Output) -> frozenset[str]:
         """The digests of the objects that an output needs, and that cannot be had.
@@ -86,7 +86,7 @@ class Store:
         They are missing or damaged here, and the remote store does not have them. Of an index that
         is missing only its own: what it names is not known then.
         """
-        absent = self._absent(self.parts(output))
+        absent = self.objects.absent(self.parts(output))
         if absent and self.sharing is not None:
             found = self.sharing.has(absent)
             absent = [part for part, is_there in zip(absent, found, strict=True) if not is_there]
@@ -126,12 +126,9 @@ class Store:
         except CorruptFileError:
             return (output.part,)
 
-    def _absent(self, parts: Iterable[Part]) -> list[Part]:
-        return [part for part in dict.fromkeys(parts) if not self.objects.holds(part)]
-
     def _fetch(self, parts: Iterable[Part]) -> bool:
         """Make sure that objects are here; whether they all are."""
-        missing = self._absent(parts)
+        missing = self.objects.absent(parts)
         if not missing or self.sharing is None:
             return not missing
         with self.sharing.objects(missing) as files:

@@ -10,10 +10,8 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
 from mobileprep.ir.tensor import Array, Tensor
-
-GLOBAL: Final = "BatchNormWithGlobalNormalization"
 
 _FUSED_ORDER: Final = ("gamma", "beta", "mean", "variance")
 _GLOBAL_ORDER: Final = ("mean", "variance", "beta", "gamma")
@@ -69,7 +67,7 @@ def uses_gamma(norm: Node) -> bool:
 
 def is_inference(norm: Node) -> bool:
     """Whether the op uses its constants, and not the batch that runs through it."""
-    return norm.op == GLOBAL or not norm.attr_bool("is_training", True)
+    return norm.op == GLOBAL_BATCH_NORM or not norm.attr_bool("is_training", True)
 
 
 def scale_and_offset(norm: Node, stats: Statistics) -> tuple[Array, Array]:

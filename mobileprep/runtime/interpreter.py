@@ -82,8 +82,7 @@ class Interpreter:
             checked_feed(self._graph, parse_ref(name), array, self._where)
             for name, array in feeds.items()
         ]
-        random = None if self._seed is None else np.random.default_rng(self._seed)
-        context = RunContext(self._resources, random, self._observer, self._printer)
+        context = RunContext(self._resources, self._seed, self._observer, self._printer)
         # Infinities and NaN are results like others, as they are to TensorFlow.
         with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
             results = run_plan(plan, given, context, self._where)

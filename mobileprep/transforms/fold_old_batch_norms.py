@@ -13,14 +13,13 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
+from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
 from mobileprep.ir.pattern import Match, OpTypePattern, op
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Rewritten, Rule, rewrite_all
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ir.unused import without_orphans
 from mobileprep.rewriting.batch_norms import (
-    GLOBAL,
     Statistics,
     is_inference,
     scale_and_offset,
@@ -30,7 +29,7 @@ from mobileprep.rewriting.float_constants import Replacements
 from mobileprep.rewriting.layers import channel_axis, layout, output_channels, scaled
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
-FOLDED: Final = (GLOBAL, "FusedBatchNorm")
+FOLDED: Final = (GLOBAL_BATCH_NORM, "FusedBatchNorm")
 
 
 def _convolution(number: int) -> OpTypePattern:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.rewriting.affine.chain import AffineStep
-from mobileprep.rewriting.affine.channels import NORMS, PRODUCTS, SUMS
+from mobileprep.rewriting.affine.channels import SUMS
 from mobileprep.rewriting.affine.merge import Merged, merge_chains
 from mobileprep.rewriting.affine.runs import pairs, shorten_runs
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -47,7 +48,7 @@ class FuseBatchNorms(Transform):
         protected = context.protected
         done = norms_merged(graph, protected)
         short = shorten_runs(done, protected)
-        left = (n.name for n in short.graph if n.op in NORMS)
+        left = (n.name for n in short.graph if n.op in BATCH_NORMS)
         skipped = Counter(done.reasons.get(name, _NO_LAYER) for name in left)
         for pair in pairs(short.graph):
             reasons = (done.reasons[n.name] for n in pair if n.name in done.reasons)
@@ -64,7 +65,7 @@ def _up_to_last_norm(steps: Sequence[AffineStep]) -> int:
     """How many steps there are up to the end of the last normalization."""
     found, scaled = 0, False
     for count, step in enumerate(steps, start=1):
-        scaled = scaled or step.node.op in PRODUCTS
-        if step.node.op in NORMS or (scaled and step.node.op in SUMS):
+        scaled = scaled or step.node.op in SCALINGS
+        if step.node.op in BATCH_NORMS or (scaled and step.node.op in SUMS):
             found, scaled = count, False
     return found

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.rewriting.affine.chain import AffineStep
-from mobileprep.rewriting.affine.channels import NORMS, PRODUCTS, SUMS
+from mobileprep.rewriting.affine.channels import SUMS
 from mobileprep.rewriting.affine.merge import merge_chains
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -32,15 +33,15 @@ class MergeScaleAndBias(Transform):
     def apply(self, graph: Graph, context: Context) -> Result:
         """Merge every chain. Numbers are combined in double precision and rounded once."""
         done = merge_chains(graph, _up_to_last_number, context.protected)
-        arithmetic = (n.name for n in done.graph if n.op in PRODUCTS | SUMS)
+        arithmetic = (n.name for n in done.graph if n.op in SCALINGS | SUMS)
         skipped = Counter(done.reasons[name] for name in arithmetic if name in done.reasons)
         return Result(done.graph, done.layers, skipped)
 
 
 def _up_to_last_number(steps: Sequence[AffineStep]) -> int:
     """How many steps make up the chain, or none where there is nothing to gain."""
-    end = next((i for i, s in enumerate(steps) if s.node.op in NORMS), len(steps))
-    counts = [i for i, s in enumerate(steps[:end], start=1) if s.node.op in PRODUCTS | SUMS]
+    end = next((i for i, s in enumerate(steps) if s.node.op in BATCH_NORMS), len(steps))
+    counts = [i for i, s in enumerate(steps[:end], start=1) if s.node.op in SCALINGS | SUMS]
     if not counts or (len(counts) == 1 and steps[counts[0] - 1].node.op == "BiasAdd"):
         return 0
     return counts[-1]

@@ -158,13 +158,24 @@ def test_an_object_is_hashed_once_in_a_run(
 ) -> None:
     objects.put([b"abc"])
     files = FileIndex(None)
-    hashed: list[Path] = []
-    matches = files.matches
-    monkeypatch.setattr(files, "matches", lambda *asked: hashed.append(asked[0]) or matches(*asked))
+    asked: list[tuple[Path, str, int]] = []
+    match_many = files.match_many
+    monkeypatch.setattr(files, "match_many", lambda all: match_many(asked.extend(all) or all))
     again = Objects(folder, files)
     assert again.holds(ABC)
     assert again.holds(ABC)
-    assert hashed == [again.path(ABC.sha256)]
+    assert [path for path, _, _ in asked] == [again.path(ABC.sha256)]
+
+
+def test_of_many_objects_those_that_are_missing_or_damaged_are_told(
+    objects: Objects, folder: Path
+) -> None:
+    kept = [objects.put([bytes([number]) * 1000]) for number in range(20)]
+    objects.path(kept[3].sha256).write_bytes(b"x" * 1000)
+    objects.path(kept[7].sha256).unlink()
+    again = Objects(folder, FileIndex(None))
+    assert again.absent([*kept, ABC, ABC]) == [kept[3], kept[7], ABC]
+    assert again.absent([]) == []
 
 
 def test_a_file_is_put_together_from_its_index(objects: Objects) -> None:

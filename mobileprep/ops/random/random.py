@@ -29,10 +29,11 @@ def generator(context: RunContext, node: Node) -> np.random.Generator:
     seeds = node.attr_int("seed", 0), node.attr_int("seed2", 0)
     if any(seeds):
         return np.random.default_rng([s % (1 << 63) for s in seeds])
-    if context.random is None:
+    random = context.random()
+    if random is None:
         message = f"node {node.name!r} ({node.op}) draws random numbers and has no seed"
         raise UnsupportedError(message, "feed its output, or give the run a seed")
-    return context.random
+    return random
 
 
 def _shape(node: Node, dims: Array) -> tuple[int, ...]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.remote.base import Kind, Remote
-
-T = TypeVar("T")
 
 THREADS: Final = 8
 
@@ -32,12 +31,16 @@ class Offered(NamedTuple):
 
 def fetch_many(remote: Remote, wanted: Iterable[Wanted]) -> list[bool]:
     """Which of some entries could be fetched, in their order."""
-    return _all(lambda w: remote.fetch(w.kind, w.key, w.target, limit=w.limit), list(wanted))
+
+    def fetch(entry: Wanted) -> bool:
+        return remote.fetch(entry.kind, entry.key, entry.target, limit=entry.limit)
+
+    return at_once(fetch, list(wanted), THREADS)
 
 
 def has_many(remote: Remote, entries: Iterable[tuple[Kind, str]]) -> list[bool]:
     """Which of some entries the store says that it has, in their order."""
-    return _all(lambda entry: remote.has(*entry), list(entries))
+    return at_once(lambda entry: remote.has(*entry), list(entries), THREADS)
 
 
 def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
@@ -46,21 +49,13 @@ def send_many(remote: Remote, offered: Iterable[Offered]) -> list[bool]:
     Records are sent when the objects are there: no machine finds a record before what it names.
     None is sent where an object could not be.
     """
+
+    def send(entry: Offered) -> bool:
+        return remote.send(*entry)
+
     listed = list(offered)
     objects = [entry for entry in listed if entry.kind == "cas"]
-    sent = dict(zip(objects, _all(lambda o: remote.send(*o), objects), strict=True))
+    sent = dict(zip(objects, at_once(send, objects, THREADS), strict=True))
     records = [entry for entry in listed if entry.kind == "ac"] if all(sent.values()) else []
-    sent |= zip(records, _all(lambda o: remote.send(*o), records), strict=True)
+    sent |= zip(records, at_once(send, records, THREADS), strict=True)
     return [sent.get(entry, False) for entry in listed]
-
-
-def _all(work: Callable[[T], bool], listed: list[T]) -> list[bool]:
-    if len(listed) < 2:
-        return [work(entry) for entry in listed]
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
-
-    pool = ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="mobileprep-remote")
-    try:
-        return list(pool.map(work, listed))
-    finally:
-        pool.shutdown(cancel_futures=True)

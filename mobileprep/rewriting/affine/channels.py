@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FUSED_BATCH_NORMS
+from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.rewriting.batch_norms import (
-    GLOBAL,
     epsilon,
     is_inference,
     statistics,
@@ -27,9 +26,7 @@ from mobileprep.rewriting.layers import (
     output_axis,
 )
 
-NORMS: Final = FUSED_BATCH_NORMS | {GLOBAL}
 SUMS: Final = frozenset({"Add", "AddV2", "Sub", "BiasAdd"})
-PRODUCTS: Final = frozenset({"Mul", "RealDiv", "Div"})
 MISFIT: Final = "its statistics have not as many channels as the weights"
 
 
@@ -86,11 +83,11 @@ class Channels:
         """
         if node.op == "Identity":
             return Affine()
-        if node.op in NORMS:
+        if node.op in BATCH_NORMS:
             return self._norm(node, source)
         if node.op == "BiasAdd" and not self._runs_along(node):
             return "a node differs in data_format"
-        if (node.op not in SUMS and node.op not in PRODUCTS) or len(node.data_inputs) != 2:
+        if (node.op not in SUMS and node.op not in SCALINGS) or len(node.data_inputs) != 2:
             return ""
         return self._arithmetic(node, source)
 
@@ -137,7 +134,7 @@ def norm_affine(norm: Node, constants: ConstantExpressions, count: int | None) -
     """What a batch normalization does to each channel, or why that is not constant.
 
     Args:
-        norm: one of ``NORMS``.
+        norm: one of ``BATCH_NORMS``.
         constants: the graph's constants.
         count: the channels of the layer before it; None where there is none.
     """

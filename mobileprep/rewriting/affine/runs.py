@@ -10,14 +10,13 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
+from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.rewriting.affine.chain import AffineChains, AffineStep
 from mobileprep.rewriting.affine.channels import (
     MISFIT,
-    NORMS,
-    PRODUCTS,
     SUMS,
     Affine,
     Channels,
@@ -93,11 +92,11 @@ class _Runs:
 
     def _start(self, node: Node) -> tuple[Ref, Channels] | None:
         """The tensor that a node scales or shifts by channels, and these; None if it does not."""
-        if node.op not in NORMS | PRODUCTS | SUMS or "T" not in node.attrs:
+        if node.op not in BATCH_NORMS | SCALINGS | SUMS or "T" not in node.attrs:
             return None
         if node.attr_dtype("T") not in _FLOATS or self._reasons.get(node.name) == MISFIT:
             return None
-        if node.op in NORMS:
+        if node.op in BATCH_NORMS:
             return self._start_of_norm(node)
         return self._start_of_arithmetic(node)
 
@@ -169,9 +168,9 @@ def _up_to_last_number(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
 
 def _is_long(steps: Sequence[AffineStep]) -> bool:
     """Whether steps are more than one multiplication and one addition."""
-    products = sum(s.node.op in PRODUCTS for s in steps)
+    products = sum(s.node.op in SCALINGS for s in steps)
     sums = sum(s.node.op in SUMS for s in steps)
-    return products > 1 or sums > 1 or any(s.node.op in NORMS for s in steps)
+    return products > 1 or sums > 1 or any(s.node.op in BATCH_NORMS for s in steps)
 
 
 def _arithmetic(name: str, op: str, source: Ref, number: Node, like: Node) -> Node:
