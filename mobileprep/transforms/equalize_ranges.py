@@ -48,7 +48,7 @@ class EqualizeRanges(Transform):
             "Scale by powers of two alone, so that floats are rounded as before and results stay "
             "the same to the bit."
         ),
-    ] = True
+    ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Scale the channels of every layer whose weights nothing else uses.
@@ -63,6 +63,7 @@ class EqualizeRanges(Transform):
         exponents = without_overflow(scales, found)
         matched = sum(bool(exponents[layer.outputs].any()) for layer in scales.layers)
         reasons = (scales.variables.reason(layer.outputs) for layer in scales.layers)
-        skipped = Counter(reason for reason in reasons if reason)
+        skipped = Counter(scales.refused)
+        skipped.update(reason for reason in reasons if reason)
         done = apply_scales(graph, scales, exponents, protected) if matched else graph
         return Result(done, matched, skipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import MERGES
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.rewriting.affine.channels import NORMS
 from mobileprep.rewriting.channel_scales.passing import Passed, joined, multiplied, passed
@@ -68,11 +69,13 @@ class ScaledConstant:
     Args:
         node: BiasAdd, Add, AddV2, Sub, Minimum or Maximum.
         index: which input is the constant.
+        values: the constant.
         tensor: the channels.
     """
 
     node: Node
     index: int
+    values: Array
     tensor: ScaledTensor
 
 
@@ -93,12 +96,14 @@ class ChannelScales:
         layers: the layers, in the order of execution.
         constants: the constants that are combined with channels.
         bounds: the upper bounds.
+        refused: how many layers have weights that cannot be scaled, by reason.
     """
 
     variables: Variables
     layers: Sequence[ScaledLayer]
     constants: Sequence[ScaledConstant]
     bounds: Sequence[Bound]
+    refused: Mapping[str, int]
 
 
 def find_scales(
@@ -127,6 +132,7 @@ class _Search:
         self._layers: list[ScaledLayer] = []
         self._offsets: list[ScaledConstant] = []
         self._bounds: list[Bound] = []
+        self._refused: Counter[str] = Counter()
 
     def run(self) -> ChannelScales:
         order = execution_order(self._graph)
@@ -136,7 +142,7 @@ class _Search:
         for ref in self._tensors:
             if not any(ref in n.data_inputs for n in self._graph.consumers.get(ref.node, ())):
                 self._pin(ref, "nothing takes what it puts out")
-        return ChannelScales(self._variables, self._layers, self._offsets, self._bounds)
+        return ChannelScales(self._variables, self._layers, self._offsets, self._bounds, self._refused)
 
     def _look_at(self, node: Node) -> None:
         if node.op in LAYERS:
@@ -146,6 +152,7 @@ class _Search:
         else:
             out = self._passed(node)
         if isinstance(out, str):
+            self._refused[out] += node.op in LAYERS
             for ref in node.data_inputs:
                 self._pin(ref, out)
             return
@@ -244,7 +251,7 @@ class _Search:
             axis = -1
         if along_axis(value.array(), count, axis, tensor.rank) is None:
             return f"the constant of {node.op} is not one number for each channel"
-        self._offsets.append(ScaledConstant(node, index, tensor))
+        self._offsets.append(ScaledConstant(node, index, value.array(), tensor))
         return tensor
 
     def _joined(self, node: Node, found: Sequence[ScaledTensor | None]) -> Passed:

@@ -121,17 +121,16 @@ class _Applying:
     def _scale_constant(self, offset: ScaledConstant) -> None:
         """Scale a constant in place, or, where others use it too, give the node one of its own."""
         node, ref = offset.node, offset.node.data_inputs[offset.index]
-        value = self._constants.value(ref)
-        if value is None or not _any(offset.tensor.ids, self._exponents):
+        if not _any(offset.tensor.ids, self._exponents):
             return
         axis = -1 if node.op == "BiasAdd" else offset.tensor.axis
-        scaled = value.array() * self._factors(offset.tensor, axis)
+        scaled = offset.values * self._factors(offset.tensor, axis)
         own = own_constant(self._graph, ref, node, self._protected)
         if own is not None:
-            self._replace(own, scaled.astype(value.array().dtype))
+            self._replace(own, scaled)
             return
         name = self._names.name(f"{node.name}/scaled")
-        tensor = Tensor.packed(scaled.astype(value.array().dtype), value.dtype)
+        tensor = Tensor.packed(scaled.astype(offset.values.dtype))
         inputs = tuple(
             Ref(name) if i == offset.index else r for i, r in enumerate(node.inputs)
         )

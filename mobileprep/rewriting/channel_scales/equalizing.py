@@ -25,6 +25,8 @@ Logs = NDArray[np.float64]
 
 _SWEEPS: Final = 200
 _ENOUGH: Final = 1e-3  # bits; a thousandth of a power of two is no part of an eight-bit range
+_BIAS: Final = 6.0  # bits, see ``_Weights.floor``
+_SUMS: Final = frozenset({"BiasAdd", "Add", "AddV2", "Sub"})
 _STEEPEST: Final = 64.0  # bits; beyond lie channels that broken training left, not ranges
 
 
@@ -39,7 +41,8 @@ def equalizing_exponents(scales: ChannelScales, *, whole: bool) -> Logs:
     free = np.unique(roots[roots >= 0])
     # The last place is for all that are pinned.
     places = np.where(roots < 0, len(free), np.searchsorted(free, roots))
-    weights = [_Weights.of(layer, places, len(free)) for layer in scales.layers]
+    biases = _biases(scales, len(roots))
+    weights = [_Weights.of(layer, biases, places, len(free)) for layer in scales.layers]
     exponents = np.zeros(len(free) + 1)
     blocks = list(_blocks(weights, len(free)))
     for _ in range(_SWEEPS):
@@ -52,6 +55,19 @@ def equalizing_exponents(scales: ChannelScales, *, whole: bool) -> Logs:
     return exponents[places]
 
 
+def _biases(scales: ChannelScales, count: int) -> Logs:
+    """For each scale the magnitude of what is added to its channel, in bits below the greatest."""
+    logs = np.full(count, -np.inf)
+    for offset in scales.constants:
+        if offset.node.op in _SUMS:
+            ids, values = offset.tensor.ids, np.abs(offset.values).reshape(-1)
+            peak = values.max(initial=0)
+            if np.isfinite(peak) and peak > 0:
+                with np.errstate(divide="ignore"):
+                    logs[ids] = np.maximum(logs[ids], np.log2(values / peak))
+    return logs
+
+
 @dataclass(frozen=True)
 class _Weights:
     """The magnitudes of a layer's weights, in bits.
@@ -60,16 +76,18 @@ class _Weights:
         logs: shape [inputs, outputs], or [inputs, outputs per input] of a depthwise layer.
         inputs: the place of the scale of each row; of one row where inputs are not scaled.
         outputs: the place of the scale of each output.
+        floor: for each output the least range that it counts with, for its bias' sake.
         depthwise: whether each output takes one input alone.
     """
 
     logs: Logs
     inputs: Ids
     outputs: Ids
+    floor: Logs
     depthwise: bool
 
     @classmethod
-    def of(cls, scaled: ScaledLayer, places: Ids, pinned: int) -> _Weights:
+    def of(cls, scaled: ScaledLayer, biases: Logs, places: Ids, pinned: int) -> _Weights:
         layer, values = scaled.layer, scaled.weights.attr_tensor("value").array()
         rows, columns = input_axis(layer) + values.ndim, layer_kind(layer).channels[-1]
         columns += values.ndim
@@ -87,13 +105,14 @@ class _Weights:
             inputs = places[scaled.inputs]
         if not depthwise:
             inputs, logs = _by_place(inputs, logs)
-        return cls(logs, inputs, outputs, depthwise)
+        floor = logs.max(initial=-np.inf) + biases[scaled.outputs] - _BIAS
+        return cls(logs, inputs, outputs, floor, depthwise)
 
     def output_ranges(self, exponents: Logs) -> Logs:
         """The range of each output's weights, in bits, under scales."""
         rows = self.logs + exponents[self.inputs][:, None]
         peaks = rows.reshape(-1) if self.depthwise else rows.max(axis=0, initial=-np.inf)
-        return peaks - exponents[self.outputs]
+        return np.maximum(peaks, self.floor) - exponents[self.outputs]
 
     def input_ranges(self, exponents: Logs) -> Logs:
         """The range of each input's weights, in bits, under scales."""
