@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 
 
@@ -131,3 +134,42 @@ def scaled(layer: Node, weights: Tensor, factors: Array) -> Tensor:
     # Weights of a broken training run may overflow; the user sees it in the validation.
     with np.errstate(over="ignore", invalid="ignore"):
         return Tensor.packed(weights.array() * factors.reshape(shape), weights.dtype)
+
+
+def input_axis(layer: Node) -> int:
+    """The dimension of a layer's weights that runs over its input's channels, from the last: -1."""
+    if layer.op == "Conv2DBackpropInput":
+        return -1
+    transposed = layer.op in _TRANSPOSED and layer.attr_bool(_TRANSPOSED[layer.op], False)
+    return -1 if transposed else -2
+
+
+def data_input(layer: Node) -> int:
+    """Which input of a layer is the tensor that its weights are applied to."""
+    return 2 if layer.op == "Conv2DBackpropInput" else 0
+
+
+def own_constant(
+    graph: Graph, ref: Ref, user: Node, protected: Collection[str]
+) -> Node | None:
+    """The float constant behind an input, which nothing else takes; None where there is none.
+
+    Args:
+        graph: the graph.
+        ref: the input; identities may lie between it and the constant.
+        user: the node whose input it is.
+        protected: names of nodes that must survive.
+    """
+    while not ref.index:
+        node = graph.get(ref.node)
+        users = [n for n in graph.consumers.get(ref.node, ()) if ref in n.data_inputs]
+        if node is None or users != [user] or user.data_inputs.count(ref) > 1:
+            return None
+        if node.name in protected:
+            return None
+        if node.op == "Const":
+            return node if node.attr_tensor("value").dtype.is_floating else None
+        if node.op not in IDENTITIES or not node.data_inputs:
+            return None
+        ref, user = node.data_inputs[0], node
+    return None

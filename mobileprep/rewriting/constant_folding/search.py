@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.rewriting.constant_folding.decoded import is_decoded
 from mobileprep.rewriting.constant_folding.execution import Execution
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes, constant_nodes
 from mobileprep.rewriting.constant_folding.rules import FoldingRules
 from mobileprep.rewriting.constant_folding.values import constant_values
+
+_DECODED = "it decodes weights that are stored in fewer bits"
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ def find_folding(
     skipped = Counter(constant.skipped)
     if len(values) < len(found.tensors):
         skipped[f"larger than {rules.max_bytes} bytes"] = len(found.tensors) - len(values)
+    if rules.tf115 is None:
+        # The original folds these too, and the file is as large as before they were quantized.
+        decoded = {r for r, t in values.items() if is_decoded(run.nodes, r, t)}
+        skipped.update([_DECODED] * len(decoded))
+        values = {r: t for r, t in values.items() if r not in decoded}
     return Folding(run, constant, values, skipped)
 
 

@@ -25,7 +25,7 @@ from mobileprep.rewriting.float_constants import (
     value_range,
 )
 from mobileprep.transforms.base import Context, Result, Transform, transform
-from mobileprep.transforms.quantize_weights.variances import variances
+from mobileprep.rewriting.variances import variances
 
 _TOO_SMALL: Final = "fewer elements than minimum_size"
 _NOT_FINITE: Final = "it holds infinity or NaN, or spans more than float32 can"

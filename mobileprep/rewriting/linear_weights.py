@@ -1,0 +1,96 @@
+"""Weights as whole numbers of few bits times a scale, one for a tensor or one for each channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.ir.tensor import Array
+
+_EXACT_BITS: Final = 8
+"""From here on the whole range is kept: clipping gains less than one part in a thousand."""
+_SHRINKS: Final = np.linspace(1.0, 0.3, 36)
+
+
+@dataclass(frozen=True)
+class LinearWeights:
+    """``(codes - zero) * scale``.
+
+    Args:
+        codes: uint8, of the weights' shape, from 0 to ``2 ** bits - 1``.
+        zero: the code that stands for zero, ``2 ** (bits - 1)``.
+        scale: float32, negative where the longer side of the range is the positive one; of a
+            shape that broadcasts to the weights'.
+    """
+
+    codes: NDArray[np.uint8]
+    zero: int
+    scale: NDArray[np.float32]
+
+    def decoded(self) -> NDArray[np.float32]:
+        """The weights that a runtime decodes, to the bit."""
+        return (self.codes.astype(np.float32) - np.float32(self.zero)) * self.scale
+
+
+def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeights:
+    """Weights in few bits.
+
+    Codes lie one further on one side of zero than on the other, so each scale has the sign that
+    turns that side to the longer one. Below 8 bits each range is shrunk to where the squared error
+    is least, as in Banner et al., Post-training 4-bit quantization (2019).
+
+    Args:
+        values: finite floats of any shape.
+        axes: the dimensions, from the last (-1), that have scales of their own; none for one scale.
+        bits: 2 to 8.
+    """
+    kept = [axis + values.ndim for axis in axes]
+    others = tuple(i for i in range(values.ndim) if i not in kept)
+    wide = values.astype(np.float64)
+    half = 1 << (bits - 1)
+    scale = _scale(wide, others, half)
+    if bits < _EXACT_BITS:
+        scale = _best_scale(wide, others, scale, half)
+    codes = (_rounded(wide, scale, half) + half).astype(np.uint8)
+    shape = scale.shape[min(kept, default=values.ndim) :]
+    return LinearWeights(codes, half, scale.reshape(shape).astype(np.float32))
+
+
+def _scale(values: Array, others: tuple[int, ...], half: int) -> Array:
+    """The scale that makes the whole range fit; one for nothing but zeros."""
+    low = values.min(axis=others, keepdims=True, initial=0)
+    high = values.max(axis=others, keepdims=True, initial=0)
+    longer, shorter = np.maximum(-low, high), np.minimum(-low, high)
+    size = np.maximum(longer / half, shorter / (half - 1))
+    size = np.where(longer > 0, np.maximum(size, np.finfo(np.float32).tiny), 1.0)
+    return _as_float32(np.where(high > -low, -size, size))
+
+
+def _best_scale(values: Array, others: tuple[int, ...], whole: Array, half: int) -> Array:
+    """Of the scales that are somewhat smaller those with the least squared error."""
+    best, least = whole, np.full(whole.shape, math.inf)
+    for shrink in _SHRINKS:
+        scale = _as_float32(whole * shrink)
+        off = _rounded(values, scale, half) * scale - values
+        error = np.square(off).sum(axis=others, keepdims=True)
+        better = error < least
+        best, least = np.where(better, scale, best), np.where(better, error, least)
+    return best
+
+
+def _rounded(values: Array, scale: Array, half: int) -> Array:
+    rounded: Array = np.clip(np.rint(values / scale), -half, half - 1)
+    return rounded
+
+
+def _as_float32(scale: Array) -> Array:
+    """As it will be stored, never too small for a normal number."""
+    stored = scale.astype(np.float32).astype(np.float64)
+    return np.where(np.abs(stored) < np.finfo(np.float32).tiny, np.copysign(
+        np.finfo(np.float32).tiny, scale
+    ), stored)

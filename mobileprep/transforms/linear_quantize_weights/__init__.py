@@ -1,0 +1,101 @@
+"""Stores large float constants in two to eight bits, with a scale for each channel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import numpy as np
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.tensor import Tensor
+from mobileprep.options.declare import Option
+from mobileprep.rewriting.float_constants import float_value
+from mobileprep.rewriting.linear_weights import linear_weights
+from mobileprep.rewriting.variances import variances
+from mobileprep.rewriting.weight_channels import weight_axes
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.linear_quantize_weights.decoding import Decoding
+
+_TOO_SMALL: Final = "fewer elements than minimum_size"
+_NOT_FINITE: Final = "it holds infinity or NaN"
+_VARIANCE: Final = "a variance, where small values weigh the most"
+_NO_SMALLER: Final = "what decodes it would take more than is saved"
+_BITS: Final = (2, 8)
+
+
+@transform("linear_quantize_weights")
+@dataclass(frozen=True)
+class LinearQuantizeWeights(Transform):
+    """A float32 constant becomes whole numbers of few bits, and nodes that make floats of them.
+
+    Weights of layers have a scale for each output channel, tables one for each row, and other
+    constants one. Zero stays zero. Codes of less than eight bits lie side by side in bytes, that of
+    three, five, six or seven bits in parts of four, two and one. They are decoded by RightShift,
+    BitwiseAnd, Cast, Sub and Mul, which TensorFlow's default mobile builds have.
+    """
+
+    summary = (
+        "Stores large float constants in 2 to 8 bits, with a scale for each channel, which plain "
+        "ops make floats of again at run time."
+    )
+
+    bits: Annotated[int, Option("How many bits an element takes.", minimum=2, maximum=8)] = 8
+    granularity: Annotated[
+        Literal["channel", "tensor"],
+        Option(
+            "channel: a scale for each channel that a layer puts out, and for each row of a table. "
+            "tensor: one for the whole constant."
+        ),
+    ] = "channel"
+    minimum_size: Annotated[
+        int, Option("Constants with fewer elements stay as they are.", minimum=0)
+    ] = 1024
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Quantize the large constants.
+
+        Raises:
+            TransformError: a constant has no type or no value, or an option is out of its bounds.
+        """
+        if not _BITS[0] <= self.bits <= _BITS[1]:
+            message = f"bits is {self.bits}"
+            raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")
+        kept_float = variances(graph)
+        decoding = Decoding(graph, self.bits)
+        skipped: Counter[str] = Counter()
+        nodes: list[Node] = []
+        matched = 0
+        for node in graph:
+            value = float_value(node, self.transform_name)
+            if value is None:
+                nodes.append(node)
+                continue
+            made = self._decoded(graph, node, value, kept_float, decoding)
+            if isinstance(made, str):
+                skipped[made] += 1
+                nodes.append(node)
+            else:
+                matched += 1
+                nodes += made
+        return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+
+    def _decoded(
+        self, graph: Graph, node: Node, value: Tensor, kept_float: Container[str], to: Decoding
+    ) -> list[Node] | str:
+        """The nodes that stand for a constant from now on, or why it stays as it is."""
+        if value.size < max(self.minimum_size, 1):
+            return _TOO_SMALL
+        if node.name in kept_float:
+            return _VARIANCE
+        values = value.array()
+        if not np.isfinite(values).all():
+            return _NOT_FINITE
+        axes = weight_axes(graph, node) if self.granularity == "channel" else ()
+        weights = linear_weights(values, axes, self.bits)
+        if to.size(node, weights) >= value.nbytes:
+            return _NO_SMALLER
+        return to.nodes(node, weights)

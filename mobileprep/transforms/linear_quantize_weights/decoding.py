@@ -1,0 +1,182 @@
+"""The nodes that decode weights of few bits at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.rewriting.linear_weights import LinearWeights
+
+_BYTE: Final = 8
+_PARTS: Final = (4, 2, 1)
+_NODE: Final = 100
+"""Bytes that a node takes besides its names and its elements."""
+
+_UINT8: Final = {"T": attr.dtype(DType.UINT8)}
+_INDEX: Final = {"Index": attr.dtype(DType.INT32)}
+_SHAPE: Final = {"Tshape": attr.dtype(DType.INT32)}
+
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some bits of each code.
+
+    Args:
+        width: how many.
+        shift: how many bits of the code lie below them.
+    """
+
+    width: int
+    shift: int
+
+
+def parts_of(bits: int) -> list[_Part]:
+    """The parts of four, two and one bits that codes of fewer than eight bits are stored in."""
+    parts = []
+    for width in _PARTS:
+        if bits >= width:
+            bits -= width
+            parts.append(_Part(width, bits))
+    return parts
+
+
+def packed(codes: NDArray[np.uint8], part: _Part) -> NDArray[np.uint8]:
+    """Some bits of codes, the first code lowest in the first byte.
+
+    Args:
+        codes: one dimension, its length a multiple of eight.
+        part: which bits.
+
+    Returns:
+        Shape [bytes, 1].
+    """
+    each = _BYTE // part.width
+    digits = (codes >> part.shift) & ((1 << part.width) - 1)
+    shifted = digits.reshape(-1, each) << (np.arange(each, dtype=np.uint8) * part.width)
+    joined: NDArray[np.uint8] = np.bitwise_or.reduce(shifted, axis=1, keepdims=True)
+    return joined.astype(np.uint8)
+
+
+class Decoding:
+    """Makes the nodes for one graph; small constants that all need are made once.
+
+    Args:
+        graph: the graph.
+        bits: how many bits a code has.
+    """
+
+    def __init__(self, graph: Graph, bits: int) -> None:
+        self._bits = bits
+        self._names = FreshNames(graph.by_name)
+        self._shared: dict[tuple[str, str, tuple[Ref, ...]], str] = {}
+
+    def size(self, old: Node, weights: LinearWeights) -> int:
+        """About how many bytes the nodes will take in a file."""
+        count = 5 if self._bits == _BYTE else 5 + 5 * len(parts_of(self._bits))
+        elements = weights.codes.size * self._bits // _BYTE + weights.scale.nbytes
+        return elements + count * (_NODE + 2 * len(old.name))
+
+    def nodes(self, old: Node, weights: LinearWeights) -> list[Node]:
+        """The nodes that decode weights, the last one under the old constant's name."""
+        made = _Nodes(old, self._names, self._shared)
+        if self._bits == _BYTE:
+            codes = made.constant("codes", weights.codes)
+        else:
+            codes = self._unpacked(made, weights.codes)
+        types = {"SrcT": attr.dtype(DType.UINT8), "DstT": attr.dtype(DType.FLOAT)}
+        cast = made.add("cast", "Cast", (codes,), types)
+        zero = made.shared("zero", np.array(weights.zero, np.float32))
+        difference = made.add("centred", "Sub", (cast, zero), {"T": attr.dtype(DType.FLOAT)})
+        scale = made.constant("scale", weights.scale)
+        inputs = (Ref(difference), Ref(scale))
+        kind = {"T": attr.dtype(DType.FLOAT)}
+        return [*made.nodes, Node(old.name, "Mul", inputs, old.device, kind)]
+
+    def _unpacked(self, made: _Nodes, codes: NDArray[np.uint8]) -> str:
+        """The node that gives codes in their shape."""
+        flat = codes.reshape(-1)
+        filled = np.pad(flat, (0, -flat.size % _BYTE))
+        whole = ""
+        for part in parts_of(self._bits):
+            digits = _digits(made, packed(filled, part), part)
+            if part.shift:
+                by = made.shared(f"up_{part.shift}", np.array(part.shift, np.uint8))
+                digits = made.add(f"placed_{part.width}", "LeftShift", (digits, by), _UINT8)
+            if whole:
+                digits = made.add(f"with_{part.width}", "BitwiseOr", (whole, digits), _UINT8)
+            whole = digits
+        if filled.size > flat.size:
+            begin = made.shared("begin", np.zeros(1, np.int32))
+            size = made.constant("size", np.array([flat.size], np.int32))
+            whole = made.add("cut", "Slice", (whole, begin, size), _UINT8 | _INDEX)
+        shape = made.constant("shape", np.array(codes.shape, np.int32))
+        return made.add("shaped", "Reshape", (whole, shape), _UINT8 | _SHAPE)
+
+
+def _digits(made: _Nodes, stored: Array, part: _Part) -> str:
+    """The node that gives some bits of each code, in one dimension."""
+    width = part.width
+    codes = made.constant(f"codes_{width}", stored)
+    steps = np.arange(0, _BYTE, width, dtype=np.uint8)
+    by = made.shared(f"down_{width}", steps)
+    mask = made.shared(f"mask_{width}", np.array((1 << width) - 1, np.uint8))
+    flat = made.shared("flat", np.array([-1], np.int32))
+    shifted = made.add(f"shifted_{width}", "RightShift", (codes, by), _UINT8)
+    masked = made.add(f"masked_{width}", "BitwiseAnd", (shifted, mask), _UINT8)
+    return made.add(f"flat_{width}", "Reshape", (masked, flat), _UINT8 | _SHAPE)
+
+
+class _Nodes:
+    """The nodes for one constant, in order."""
+
+    def __init__(
+        self,
+        old: Node,
+        names: FreshNames,
+        shared: dict[tuple[str, str, tuple[Ref, ...]], str],
+    ) -> None:
+        self._old = old
+        self._names = names
+        self._shared = shared
+        self.nodes: list[Node] = []
+
+    def add(
+        self, what: str, op: str, inputs: tuple[str, ...], attrs: dict[str, AttrValue]
+    ) -> str:
+        """A node with inputs by name; its own name."""
+        name = self._names.name(f"{self._old.name}_{what}")
+        refs = tuple(Ref(i) for i in inputs)
+        self.nodes.append(Node(name, op, refs, self._old.device, attrs))
+        return name
+
+    def constant(self, what: str, values: Array) -> str:
+        """A constant in the branch or the loop of the old one."""
+        name = self._names.name(f"{self._old.name}_{what}")
+        self.nodes.append(
+            constant(name, Tensor.packed(values), self._old.device, self._old.inputs)
+        )
+        return name
+
+    def shared(self, what: str, values: Array) -> str:
+        """A constant for all weights of one device, branch and loop."""
+        key = (what, self._old.device, self._old.inputs)
+        if key not in self._shared:
+            self._shared[key] = self._names.name(f"decoding/{what}")
+            self.nodes.append(
+                constant(
+                    self._shared[key], Tensor.packed(values), self._old.device, self._old.inputs
+                )
+            )
+        return self._shared[key]
