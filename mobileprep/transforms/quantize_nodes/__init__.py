@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.range_file import read_range_file
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -23,7 +25,13 @@ from mobileprep.transforms.quantize_nodes.cleanup import (
     merge_adjacent_requantizes,
     remove_redundant_quantizations,
 )
+from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
+from mobileprep.transforms.quantize_nodes.layers import quantize_layers
 from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
+from mobileprep.transforms.quantize_nodes.rules import Rules
+from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
+
+Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]
 
 _HINT: Final = "give a range that begins at or below zero and ends above its beginning"
 
@@ -59,6 +67,34 @@ class QuantizeNodes(Transform):
         tuple[str, ...],
         Option("An op that stays float. Repeated for several."),
     ] = ()
+    ranges: Annotated[
+        Ranges | None,
+        Option(
+            "Where the ranges of what layers take come from: `dynamic`, measured each time the "
+            "graph runs; `observed`, from range_file; `trained`, from fake quantization nodes. "
+            "Layers then take constant weights that are quantized ahead, and their 32-bit results "
+            "become floats before bias and activation. Without it and range_file, the original's "
+            "form."
+        ),
+    ] = None
+    range_file: Annotated[
+        str | None,
+        Option(
+            "A range file of the float graph, as `calibrate` writes it. What it does not have is "
+            "measured when the graph runs.",
+            min_length=1,
+            format="path",
+        ),
+    ] = None
+    rule: Annotated[
+        tuple[str, ...],
+        Option(
+            "With ranges or range_file, what is done to some layers: "
+            "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel method=min_max|mse "
+            "ops=OP,OP nodes=REGEX`, of which each may be left out. Of several that fit a layer, "
+            "the last one counts. Repeated for several."
+        ),
+    ] = ()
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the nodes; float nodes and conversions that this leaves unused stay.
@@ -66,6 +102,11 @@ class QuantizeNodes(Transform):
         Raises:
             TransformError: half a range, an empty one, or one that no run would take.
         """
+        if self.ranges is not None or self.range_file is not None:
+            return self._with_eightbit_layers(graph, context)
+        if self.rule:
+            message = "rules need to know where ranges come from"
+            raise refuse(self.transform_name, message, 'give ranges="dynamic", say')
         borrow, protected = not context.tf115, context.protected
         fallback = self._fallback()
         now = self._with_eightbit_placeholders(graph)
@@ -81,6 +122,22 @@ class QuantizeNodes(Transform):
         now = MergeDuplicateNodes().apply(now, context).graph
         now = remove_redundant_quantizations(now, protected)
         return Result(now, matched, skipped)
+
+    def _with_eightbit_layers(self, graph: Graph, context: Context) -> Result:
+        if self._range("fallback_min", "fallback_max") is not None:
+            message = "a fallback range goes with the original's form alone"
+            raise refuse(self.transform_name, message, "leave ranges and range_file out")
+        if self.ranges == "observed" and self.range_file is None:
+            message = "observed ranges need a range file"
+            raise refuse(self.transform_name, message, 'give range_file="ranges.yaml"')
+        file = None if self.range_file is None else read_range_file(Path(self.range_file))
+        trained = self.ranges == "trained"
+        rules = Rules(self.transform_name, self.rule)
+        now = self._with_eightbit_placeholders(graph)
+        choice = choose_layers(now, rules, frozenset(self.ignore_op), trained=trained)
+        ranges = TensorRanges(now, file, trained=trained)
+        done = quantize_layers(now, choice, ranges, context, warn=self.ranges != "dynamic")
+        return done if done.matched or now is not graph else replace(done, graph=graph)
 
     def _with_eightbit_ops(
         self, graph: Graph, chosen: Collection[str], fallback: Fallback | None, context: Context

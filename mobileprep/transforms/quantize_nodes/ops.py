@@ -114,7 +114,7 @@ def eightbit_nodes(
         quantized.append(nodes[-1].name)
         values.append(make.port(nodes[-1].name, 0))
     inputs = (*values, *_ranges(quantized, apart=kind.ranges_apart), *node.control_inputs)
-    main = Node(f"{node.name}/eightbit", f"Quantized{node.op}", inputs, attrs=_attrs(node, kind))
+    main = Node(f"{node.name}/eightbit", f"Quantized{node.op}", inputs, attrs=eightbit_attrs(node))
     nodes.append(main)
     result = main
     if kind.widens:
@@ -124,7 +124,9 @@ def eightbit_nodes(
     return nodes
 
 
-def _attrs(node: Node, kind: EightbitOp) -> dict[str, AttrValue]:
+def eightbit_attrs(node: Node) -> dict[str, AttrValue]:
+    """The attributes of a node's eight-bit form."""
+    kind = EIGHTBIT_OPS[node.op]
     attrs = {name: node.attrs[name] for name in kind.copied if name in node.attrs}
     attrs.update(kind.types)
     # The original leaves these two at their defaults, whatever they were.
