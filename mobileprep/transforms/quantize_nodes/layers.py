@@ -77,8 +77,9 @@ class _Layers:
     ) -> None:
         self._layers = choice.layers
         self._conditional = conditional_nodes(graph)
+        self._quantized: dict[tuple[object, ...], QuantizedWeights] = {}
         computing = {
-            name: choice.layers[name].settings.weights.granularity == "tensor"
+            name: self._weights(choice.layers[name]).scales is None
             for name in sorted(choice.computing)
         }
         self.tensors = EightbitTensors(
@@ -131,6 +132,14 @@ class _Layers:
         changed = (node.inputs[0], Ref(name), *node.inputs[2:])
         return [*nodes, node.with_inputs(changed)]
 
+    def _weights(self, layer: Layer) -> QuantizedWeights:
+        """The weights of a layer in eight bits, made once for all that have them alike."""
+        key = _alike(layer)
+        if key not in self._quantized:
+            found = layer.weights.quantized(layer.node, layer.settings.weights)
+            self._quantized[key] = found
+        return self._quantized[key]
+
     def _stored_weights(self, layer: Layer, *, spread: bool = False) -> _Stored:
         """The constants of a layer's weights, made once for all layers that have them alike.
 
@@ -141,9 +150,9 @@ class _Layers:
         beside = layer.node.data_inputs[0]
         tied = beside.node if beside.node in self._conditional else ""
         axes = layer_kind(layer.node).channels
-        key = (layer.weights.name, axes, layer.settings.weights, tied, spread)
+        key = (*_alike(layer), tied, spread)
         if key not in self._stored:
-            found = layer.weights.quantized(layer.node, layer.settings.weights)
+            found = self._weights(layer)
             shape = _spread_shape(found, axes) if spread else (-1,)
             self._stored[key] = self._constants(layer.weights.name, found, shape, beside)
         return self._stored[key]
@@ -177,3 +186,8 @@ class _Stored:
 def _spread_shape(found: QuantizedWeights, axes: tuple[int, ...]) -> tuple[int, ...]:
     rank = found.values.ndim
     return tuple(size if i - rank in axes else 1 for i, size in enumerate(found.values.shape))
+
+
+def _alike(layer: Layer) -> tuple[object, ...]:
+    """What the eight-bit form of a layer's weights depends on."""
+    return layer.weights.name, layer_kind(layer.node).channels, layer.settings.weights
