@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
@@ -30,6 +30,7 @@ from mobileprep.transforms.quantize_nodes.layers import quantize_layers
 from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
 from mobileprep.transforms.quantize_nodes.rules import Rules
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
+from mobileprep.transforms.quantize_nodes.would_run import may_be_empty
 
 Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]
 
@@ -113,11 +114,11 @@ class QuantizeNodes(Transform):
         now = fake_quants.hoist(now, protected, borrow=borrow)
         converted = fake_quants.convert(now, protected, borrow=borrow)
         choice = choose(converted.graph, self.ignore_op, all_possible=context.tf115)
-        matched = converted.matched + len(choice.names)
+        matched = converted.matched + len(choice.nodes)
         skipped = Counter(converted.skipped) + choice.skipped
         if not matched and now is graph and not context.tf115:
             return Result(graph, skipped=skipped)
-        now = self._with_eightbit_ops(converted.graph, choice.names, fallback, context)
+        now = self._with_eightbit_ops(converted.graph, choice.nodes, fallback, context)
         now = merge_adjacent_requantizes(now, protected, borrow=borrow)
         now = MergeDuplicateNodes().apply(now, context).graph
         now = remove_redundant_quantizations(now, protected)
@@ -136,21 +137,21 @@ class QuantizeNodes(Transform):
         now = self._with_eightbit_placeholders(graph)
         choice = choose_layers(now, rules, frozenset(self.ignore_op), trained=trained)
         ranges = TensorRanges(now, file, trained=trained)
-        done = quantize_layers(now, choice, ranges, context, warn=self.ranges != "dynamic")
-        return done if done.matched or now is not graph else replace(done, graph=graph)
+        return quantize_layers(now, choice, ranges, context, warn=self.ranges != "dynamic")
 
     def _with_eightbit_ops(
-        self, graph: Graph, chosen: Collection[str], fallback: Fallback | None, context: Context
+        self, graph: Graph, chosen: Mapping[str, Node], fallback: Fallback | None, context: Context
     ) -> Graph:
         # In a branch or a loop, constants have to be tied to what they are used with; the
         # original ties them everywhere, which keeps them from being merged.
         tied = None if context.tf115 else conditional_nodes(graph)
+        empty = frozenset() if context.tf115 else may_be_empty(graph)
         nodes: list[Node] = []
         for node in graph:
             if node.name not in chosen:
                 nodes.append(node)
                 continue
-            new = eightbit_nodes(node, fallback, tied)
+            new = eightbit_nodes(chosen[node.name], fallback, tied, empty)
             by_name = {n.name: n for n in new}
             if context.tf115 and len(by_name) < len(new):
                 message = f"node {node.name!r} takes one tensor twice"

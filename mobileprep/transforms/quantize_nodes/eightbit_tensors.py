@@ -184,21 +184,13 @@ class EightbitTensors:
         return self._made[(ref, steps)]
 
     def _measured(self, ref: Ref) -> Ports:
-        """A tensor in eight bits of the range that it has when the graph runs.
-
-        An empty tensor has none; zero counts as one of its elements.
-        """
+        """A tensor in eight bits of the range that it has when the graph runs."""
         self.measured.append(str(ref))
         prefix = self.name(f"{_as_name(ref)}_eightbit")
-        *nodes, quantize = make.quantized_input(prefix, ref, tied=ref.node in self._conditional)
+        tied = ref.node in self._conditional
+        nodes = make.quantized_input(prefix, ref, tied=tied, with_zero=True)
         self._new += nodes
-        zero = self.constant(f"{prefix}/zero", make.scalar("", 0.0), ref)
-        low, high = (
-            Node(f"{end.name}_with_zero", op, (Ref(end.name), zero), attrs={"T": make.FLOAT})
-            for end, op in zip(nodes[-2:], ("Minimum", "Maximum"), strict=True)
-        )
-        self._new += [low, high, make.quantize(quantize.name, ref, low.name, high.name)]
-        return make.ports(quantize.name)
+        return make.ports(nodes[-1].name)
 
 
 def _eightbit_inputs(node: Node) -> Ports | None:
