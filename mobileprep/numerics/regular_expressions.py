@@ -65,6 +65,10 @@ class Expression(Generic[AnyStr]):
         """Whether the whole of a text matches."""
         return self.engine.fullmatch(self.read(text)) is not None
 
+    def is_in(self, text: bytes) -> bool:
+        """Whether any part of a text matches."""
+        return self.engine.search(self.read(text), 0) is not None
+
     def replaced(self, rewrite: bytes, text: bytes, *, everywhere: bool) -> bytes:
         """A text with the first match, or every match, rewritten.
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
+from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import check_allocation
+
+# All cases of more axes would take too long to look at.
+_MOST_AXES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,35 @@ def align(node: Node, x: Array, y: Array) -> Pair:
         raise UnsupportedError(message, "give one operand the shape of the other's last axes")
     period = min(x.size, y.size)
     return Pair(flat[0].reshape(-1, period), flat[1].reshape(-1, period), shape)
+
+
+def always_align(x_shape: TensorShape, y_shape: TensorShape) -> bool:
+    """Whether ``align`` takes all operands of two shapes, whatever their unknown sizes are."""
+    if x_shape is None or y_shape is None:
+        return False
+    rank = max(len(x_shape), len(y_shape))
+    if rank > _MOST_AXES:
+        return False
+    wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (x_shape, y_shape)]
+    return all(map(_aligns, product(*map(_sizes, *wide))))
+
+
+def _sizes(a: int, b: int) -> list[tuple[int, int]]:
+    """The sizes that two axes may have, as far as it matters: one, and more than that."""
+    if a >= 0 and b >= 0:
+        return [(a, b)]
+    many = max(a, b, 2)
+    pairs = [(1, many), (many, 1), (many, many), (1, 1)]
+    return [(p, q) for p, q in pairs if a in (-1, p) and b in (-1, q)]
+
+
+def _aligns(axes: Sequence[tuple[int, int]]) -> bool:
+    x, y = [a for a, _ in axes], [b for _, b in axes]
+    if any(a != b and 1 not in (a, b) for a, b in axes):
+        return False
+    size = math.prod(map(max, axes))
+    runs = _runs(x, y)
+    return not size or runs <= 1 or (runs == 2 and max(math.prod(x), math.prod(y)) == size)
 
 
 def _runs(x_shape: Sequence[int], y_shape: Sequence[int]) -> int:

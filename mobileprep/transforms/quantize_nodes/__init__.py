@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.range_file import read_range_file
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -23,7 +25,14 @@ from mobileprep.transforms.quantize_nodes.cleanup import (
     merge_adjacent_requantizes,
     remove_redundant_quantizations,
 )
+from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
+from mobileprep.transforms.quantize_nodes.layers import quantize_layers
 from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
+from mobileprep.transforms.quantize_nodes.rules import Rules
+from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
+from mobileprep.transforms.quantize_nodes.would_run import may_be_empty
+
+Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]
 
 _HINT: Final = "give a range that begins at or below zero and ends above its beginning"
 
@@ -59,6 +68,34 @@ class QuantizeNodes(Transform):
         tuple[str, ...],
         Option("An op that stays float. Repeated for several."),
     ] = ()
+    ranges: Annotated[
+        Ranges | None,
+        Option(
+            "Where the ranges of what layers take come from: `dynamic`, measured each time the "
+            "graph runs; `observed`, from range_file; `trained`, from fake quantization nodes. "
+            "Layers then take constant weights that are quantized ahead, and their 32-bit results "
+            "become floats before bias and activation. Without it and range_file, the original's "
+            "form."
+        ),
+    ] = None
+    range_file: Annotated[
+        str | None,
+        Option(
+            "A range file of the float graph, as `calibrate` writes it. What it does not have is "
+            "measured when the graph runs.",
+            min_length=1,
+            format="path",
+        ),
+    ] = None
+    rule: Annotated[
+        tuple[str, ...],
+        Option(
+            "With ranges or range_file, what is done to some layers: "
+            "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel method=min_max|mse "
+            "ops=OP,OP nodes=REGEX`, of which each may be left out. Of several that fit a layer, "
+            "the last one counts. Repeated for several."
+        ),
+    ] = ()
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the nodes; float nodes and conversions that this leaves unused stay.
@@ -66,34 +103,55 @@ class QuantizeNodes(Transform):
         Raises:
             TransformError: half a range, an empty one, or one that no run would take.
         """
+        if self.ranges is not None or self.range_file is not None:
+            return self._with_eightbit_layers(graph, context)
+        if self.rule:
+            message = "rules need to know where ranges come from"
+            raise refuse(self.transform_name, message, 'give ranges="dynamic", say')
         borrow, protected = not context.tf115, context.protected
         fallback = self._fallback()
         now = self._with_eightbit_placeholders(graph)
         now = fake_quants.hoist(now, protected, borrow=borrow)
         converted = fake_quants.convert(now, protected, borrow=borrow)
         choice = choose(converted.graph, self.ignore_op, all_possible=context.tf115)
-        matched = converted.matched + len(choice.names)
+        matched = converted.matched + len(choice.nodes)
         skipped = Counter(converted.skipped) + choice.skipped
         if not matched and now is graph and not context.tf115:
             return Result(graph, skipped=skipped)
-        now = self._with_eightbit_ops(converted.graph, choice.names, fallback, context)
+        now = self._with_eightbit_ops(converted.graph, choice.nodes, fallback, context)
         now = merge_adjacent_requantizes(now, protected, borrow=borrow)
         now = MergeDuplicateNodes().apply(now, context).graph
         now = remove_redundant_quantizations(now, protected)
         return Result(now, matched, skipped)
 
+    def _with_eightbit_layers(self, graph: Graph, context: Context) -> Result:
+        if self._range("fallback_min", "fallback_max") is not None:
+            message = "a fallback range goes with the original's form alone"
+            raise refuse(self.transform_name, message, "leave ranges and range_file out")
+        if self.ranges == "observed" and self.range_file is None:
+            message = "observed ranges need a range file"
+            raise refuse(self.transform_name, message, 'give range_file="ranges.yaml"')
+        file = None if self.range_file is None else read_range_file(Path(self.range_file))
+        trained = self.ranges == "trained"
+        rules = Rules(self.transform_name, self.rule)
+        now = self._with_eightbit_placeholders(graph)
+        choice = choose_layers(now, rules, frozenset(self.ignore_op), trained=trained)
+        ranges = TensorRanges(now, file, trained=trained)
+        return quantize_layers(now, choice, ranges, context, warn=self.ranges != "dynamic")
+
     def _with_eightbit_ops(
-        self, graph: Graph, chosen: Collection[str], fallback: Fallback | None, context: Context
+        self, graph: Graph, chosen: Mapping[str, Node], fallback: Fallback | None, context: Context
     ) -> Graph:
         # In a branch or a loop, constants have to be tied to what they are used with; the
         # original ties them everywhere, which keeps them from being merged.
         tied = None if context.tf115 else conditional_nodes(graph)
+        empty = frozenset() if context.tf115 else may_be_empty(graph)
         nodes: list[Node] = []
         for node in graph:
             if node.name not in chosen:
                 nodes.append(node)
                 continue
-            new = eightbit_nodes(node, fallback, tied)
+            new = eightbit_nodes(chosen[node.name], fallback, tied, empty)
             by_name = {n.name: n for n in new}
             if context.tf115 and len(by_name) < len(new):
                 message = f"node {node.name!r} takes one tensor twice"

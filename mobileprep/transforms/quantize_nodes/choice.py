@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
 from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_stay_float
+from mobileprep.transforms.quantize_nodes.would_run import WouldRun
 
 # What computes enough to pay for converting its inputs.
 _HEAVY: Final = frozenset({"Conv2D", "MatMul"})
@@ -19,9 +20,10 @@ _ALONE: Final = "no eight-bit op feeds it, so that converting would cost more th
 
 @dataclass(frozen=True)
 class Choice:
-    """The names of the nodes to convert, and how many stay float by reason."""
+    """The nodes to convert by name, as the eight-bit form is made of them, and how many stay
+    float by reason."""
 
-    names: Collection[str]
+    nodes: Mapping[str, Node]
     skipped: Counter[str]
 
 
@@ -37,10 +39,14 @@ def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Cho
     """
     skipped: Counter[str] = Counter()
     possible: dict[str, Node] = {}
-    for node in graph:
-        if node.op not in EIGHTBIT_OPS or node.op in ignored:
+    runs = None if all_possible else WouldRun(graph)
+    for given in graph:
+        if given.op in ignored:
             continue
-        reason = reason_to_stay_float(node)
+        node = given if runs is None else runs.as_original(given)
+        if node.op not in EIGHTBIT_OPS:
+            continue
+        reason = reason_to_stay_float(node) or ("" if runs is None else runs.reason_not(node))
         if reason:
             skipped[reason] += 1
         else:
@@ -48,7 +54,7 @@ def choose(graph: Graph, ignored: Collection[str], *, all_possible: bool) -> Cho
     names = set(possible) if all_possible else _fed_by_eightbit(graph, possible)
     if len(names) < len(possible):
         skipped[_ALONE] += len(possible) - len(names)
-    return Choice(names, skipped)
+    return Choice({name: node for name, node in possible.items() if name in names}, skipped)
 
 
 def _fed_by_eightbit(graph: Graph, possible: Collection[str]) -> set[str]:

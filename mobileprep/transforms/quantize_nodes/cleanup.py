@@ -34,7 +34,10 @@ _REQUANTIZED_TWICE: Final = op(
     op("Const", label="min"),
     op("Const", label="max"),
 )
-_DEQUANTIZED_AND_BACK: Final = op("QuantizeV2", op("Dequantize", label="float"), "Min", "Max")
+_WITH_ZERO: Final = frozenset({"Minimum", "Maximum"})
+_DEQUANTIZED_AND_BACK: Final = op(
+    "QuantizeV2", op("Dequantize", label="float"), "Min|Minimum", "Max|Maximum"
+)
 
 
 def merge_adjacent_requantizes(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
@@ -84,6 +87,9 @@ def _reason_to_keep(match: Match) -> str:
     back, floats = match.node, match["float"]
     if back.attr_dtype("T") is not floats.attr_dtype("T"):
         return "the integers are of another type"
+    ends = [m.node for m in match.root.inputs[1:]]
+    if any(n.op in _WITH_ZERO and not n.name.endswith(make.WITH_ZERO) for n in ends):
+        return "its range is not measured"
     if back.attr_str("mode", "") != floats.attr_str("mode", ""):
         return "the integers are of another mode"
     return ""

@@ -17,11 +17,14 @@ from mobileprep.ir.tensor import Tensor
 FLOAT: Final = attr.dtype(DType.FLOAT)
 QUINT8: Final = attr.dtype(DType.QUINT8)
 QINT32: Final = attr.dtype(DType.QINT32)
+WITH_ZERO: Final = "_with_zero"
+"""What the names of the nodes end with that widen a measured range to hold zero."""
 MIN_FIRST: Final = attr.string("MIN_FIRST")
 
 # Large graphs get many of each, which share their attributes.
 _RESHAPE_DIMS: Final = constant("", Tensor.packed(np.array([-1], np.int32))).attrs
 _REDUCTION_DIMS: Final = constant("", Tensor.packed(np.array([0], np.int32))).attrs
+_ZERO: Final = constant("", Tensor.packed(np.float32(0))).attrs
 _OF_FLOATS: Final = {"T": FLOAT}
 _REDUCTION: Final = {"T": FLOAT, "keep_dims": attr.boolean(False)}
 _CONVERSION: Final = {"T": QUINT8, "mode": MIN_FIRST}
@@ -65,13 +68,14 @@ def requantization_range(name: str, source: str) -> Node:
     return Node(name, "RequantizationRange", ports(source), attrs=_MEASUREMENT)
 
 
-def quantized_input(prefix: str, value: Ref, *, tied: bool) -> list[Node]:
+def quantized_input(prefix: str, value: Ref, *, tied: bool, with_zero: bool = False) -> list[Node]:
     """A float tensor to eight bits of the range that it has when the graph runs.
 
     Args:
         prefix: what the names of the nodes begin with; the last one is ``PREFIX/quantize``.
         value: the tensor.
         tied: whether the constants have control inputs, which put them into the tensor's loop.
+        with_zero: count zero as one of the elements, so that an empty tensor has a range too.
     """
     after = (control(value.node),) if tied else ()
     dims = Node(f"{prefix}/reshape_dims", "Const", after, attrs=_RESHAPE_DIMS)
@@ -80,4 +84,12 @@ def quantized_input(prefix: str, value: Ref, *, tied: bool) -> list[Node]:
     both = (Ref(flat.name), Ref(axes.name))
     low = Node(f"{prefix}/min", "Min", both, attrs=_REDUCTION)
     high = Node(f"{prefix}/max", "Max", both, attrs=_REDUCTION)
-    return [dims, axes, flat, low, high, quantize(f"{prefix}/quantize", value, low.name, high.name)]
+    nodes = [dims, axes, flat, low, high]
+    if with_zero:
+        zero = Node(f"{prefix}/zero", "Const", after, attrs=_ZERO)
+        low, high = (
+            Node(f"{end.name}{WITH_ZERO}", kind, (Ref(end.name), Ref(zero.name)), attrs=_OF_FLOATS)
+            for end, kind in ((low, "Minimum"), (high, "Maximum"))
+        )
+        nodes += [zero, low, high]
+    return [*nodes, quantize(f"{prefix}/quantize", value, low.name, high.name)]

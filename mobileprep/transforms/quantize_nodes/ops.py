@@ -89,7 +89,10 @@ def reason_to_stay_float(node: Node) -> str:
 
 
 def eightbit_nodes(
-    node: Node, fallback: Fallback | None, tied: Container[str] | None
+    node: Node,
+    fallback: Fallback | None,
+    tied: Container[str] | None,
+    empty: Container[str] = frozenset(),
 ) -> list[Node]:
     """The nodes that compute what a float node does in eight bits.
 
@@ -100,6 +103,7 @@ def eightbit_nodes(
         node: a node that has no ``reason_to_stay_float``.
         fallback: the range of 32-bit results, or None to measure it at run time.
         tied: the nodes that need constants of their own beside them, or None for all.
+        empty: the nodes whose results may be empty, so that no range can be measured.
     """
     kind = EIGHTBIT_OPS[node.op]
     nodes: list[Node] = []
@@ -110,11 +114,12 @@ def eightbit_nodes(
             values.append(ref)
             continue
         prefix = f"{node.name}_eightbit/{_as_name(ref)}"
-        nodes += make.quantized_input(prefix, ref, tied=tied is None or ref.node in tied)
+        beside = tied is None or ref.node in tied
+        nodes += make.quantized_input(prefix, ref, tied=beside, with_zero=ref.node in empty)
         quantized.append(nodes[-1].name)
         values.append(make.port(nodes[-1].name, 0))
     inputs = (*values, *_ranges(quantized, apart=kind.ranges_apart), *node.control_inputs)
-    main = Node(f"{node.name}/eightbit", f"Quantized{node.op}", inputs, attrs=_attrs(node, kind))
+    main = Node(f"{node.name}/eightbit", f"Quantized{node.op}", inputs, attrs=eightbit_attrs(node))
     nodes.append(main)
     result = main
     if kind.widens:
@@ -124,7 +129,9 @@ def eightbit_nodes(
     return nodes
 
 
-def _attrs(node: Node, kind: EightbitOp) -> dict[str, AttrValue]:
+def eightbit_attrs(node: Node) -> dict[str, AttrValue]:
+    """The attributes of a node's eight-bit form."""
+    kind = EIGHTBIT_OPS[node.op]
     attrs = {name: node.attrs[name] for name in kind.copied if name in node.attrs}
     attrs.update(kind.types)
     # The original leaves these two at their defaults, whatever they were.

@@ -1,0 +1,206 @@
+"""Float tensors in eight bits: each quantized once, and carried on so where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import mobileprep.transforms.quantize_nodes.nodes as make
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, control
+from mobileprep.transforms.quantize_nodes.nodes import QUINT8
+from mobileprep.transforms.quantize_nodes.ops import eightbit_attrs, reason_to_stay_float
+from mobileprep.transforms.quantize_nodes.steps import Steps
+from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
+
+Ports = tuple[Ref, Ref, Ref]
+
+_MOVING: Final = IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}
+_MOST: Final = {"Relu": float("inf"), "Relu6": 6.0}
+# QuantizeV2 makes narrower ranges as wide as this.
+_NARROWEST: Final = 0.01
+
+
+class EightbitTensors:
+    """The eight-bit forms of one graph's float tensors.
+
+    Args:
+        graph: the float graph.
+        ranges: what is known of its tensors.
+        computing: the layers that compute in eight bits, and whether the 32-bit results of each
+            can be brought to eight bits at once.
+        protected: names of nodes that stay.
+        conditional: the nodes of branches and loops.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        ranges: TensorRanges,
+        computing: dict[str, bool],
+        protected: Collection[str],
+        conditional: Collection[str],
+    ) -> None:
+        self._graph = graph
+        self._ranges = ranges
+        self._computing = computing
+        self._protected = protected
+        self._conditional = conditional
+        self._names = FreshNames(graph.by_name)
+        self._made: dict[tuple[Ref, Steps | None], Ports] = {}
+        self._taken: dict[str, bool] = {}
+        self._new: list[Node] = []
+        self.measured: list[str] = []
+        """The tensors whose range is found when the graph runs."""
+
+    def name(self, base: str) -> str:
+        """A name that the graph has not."""
+        return self._names.name(base)
+
+    def take_new(self) -> list[Node]:
+        """The nodes that were made since the last call."""
+        new, self._new = self._new, []
+        return new
+
+    def constant(self, base: str, node: Node, beside: Ref) -> Ref:
+        """A new constant, put into the loop or branch of a tensor.
+
+        Args:
+            base: its name, or the beginning of it.
+            node: the constant.
+            beside: the tensor.
+        """
+        inputs = (control(beside.node),) if beside.node in self._conditional else ()
+        made = Node(self.name(base), node.op, inputs, node.device, node.attrs)
+        self._new.append(made)
+        return Ref(made.name)
+
+    def narrow(self, ref: Ref) -> bool:
+        """Whether a tensor's range is narrower than the kernel can have it."""
+        known = self._ranges.known(ref)
+        return known is not None and known.steps.high - known.steps.low < _NARROWEST
+
+    def quantized(self, ref: Ref) -> Ports:
+        """The eight-bit form of a tensor: its integers, and the ends of their range."""
+        ref = Ref(ref.node, ref.index)
+        if (ref, None) not in self._made:
+            self._made[(ref, None)] = self._quantized(ref)
+        return self._made[(ref, None)]
+
+    def _quantized(self, ref: Ref) -> Ports:
+        node = self._graph[ref.node]
+        eightbit = _eightbit_inputs(node)
+        if eightbit is not None:
+            return eightbit
+        known = self._ranges.known(ref)
+        if self._passes(node):
+            carried = self._carried(node, None if known is None else known.steps)
+            if carried is not None:
+                return carried
+        if known is None:
+            return self._measured(ref)
+        return self._by_steps(known.tensor, known.steps)
+
+    def _carried(self, node: Node, steps: Steps | None) -> Ports | None:
+        """A node's result computed in eight bits, or None where that cannot be."""
+        source = node.data_inputs[0]
+        if node.op in _MOST:
+            # Its bounds are the ends of the range, which quantization cuts at.
+            cut = steps is not None and steps.zero == 0 and steps.high <= _MOST[node.op] * 1.0001
+            return self._by_steps(source, steps) if steps is not None and cut else None
+        if node.op == "ConcatV2":
+            return None if steps is None else self._joined(node, steps)
+        if steps is not None and self._ranges.known(source) is None:
+            return None
+        value, low, high = self.quantized(source)
+        name = self.name(f"{node.name}/eightbit")
+        if node.op == "MaxPool":
+            attrs = eightbit_attrs(node)
+            self._new.append(Node(name, "QuantizedMaxPool", (value, low, high), attrs=attrs))
+            return make.port(name, 0), low, high
+        attrs = {**node.attrs, "T": QUINT8}
+        self._new.append(Node(name, node.op, (value, *node.inputs[1:]), attrs=attrs))
+        return make.port(name, 0), low, high
+
+    def _joined(self, node: Node, steps: Steps) -> Ports:
+        parts = [self._by_steps(r, steps) for r in node.data_inputs[:-1]]
+        name = self.name(f"{node.name}/eightbit")
+        inputs = (*(part[0] for part in parts), node.data_inputs[-1])
+        self._new.append(Node(name, node.op, inputs, attrs={**node.attrs, "T": QUINT8}))
+        return make.port(name, 0), *parts[0][1:]
+
+    def _passes(self, node: Node) -> bool:
+        """Whether a node's result is only needed in eight bits, and it could compute in them."""
+        if node.control_inputs or not node.data_inputs or not self._only_taken(node):
+            return False
+        if node.op == "ConcatV2":
+            return all(self._is_alone(r, node) for r in node.data_inputs[:-1])
+        if node.op == "MaxPool":
+            return not reason_to_stay_float(node)
+        return node.op in _MOVING or node.op in _MOST
+
+    def _only_taken(self, node: Node) -> bool:
+        if node.name not in self._taken:
+            # What leads back to a node through a loop is not looked at again.
+            self._taken[node.name] = False
+            consumers = self._graph.consumers.get(node.name, ())
+            self._taken[node.name] = node.name not in self._protected and all(
+                self._takes(consumer, node.name) for consumer in consumers
+            )
+        return self._taken[node.name]
+
+    def _takes(self, consumer: Node, name: str) -> bool:
+        """Whether a node needs another one's result in eight bits alone."""
+        places = [i for i, r in enumerate(consumer.inputs) if r.node == name]
+        if consumer.op == "ConcatV2":
+            whole = places and max(places) < len(consumer.data_inputs) - 1
+            return bool(whole) and self._passes(consumer)
+        if places != [0] or consumer.inputs[0].is_control:
+            return False
+        return consumer.name in self._computing or self._passes(consumer)
+
+    def _is_alone(self, ref: Ref, consumer: Node) -> bool:
+        """Whether no other eight-bit node takes a tensor, which had to be quantized once more."""
+        others = self._graph.consumers.get(ref.node, ())
+        return all(n is consumer or n.name not in self._computing for n in others)
+
+    def _by_steps(self, ref: Ref, steps: Steps) -> Ports:
+        ref = Ref(ref.node, ref.index)
+        if (ref, steps) in self._made:
+            return self._made[(ref, steps)]
+        prefix = f"{_as_name(ref)}_eightbit"
+        low = self.constant(f"{prefix}/min", make.scalar("", steps.low), ref)
+        high = self.constant(f"{prefix}/max", make.scalar("", steps.high), ref)
+        name = self.name(f"{prefix}/quantize")
+        if self._computing.get(ref.node, False):
+            self._new.append(make.requantize(name, f"{ref.node}/eightbit", low, high))
+        else:
+            self._new.append(make.quantize(name, ref, low.node, high.node))
+        self._made[(ref, steps)] = make.ports(name)
+        return self._made[(ref, steps)]
+
+    def _measured(self, ref: Ref) -> Ports:
+        """A tensor in eight bits of the range that it has when the graph runs."""
+        self.measured.append(str(ref))
+        prefix = self.name(f"{_as_name(ref)}_eightbit")
+        tied = ref.node in self._conditional
+        nodes = make.quantized_input(prefix, ref, tied=tied, with_zero=True)
+        self._new += nodes
+        return make.ports(nodes[-1].name)
+
+
+def _eightbit_inputs(node: Node) -> Ports | None:
+    """What a node makes floats of, where those are eight-bit numbers of the same kind."""
+    if node.op != "Dequantize" or len(node.data_inputs) != 3 or node.control_inputs:
+        return None
+    is_same = node.attr_dtype("T") is DType.QUINT8 and node.attr_str("mode", "") == "MIN_FIRST"
+    value, low, high = node.data_inputs
+    return (value, low, high) if is_same else None
+
+
+def _as_name(ref: Ref) -> str:
+    return f"{ref.node}__port__{ref.index}" if ref.index else ref.node

@@ -1,0 +1,145 @@
+"""Which layers are quantized, and why the others are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.branches import Branches
+from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.order import execution_order
+from mobileprep.rewriting.layers import LAYERS
+from mobileprep.transforms.quantize_nodes.layer_weights import Weights, layer_weights
+from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_stay_float
+from mobileprep.transforms.quantize_nodes.rules import Rules, Settings
+from mobileprep.transforms.quantize_nodes.trained import trained_steps
+from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
+
+BY_RULE: Final = "a rule leaves it float"
+_NO_KERNEL: Final = {
+    "DepthwiseConv2dNative": (
+        "TensorFlow has no kernel of its own for eight-bit depthwise convolutions"
+    ),
+}
+_NO_FORM: Final = "there is no eight-bit form of its op"
+# As many products of two eight-bit numbers surely fit a sum of 32 bits.
+_MOST_PRODUCTS: Final = (1 << 31) // (255 * 255)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that is quantized.
+
+    Args:
+        node: the layer.
+        weights: its weights.
+        settings: how.
+    """
+
+    node: Node
+    weights: Weights
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """The layers to quantize by name, and how many stay float by reason."""
+
+    layers: Mapping[str, Layer]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def computing(self) -> frozenset[str]:
+        """Those that compute in eight bits."""
+        return frozenset(n for n, x in self.layers.items() if x.settings.mode == "nodes")
+
+
+def choose_layers(
+    graph: Graph, rules: Rules, ignored: frozenset[str], *, trained: bool
+) -> LayerChoice:
+    """Choose the layers that are quantized.
+
+    Args:
+        graph: the graph.
+        rules: what is done to which.
+        ignored: ops that stay float.
+        trained: whether ranges come from training, so that a layer whose input was trained with
+            more bits stays float.
+    """
+    choice = LayerChoice({})
+    conditions = _Conditions(graph)
+    layers: dict[str, Layer] = {}
+    for node in graph:
+        if node.op not in LAYERS or node.op in ignored:
+            continue
+        settings = rules.settings(node)
+        found = _chosen(graph, node, settings, conditions, trained=trained)
+        if isinstance(found, Layer):
+            layers[node.name] = found
+        else:
+            choice.skipped[found] += 1
+    return LayerChoice(layers, choice.skipped)
+
+
+def _chosen(
+    graph: Graph, node: Node, settings: Settings, conditions: _Conditions, *, trained: bool
+) -> Layer | str:
+    if settings.mode == "float":
+        return _NO_KERNEL.get(node.op, BY_RULE if node.op in EIGHTBIT_OPS else _NO_FORM)
+    if node.attr_dtype("T", DType.FLOAT) is not DType.FLOAT:
+        return "it is no float32 op"
+    if settings.mode == "nodes":
+        reason = _reason_not_to_compute(graph, node, trained=trained)
+        if reason:
+            return reason
+    weights = layer_weights(graph, node)
+    if isinstance(weights, str):
+        return weights
+    if settings.mode == "nodes" and weights.value.size > 0:
+        channels = weights.value.shape[-2 if node.attr_bool("transpose_b", False) else -1]
+        if weights.value.size // max(channels, 1) > _MOST_PRODUCTS:
+            return "its sums may not fit 32 bits"
+    if weights.gated and not conditions.hold_for(node):
+        return "its weights come through a branch that its input does not"
+    return Layer(node, weights, settings)
+
+
+def _reason_not_to_compute(graph: Graph, node: Node, *, trained: bool) -> str:
+    if node.op not in EIGHTBIT_OPS:
+        return _NO_KERNEL.get(node.op, _NO_FORM)
+    reason = reason_to_stay_float(node) or reason_windows_differ(graph, node)
+    if reason:
+        return reason
+    learnt = trained_steps(graph, node.data_inputs[0]) if trained and node.data_inputs else None
+    return learnt if isinstance(learnt, str) else ""
+
+
+class _Conditions:
+    """Under which conditions inputs of layers are there."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @cached_property
+    def _branches(self) -> Branches:
+        branches = Branches(lambda _: None)
+        for node in execution_order(self._graph):
+            branches.add(node)
+        return branches
+
+    @cached_property
+    def _conditional(self) -> frozenset[str]:
+        return conditional_nodes(self._graph)
+
+    def hold_for(self, layer: Node) -> bool:
+        """Whether a layer's first input is there only where its second one is."""
+        values, weights = layer.data_inputs[:2]
+        if values.node not in self._conditional:
+            return False
+        return self._branches.of(weights) <= self._branches.of(values)

@@ -1,0 +1,193 @@
+"""Layers in eight bits: weights quantized ahead, 32-bit sums to floats, and floats in between.
+
+The original brings the sums of a layer to eight bits before it adds the bias, in eight bits again.
+Here the sums become floats as they are, and bias and activation are computed in floats: what is
+rounded is the input of a layer, once, and its weights.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+import mobileprep.transforms.quantize_nodes.nodes as make
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.unused import without_newly_unused
+from mobileprep.rewriting.layers import layer_kind
+from mobileprep.transforms.base import Context, Result
+from mobileprep.transforms.quantize_nodes.eightbit_tensors import EightbitTensors, Ports
+from mobileprep.transforms.quantize_nodes.layer_choice import Layer, LayerChoice
+from mobileprep.transforms.quantize_nodes.ops import eightbit_attrs
+from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
+from mobileprep.transforms.quantize_nodes.weights import QuantizedWeights
+
+MEASURED: Final = "its range is not known, so that it is measured when the graph runs"
+_NARROW: Final = "the range of its input is narrower than 0.01, the least that QuantizeV2 has"
+_TO_FLOATS: Final = {"T": make.QINT32, "mode": attr.string("SCALED")}
+
+
+def quantize_layers(
+    graph: Graph, choice: LayerChoice, ranges: TensorRanges, context: Context, *, warn: bool
+) -> Result:
+    """Quantize the chosen layers.
+
+    Args:
+        graph: the graph.
+        choice: which layers, and how.
+        ranges: what is known of the tensors that they take.
+        context: what must survive.
+        warn: whether a tensor without a known range is worth telling of.
+    """
+    done = _Layers(graph, choice, ranges, context)
+    nodes: list[Node] = []
+    for node in graph:
+        nodes += done.nodes(node)
+    skipped = choice.skipped + Counter({_NARROW: len(done.narrow)})
+    matched = len(choice.layers) - len(done.narrow)
+    if not matched:
+        return Result(graph, skipped=+skipped)
+    after = without_newly_unused(graph, graph.with_nodes(nodes), context.protected)
+    measured = done.tensors.measured if warn else []
+    skipped[MEASURED] += len(measured)
+    return Result(after, matched, +skipped, _warnings(measured))
+
+
+def _warnings(measured: list[str]) -> tuple[str, ...]:
+    if not measured:
+        return ()
+    more = f" and {len(measured) - 3} more" if len(measured) > 3 else ""
+    names = ", ".join(repr(name) for name in measured[:3])
+    return (f"no range is known of {names}{more}: measured each time the graph runs",)
+
+
+class _Layers:
+    """Makes the nodes of one graph's layers."""
+
+    def __init__(
+        self, graph: Graph, choice: LayerChoice, ranges: TensorRanges, context: Context
+    ) -> None:
+        self._layers = choice.layers
+        self._conditional = conditional_nodes(graph)
+        self._quantized: dict[tuple[object, ...], QuantizedWeights] = {}
+        computing = {
+            name: self._weights(choice.layers[name]).scales is None
+            for name in sorted(choice.computing)
+        }
+        self.tensors = EightbitTensors(
+            graph, ranges, computing, context.protected, self._conditional
+        )
+        self.narrow = frozenset(
+            name for name in computing if self.tensors.narrow(graph[name].data_inputs[0])
+        )
+        for name in self.narrow:
+            del computing[name]
+        self._stored: dict[tuple[object, ...], _Stored] = {}
+
+    def nodes(self, node: Node) -> list[Node]:
+        """What takes the place of a node."""
+        layer = self._layers.get(node.name)
+        if layer is None or node.name in self.narrow:
+            return [node]
+        made = self._computing(layer) if layer.settings.mode == "nodes" else self._storing(layer)
+        return [*self.tensors.take_new(), *made]
+
+    def _computing(self, layer: Layer) -> list[Node]:
+        node = layer.node
+        value, low, high = self.tensors.quantized(node.data_inputs[0])
+        stored = self._stored_weights(layer)
+        inputs = (value, stored.ports[0], low, high, *stored.ports[1:], *node.control_inputs)
+        main = Node(
+            f"{node.name}/eightbit",
+            f"Quantized{node.op}",
+            inputs,
+            node.device,
+            eightbit_attrs(node),
+        )
+        sums = make.ports(main.name)
+        if stored.scales is None:
+            return [main, Node(node.name, "Dequantize", sums, node.device, _TO_FLOATS)]
+        floats = Node(f"{main.name}/floats", "Dequantize", sums, node.device, _TO_FLOATS)
+        scaled = (Ref(floats.name), stored.scales)
+        return [main, floats, Node(node.name, "Mul", scaled, node.device, {"T": make.FLOAT})]
+
+    def _storing(self, layer: Layer) -> list[Node]:
+        """The layer in floats, its weights made of eight-bit ones."""
+        node = layer.node
+        stored = self._stored_weights(layer, spread=True)
+        name = self.tensors.name(f"{node.name}/weights")
+        nodes = [make.dequantize(name, stored.ports)]
+        if stored.scales is not None:
+            inputs = (Ref(name), stored.scales)
+            name = self.tensors.name(f"{node.name}/scaled_weights")
+            nodes.append(Node(name, "Mul", inputs, attrs={"T": make.FLOAT}))
+        changed = (node.inputs[0], Ref(name), *node.inputs[2:])
+        return [*nodes, node.with_inputs(changed)]
+
+    def _weights(self, layer: Layer) -> QuantizedWeights:
+        """The weights of a layer in eight bits, made once for all that have them alike."""
+        key = _alike(layer)
+        if key not in self._quantized:
+            found = layer.weights.quantized(layer.node, layer.settings.weights)
+            self._quantized[key] = found
+        return self._quantized[key]
+
+    def _stored_weights(self, layer: Layer, *, spread: bool = False) -> _Stored:
+        """The constants of a layer's weights, made once for all layers that have them alike.
+
+        Args:
+            layer: the layer.
+            spread: whether the scales are laid out along the weights' own axes.
+        """
+        beside = layer.node.data_inputs[0]
+        tied = beside.node if beside.node in self._conditional else ""
+        axes = layer_kind(layer.node).channels
+        key = (*_alike(layer), tied, spread)
+        if key not in self._stored:
+            found = self._weights(layer)
+            shape = _spread_shape(found, axes) if spread else (-1,)
+            self._stored[key] = self._constants(layer.weights.name, found, shape, beside)
+        return self._stored[key]
+
+    def _constants(
+        self, name: str, found: QuantizedWeights, shape: tuple[int, ...], beside: Ref
+    ) -> _Stored:
+        prefix = f"{name}_eightbit"
+
+        def keep(part: str, tensor: Tensor) -> Ref:
+            return self.tensors.constant(f"{prefix}/{part}", constant("", tensor), beside)
+
+        ports = (
+            keep("values", Tensor.packed(found.values, DType.QUINT8)),
+            keep("min", Tensor.packed(np.asarray(found.steps.low, np.float32))),
+            keep("max", Tensor.packed(np.asarray(found.steps.high, np.float32))),
+        )
+        if found.scales is None:
+            return _Stored(ports, None)
+        return _Stored(ports, keep("scales", Tensor.packed(found.scales.reshape(shape))))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The constants of weights: integers, both ends of their range, and the channels' scales."""
+
+    ports: Ports
+    scales: Ref | None
+
+
+def _spread_shape(found: QuantizedWeights, axes: tuple[int, ...]) -> tuple[int, ...]:
+    rank = found.values.ndim
+    return tuple(size if i - rank in axes else 1 for i, size in enumerate(found.values.shape))
+
+
+def _alike(layer: Layer) -> tuple[object, ...]:
+    """What the eight-bit form of a layer's weights depends on."""
+    return layer.weights.name, layer_kind(layer.node).channels, layer.settings.weights

@@ -1,0 +1,136 @@
+"""Rules: which nodes are quantized, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias, get_args
+
+from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.ir.node import Node
+from mobileprep.numerics.regular_expressions import compiled
+from mobileprep.transforms.base import refuse
+from mobileprep.transforms.quantize_nodes.weights import Granularity, Method, WeightSettings
+
+Mode: TypeAlias = Literal["nodes", "weights", "float"]
+
+_KEYS: Final = ("mode", "bits", "granularity", "method", "ops", "nodes")
+_CHOICES: Final = {
+    "mode": get_args(Mode),
+    "granularity": get_args(Granularity),
+    "method": get_args(Method),
+    "bits": ("2", "3", "4", "5", "6", "7", "8"),
+}
+_HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', nodes last"
+# What has an eight-bit form; other layers are quantized where a rule asks for it.
+_EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is done to a layer.
+
+    Args:
+        mode: ``nodes`` computes in eight bits, ``weights`` only stores the weights so, and
+            ``float`` does neither.
+        weights: how its weights are quantized.
+    """
+
+    mode: Mode
+    weights: WeightSettings = field(default_factory=WeightSettings)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Settings for some nodes; None leaves what earlier rules say.
+
+    Args:
+        nodes: a regular expression that is looked for in a node's name.
+        ops: ops, or none for all.
+        mode: see ``Settings``.
+        bits: see ``WeightSettings``, as are the others.
+    """
+
+    nodes: str = ""
+    ops: tuple[str, ...] = ()
+    mode: Mode | None = None
+    bits: int | None = None
+    granularity: Granularity | None = None
+    method: Method | None = None
+
+    def fits(self, node: Node) -> bool:
+        """Whether the rule is about a node."""
+        if self.ops and node.op not in self.ops:
+            return False
+        return not self.nodes or compiled(self.nodes.encode()).is_in(node.name.encode())
+
+
+class Rules:
+    """Rules in the order in which they were given: the last one that fits a node decides.
+
+    Args:
+        transform: the name of the transform, for errors.
+        texts: a rule each: words ``key=value`` with blanks between, ``nodes`` the last one.
+
+    Raises:
+        TransformError: a rule is not understood.
+    """
+
+    def __init__(self, transform: str, texts: Sequence[str]) -> None:
+        self._transform = transform
+        self._rules = [_parsed(transform, text) for text in texts]
+
+    def settings(self, node: Node) -> Settings:
+        """What is done to a layer.
+
+        Raises:
+            TransformError: a regular expression cannot be run on its name.
+        """
+        settings = Settings("nodes" if node.op in _EIGHTBIT else "float")
+        fitting = [rule for rule in self._rules if self._fits(rule, node)]
+        return settings if not fitting else _merged(settings, fitting[-1])
+
+    def _fits(self, rule: Rule, node: Node) -> bool:
+        try:
+            return rule.fits(node)
+        except UnsupportedError as error:
+            raise refuse(self._transform, error.message, error.hint) from error
+
+
+def _merged(settings: Settings, rule: Rule) -> Settings:
+    given = {
+        name: value
+        for name in ("bits", "granularity", "method")
+        if (value := getattr(rule, name)) is not None
+    }
+    # A rule that only says how means that it is to be done.
+    mode = rule.mode or ("weights" if settings.mode == "float" else settings.mode)
+    return Settings(mode, replace(settings.weights, **given))
+
+
+def _parsed(transform: str, text: str) -> Rule:
+    given: dict[str, str] = {}
+    words, found, nodes = text.strip().partition("nodes=")
+    for word in words.split():
+        key, equals, value = word.partition("=")
+        if key not in _KEYS or not equals or key in given:
+            message = f"the rule {text!r} has the word {word!r}, which is not understood"
+            raise refuse(transform, message, nearest_hint(key, _KEYS) or _HINT)
+        allowed = _CHOICES.get(key)
+        if allowed is not None and value not in allowed:
+            message = f"the rule {text!r} gives {key} the value {value!r}"
+            raise refuse(transform, message, f"one of {', '.join(allowed)}")
+        given[key] = value
+    if not given or (not found and words and "nodes" in given):
+        raise refuse(transform, f"the rule {text!r} says nothing", _HINT)
+    _check_expression(transform, nodes)
+    ops = tuple(filter(None, given.pop("ops", "").split(",")))
+    bits = given.pop("bits", None)
+    return Rule(nodes, ops, bits=None if bits is None else int(bits), **given)  # type: ignore[arg-type]
+
+
+def _check_expression(transform: str, nodes: str) -> None:
+    try:
+        compiled(nodes.encode())
+    except (ValueError, UnsupportedError) as error:
+        raise refuse(transform, str(error), "mend the regular expression of the rule") from error

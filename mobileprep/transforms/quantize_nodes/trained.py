@@ -1,0 +1,151 @@
+"""Steps that were learnt in training: what fake quantization nodes round floats to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import constant_behind
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.transforms.quantize_nodes.steps import LEVELS, Steps
+
+_MIDDLE: Final = 128
+_MOST_BITS: Final = 8
+TOO_FINE: Final = "it was trained with more than 8 bits"
+
+
+@dataclass(frozen=True)
+class TrainedSteps:
+    """What a fake quantization rounds to: ``(integer - zero) * size``.
+
+    Args:
+        source: the tensor that is rounded.
+        sizes: float32, one number, or one for each slice along the last axis.
+        zero: the integer that stands for 0.0, or one for each slice.
+        lowest: the least integer.
+        highest: the greatest.
+    """
+
+    source: Ref
+    sizes: Array
+    zero: Array
+    lowest: int
+    highest: int
+
+    @property
+    def steps(self) -> Steps | None:
+        """The same for a whole tensor, or None where slices have steps of their own."""
+        return Steps(float(self.sizes[0]), int(self.zero[0])) if self.sizes.size == 1 else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all 256 numbers are used."""
+        return self.highest - self.lowest == LEVELS - 1
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the steps of each slice have their zero in the middle."""
+        reach = max(int(self.zero.max()) - self.lowest, self.highest - int(self.zero.min()))
+        return self.zero.size > 1 and bool((self.zero == self.zero[0]).all()) and reach < _MIDDLE
+
+
+def trained_steps(graph: Graph, ref: Ref) -> TrainedSteps | str | None:
+    """What rounds a tensor to steps of a constant range.
+
+    Returns:
+        The steps; why there are none of eight bits; or None where nothing rounds the tensor.
+    """
+    node = graph.get(ref.node)
+    read = None if node is None or ref.index else _READERS.get(node.op)
+    if node is None or read is None or not node.data_inputs:
+        return None
+    found = read(graph, node)
+    if found is None:
+        return None
+    low, high, bits = found
+    if not 2 <= bits <= _MOST_BITS:
+        return TOO_FINE
+    if low.shape != high.shape or not np.isfinite([low, high]).all() or not (low <= high).all():
+        return "its trained range is empty or reversed"
+    make = _even if node.op.startswith("QuantizeAndDequantize") else _nudged
+    return make(node, low.astype(np.float64), high.astype(np.float64), bits)
+
+
+_Range = tuple[Array, Array, int]
+
+
+def _of_vars(graph: Graph, node: Node) -> _Range | None:
+    ends = _ends(graph, node)
+    return None if ends is None else (*ends, node.attr_int("num_bits", 8))
+
+
+def _of_args(graph: Graph, node: Node) -> _Range | None:
+    low, high = (np.float32(node.attr_float(k, d)) for k, d in (("min", -6.0), ("max", 6.0)))
+    return np.atleast_1d(low), np.atleast_1d(high), node.attr_int("num_bits", 8)
+
+
+def _of_round_trip_v1(graph: Graph, node: Node) -> _Range | None:
+    if not node.attr_bool("range_given", False):
+        return None
+    low, high = (np.float32(node.attr_float(f"input_{k}", 0.0)) for k in ("min", "max"))
+    return np.atleast_1d(low), np.atleast_1d(high), node.attr_int("num_bits", 8)
+
+
+def _of_round_trip(graph: Graph, node: Node) -> _Range | None:
+    ends = _ends(graph, node)
+    if ends is None or not node.attr_bool("range_given", False):
+        return None
+    if len(node.data_inputs) == 3:
+        return *ends, node.attr_int("num_bits", 8)
+    bits = _constant(graph, node.data_inputs[3])
+    return None if bits is None or bits.size != 1 else (*ends, int(bits[0]))
+
+
+_READERS: Final[Mapping[str, Callable[[Graph, Node], _Range | None]]] = {
+    "FakeQuantWithMinMaxArgs": _of_args,
+    "FakeQuantWithMinMaxVars": _of_vars,
+    "FakeQuantWithMinMaxVarsPerChannel": _of_vars,
+    "QuantizeAndDequantize": _of_round_trip_v1,
+    "QuantizeAndDequantizeV2": _of_round_trip,
+    "QuantizeAndDequantizeV3": _of_round_trip,
+    "QuantizeAndDequantizeV4": _of_round_trip,
+}
+FAKE_QUANTS: Final = frozenset(_READERS)
+
+
+def _ends(graph: Graph, node: Node) -> tuple[Array, Array] | None:
+    if len(node.data_inputs) < 3:
+        return None
+    low, high = (_constant(graph, ref) for ref in node.data_inputs[1:3])
+    return None if low is None or high is None else (low, high)
+
+
+def _constant(graph: Graph, ref: Ref) -> Array | None:
+    found = None if ref.index else constant_behind(graph, ref)
+    return None if found is None or not found.size else found.array().reshape(-1)
+
+
+def _nudged(node: Node, low: Array, high: Array, bits: int) -> TrainedSteps:
+    """As fake quantization moves its range, so that zero is a step."""
+    lowest, highest = int(node.attr_bool("narrow_range", False)), (1 << bits) - 1
+    sizes = np.where(high > low, (high - low) / (highest - lowest), 1.0)
+    zero = np.clip(np.floor(lowest - low / sizes + 0.5), lowest, highest).astype(np.int64)
+    return TrainedSteps(node.data_inputs[0], sizes.astype(np.float32), zero, lowest, highest)
+
+
+def _even(node: Node, low: Array, high: Array, bits: int) -> TrainedSteps:
+    """As QuantizeAndDequantize scales its range: by the side that needs larger steps."""
+    signed = node.attr_bool("signed_input", True)
+    least = -(1 << (bits - 1)) + node.attr_bool("narrow_range", False) if signed else 0
+    most = (1 << (bits - 1 if signed else bits)) - 1
+    below = low / least if least else np.zeros_like(low)
+    sizes = np.maximum(below, high / most)
+    zero = np.full(sizes.shape, _MIDDLE if signed else 0)
+    sizes = np.where(sizes > 0, sizes, 1.0).astype(np.float32)
+    return TrainedSteps(node.data_inputs[0], sizes, zero, int(zero[0]) + least, int(zero[0]) + most)

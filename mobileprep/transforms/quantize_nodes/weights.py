@@ -1,0 +1,154 @@
+"""Constant weights as eight-bit numbers, with steps for all or for each output channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from mobileprep.ir.tensor import Array
+from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
+from mobileprep.transforms.quantize_nodes.steps import LEVELS, Steps
+
+Granularity: TypeAlias = Literal["tensor", "channel"]
+Method: TypeAlias = Literal["min_max", "mse"]
+
+# The zero of numbers that lie evenly around it.
+_MIDDLE: Final = 128
+_HIGHEST: Final = LEVELS - 1
+# Channels of smaller weights count as zero, so that steps stay normal numbers.
+_TINY: Final = float(np.finfo(np.float32).tiny) * LEVELS
+# Shares of the widest range that are tried for the least squared error.
+_SHARES: Final = tuple(share / 40 for share in range(40, 15, -1))
+
+
+@dataclass(frozen=True)
+class QuantizedWeights:
+    """Weights as eight-bit numbers.
+
+    Args:
+        values: uint8, of the weights' shape.
+        steps: what they stand for, up to the scales.
+        scales: float32 [channels], which the floats of each output channel are multiplied by;
+            None where all have the same steps.
+    """
+
+    values: Array
+    steps: Steps
+    scales: Array | None = None
+
+
+@dataclass(frozen=True)
+class WeightSettings:
+    """How weights are quantized.
+
+    Args:
+        bits: 2 to 8; fewer than 8 are stored in 8, and compress better.
+        granularity: steps for the whole tensor, or for each output channel; None for whichever
+            comes nearer to the weights.
+        method: ``min_max`` covers every weight; ``mse`` cuts the largest off where that makes the
+            sum of squared errors smaller.
+    """
+
+    bits: int = 8
+    granularity: Granularity | None = None
+    method: Method = "min_max"
+
+
+def quantize_weights(
+    weights: Array, axes: tuple[int, ...], settings: WeightSettings
+) -> QuantizedWeights:
+    """Finite float32 weights as eight-bit numbers.
+
+    Args:
+        weights: the weights.
+        axes: the axes that make up the output channels, counted from the last: -1.
+        settings: how.
+    """
+    if settings.granularity == "tensor":
+        return _all_alike(weights, axes, settings)
+    by_channel = _by_channel(weights, axes, settings)
+    if settings.granularity == "channel":
+        return by_channel
+    alike = _all_alike(weights, axes, settings)
+    nearer = _error(weights, alike, axes) <= _error(weights, by_channel, axes)
+    return alike if nearer else by_channel
+
+
+def on_steps(weights: Array, steps: Steps, lowest: int, highest: int) -> QuantizedWeights:
+    """Weights that lie on steps for the whole tensor."""
+    return QuantizedWeights(steps.nearest(weights, lowest, highest), steps)
+
+
+def on_channel_steps(weights: Array, axes: tuple[int, ...], sizes: Array) -> QuantizedWeights:
+    """Weights that lie on at most 127 steps to either side, of a size for each output channel."""
+    wide = sizes.reshape(_channel_shape(weights, axes))
+    return _around_middle(np.rint(weights / wide), wide, _MIDDLE - 1)
+
+
+def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) -> QuantizedWeights:
+    low, high = float(weights.min(initial=0)), float(weights.max(initial=0))
+    highest = (1 << settings.bits) - 1
+
+    def steps(share: float) -> Steps:
+        wide = Steps.over(low * share, high * share)
+        return Steps(wide.size * _HIGHEST / highest, round(wide.zero * highest / _HIGHEST))
+
+    def error(share: float) -> float:
+        of = steps(share)
+        return _error(weights, on_steps(weights, of, 0, highest), axes)
+
+    best = steps(1.0 if settings.method == "min_max" else min(_SHARES, key=error))
+    levels = rounded_with_sums(weights / np.float32(best.size), axes) + np.float32(best.zero)
+    return QuantizedWeights(np.clip(levels, 0, highest).astype(np.uint8), best)
+
+
+def _by_channel(
+    weights: Array, axes: tuple[int, ...], settings: WeightSettings
+) -> QuantizedWeights:
+    shape = _channel_shape(weights, axes)
+    others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
+    largest = np.abs(weights).max(axis=others, keepdims=True, initial=0)
+    half = (1 << (settings.bits - 1)) - 1
+    sizes = np.where(largest > _TINY, largest / half, 1).astype(np.float32).reshape(shape)
+    if settings.method == "mse":
+        sizes = sizes * _best_shares(weights, sizes, others, half)
+    return _around_middle(rounded_with_sums(weights / sizes, axes), sizes, half)
+
+
+def _around_middle(levels: Array, sizes: Array, half: int) -> QuantizedWeights:
+    values = (np.clip(levels, -half, half) + _MIDDLE).astype(np.uint8)
+    return QuantizedWeights(values, Steps(1.0, _MIDDLE), sizes.reshape(-1).astype(np.float32))
+
+
+def _best_shares(weights: Array, sizes: Array, others: tuple[int, ...], half: int) -> Array:
+    """For each channel the share of its steps of the least squared error; the widest of equal."""
+    best, least = np.ones_like(sizes), np.full_like(sizes, np.inf)
+    for share in _SHARES:
+        tried = sizes * np.float32(share)
+        found = np.clip(np.rint(weights / tried), -half, half) * tried
+        error = np.square(found - weights).sum(axis=others, keepdims=True)
+        better = error < least
+        best, least = np.where(better, np.float32(share), best), np.where(better, error, least)
+    return best
+
+
+def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> float:
+    """The sum over channels of the squared error as a share of the squares.
+
+    What follows a layer makes up for the size of its channels, so that each counts alike.
+    """
+    levels = found.values.astype(np.float32) - np.float32(found.steps.zero)
+    sizes = np.float32(found.steps.size)
+    if found.scales is not None:
+        sizes = found.scales.reshape(_channel_shape(weights, axes))
+    others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
+    wrong = np.square(levels * sizes - weights).sum(axis=others, dtype=np.float64)
+    power = np.square(weights).sum(axis=others, dtype=np.float64)
+    return float((wrong / np.maximum(power, np.finfo(np.float32).tiny)).sum())
+
+
+def _channel_shape(weights: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The weights' shape with ones beside the channels."""
+    return tuple(size if i - weights.ndim in axes else 1 for i, size in enumerate(weights.shape))
