@@ -16,7 +16,7 @@ def load_graph(path: FilePath) -> Graph:
     is in use. ``save_graph`` to the same path is safe.
 
     Args:
-        path: a GraphDef, binary or text, whatever its name ends in.
+        path: a GraphDef, binary, text or memory-mapped, whatever its name ends in.
 
     Raises:
         CorruptFileError: it is missing, damaged, or another kind of message.

@@ -8,7 +8,7 @@ from typing import Final
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.errors import InvalidGraphError, UsageError, nearest_hint
-from mobileprep.ir.files import read_graph
+from mobileprep.ir.files import read_shipped_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.opdefs.definitions import RELEASES
 from mobileprep.packaging.op_lists import DEFAULT_OPS, OpKernel, parse_default_ops
@@ -36,7 +36,7 @@ def registration_header(
     """The text of ``ops_to_register.h`` for an app.
 
     Args:
-        graphs: all graphs that the app loads, frozen, or their files.
+        graphs: all graphs that the app loads, frozen, or their files, memory-mapped ones too.
         tensorflow: the release that the app is built with, 1.15 or 2.21.
         default_ops: what to register in any case, ``"Op:KernelClass,..."``, or ``"all"`` for
             everything; by default what every session needs.
@@ -54,7 +54,7 @@ def registration_header(
         message = "no graphs are named"
         raise UsageError(message, "give the frozen graphs of the app")
     names = [f"graph {i}" if isinstance(g, Graph) else str(g) for i, g in enumerate(listed, 1)]
-    loaded = [g if isinstance(g, Graph) else read_graph(Path(g)) for g in listed]
+    loaded = [g if isinstance(g, Graph) else read_shipped_graph(Path(g)) for g in listed]
     return graphs_header(loaded, names, release, default_pairs(default_ops), warn or as_warning)
 
 

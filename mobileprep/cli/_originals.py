@@ -29,7 +29,6 @@ _LABELS: Final = "tensorflow/examples/label_image/data/imagenet_slim_labels.txt"
 _INSTEAD: Final = {
     "dot": "draw the graph with a viewer of GraphDefs, such as Netron, or write it as text with "
     "'mobileprep transform ... --output_as_text'",
-    "memmap": "ship the frozen graph itself: apps load it in the same way, only less quickly",
     "summarize": "'mobileprep init GRAPH' finds inputs and outputs, and 'mobileprep benchmark "
     "--graph=GRAPH --show_flops' counts parameters and types of ops",
 }

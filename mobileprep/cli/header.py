@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the header of what the graphs need; warnings go to the standard error."""
     from mobileprep.api.headers import default_pairs, graphs_header, pairs_header, release_of
     from mobileprep.fsio import write_text
-    from mobileprep.ir.files import read_graph
+    from mobileprep.ir.files import read_shipped_graph
     from mobileprep.packaging.op_lists import read_ops_list
 
     release, files = release_of(args.tensorflow), args.graphs
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         listed = [pair for file in files for pair in read_ops_list(Path(file))]
         text = pairs_header(listed, files, release, defaults)
     else:
-        graphs = [read_graph(Path(file)) for file in files]
+        graphs = [read_shipped_graph(Path(file)) for file in files]
         text = graphs_header(graphs, files, release, defaults, _warn)
     write_text(STDOUT, text)
     return 0

@@ -13,6 +13,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checkpoint_state import is_state_file
 from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.sstable import MAGIC
 from mobileprep.fsio import unreadable
 
@@ -65,7 +66,6 @@ _MAGIC: Final = (
     (re.compile(rb"\s*\{.{0,400}\"(modelTopology|weightsManifest)\"", re.DOTALL),
      "a TensorFlow.js model", "name the SavedModel that it was made from"),
 )  # fmt: skip
-_MEMMAPPED: Final = b"memmapped_package://"
 
 
 def file_kind(path: Path) -> FileKind | Foreign | None:
@@ -82,7 +82,9 @@ def file_kind(path: Path) -> FileKind | Foreign | None:
         return "checkpoint index" if path.name.endswith(".index") else "checkpoint table"
     if _DATA.match(path.name):
         return "checkpoint data"
-    foreign = _foreign(head, tail)
+    if ends_as_package(tail):
+        return "GraphDef"
+    foreign = _foreign(head)
     if foreign is not None:
         return foreign
     if b"\0" not in head and is_state_file(path):
@@ -90,13 +92,10 @@ def file_kind(path: Path) -> FileKind | Foreign | None:
     return kind_of(map_file(path))
 
 
-def _foreign(head: bytes, tail: bytes) -> Foreign | None:
+def _foreign(head: bytes) -> Foreign | None:
     for magic, what, hint in _MAGIC:
         if magic.match(head):
             return Foreign(what, hint)
-    if _MEMMAPPED in tail:
-        hint = "name the graph that it was made from"
-        return Foreign("a memory-mapped model, which is prepared already", hint)
     return None
 
 

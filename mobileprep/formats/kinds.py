@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer, Cursor
+from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.wire import BYTES, VARINT
 
 Kind = Literal["GraphDef", "MetaGraphDef", "SavedModel"]
@@ -42,7 +43,12 @@ def looks_like_text(data: Buffer) -> bool:
 
 
 def kind_of(data: Buffer) -> Kind | None:
-    """Which message the bytes start as, binary or text; None where that cannot be said."""
+    """Which message the bytes start as, binary or text; None where that cannot be said.
+
+    A memory-mapped model counts as the GraphDef that it holds, whatever it starts with.
+    """
+    if ends_as_package(data):
+        return "GraphDef"
     if looks_like_text(data):
         found = _FIRST_FIELD.match(data)
         return _TEXT_KINDS.get(found[1]) if found else None

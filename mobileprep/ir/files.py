@@ -2,36 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
+from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.memmapped import GRAPH_REGION, Region, ends_as_package, read_package
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, graph_to_proto
+from mobileprep.ir.memmapped import with_constants
+from mobileprep.ir.serde import (
+    graph_from_bytes,
+    graph_to_chunks,
+    graph_to_proto,
+)
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a GraphDef file, binary or text, whatever its name ends in.
+    """Read a GraphDef file, binary, text or memory-mapped, whatever its name ends in.
+
+    The regions of a memory-mapped model become constants, which are views on the file.
 
     Raises:
         CorruptFileError: missing, unreadable, damaged, or another kind of message.
         InvalidGraphError: a constant has an impossible shape.
     """
+    graph, regions = _read(path)
+    return with_constants(graph, regions, str(path)) if regions else graph
+
+
+def read_shipped_graph(path: Path) -> Graph:
+    """Read a graph as its app loads it: ImmutableConst nodes stay what they are.
+
+    Raises:
+        CorruptFileError: as ``read_graph``.
+        InvalidGraphError: as ``read_graph``.
+    """
+    graph, regions = _read(path)
+    if regions:
+        with_constants(graph, regions, str(path))  # refuses what names no region
+    return graph
+
+
+def _read(path: Path) -> tuple[Graph, Mapping[str, Region]]:
+    """A graph as it lies in its file, and the regions of a memory-mapped model."""
     data = map_file(path)
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
-    expect_kind(data, "GraphDef", str(path))
+    if ends_as_package(data):
+        return _packaged(data, str(path))
+    return _plain(data, str(path)), {}
+
+
+def _plain(data: Buffer, file: str) -> Graph:
+    expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
         from mobileprep.formats.text_proto import text_to_wire  # slow to import
 
-        data = text_to_wire(data, pb.GraphDef, str(path))
-    return graph_from_bytes(data, str(path))
+        data = text_to_wire(data, pb.GraphDef, file)
+    return graph_from_bytes(data, file)
+
+
+def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, Region]]:
+    try:
+        regions = read_package(data, file)
+    except CorruptFileError as damage:
+        # A GraphDef that was taken out of a package names regions too.
+        try:
+            return _plain(data, file), {}
+        except MobileprepError:
+            raise damage from None
+    return graph_from_bytes(regions[GRAPH_REGION].view, file), regions
 
 
 def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:

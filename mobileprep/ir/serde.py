@@ -92,7 +92,12 @@ def graph_to_chunks(graph: Graph) -> Iterator[bytes | memoryview]:
 
     Equal graphs give equal bytes.
     """
-    for piece in graph_to_pieces(graph):
+    return raw_chunks(graph_to_pieces(graph))
+
+
+def raw_chunks(pieces: Iterable[bytes | Tensor]) -> Iterator[bytes | memoryview]:
+    """The bytes of pieces in turn; those of tensors as views."""
+    for piece in pieces:
         yield memoryview(piece.raw()).cast("B") if isinstance(piece, Tensor) else piece
 
 

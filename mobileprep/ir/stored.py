@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mobileprep.formats.cursor import Buffer, Cursor
@@ -12,7 +12,7 @@ from mobileprep.formats.wire import CONTENT_FIELD, Payload, encode_varint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.node_reader import node_from_proto, parsed
-from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, graph_to_pieces, node_to_proto
+from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks, node_to_proto
 from mobileprep.ir.serde_tensor import is_large, tensor_to_proto
 from mobileprep.ir.tensor import Tensor
 
@@ -101,12 +101,12 @@ def _apart(node: Node) -> frozenset[str]:
     )
 
 
-def file_index(graph: Graph, keep: Keep) -> bytes:
-    """An index of the file that a graph's serialized form is: the bytes between large tensors."""
+def file_index(pieces: Iterable[bytes | Tensor], keep: Keep) -> bytes:
+    """An index of the file that pieces make: the bytes between large tensors."""
 
     def piece(item: bytes | Tensor) -> Buffer | Part:
         if not isinstance(item, Tensor):
             return item
         return keep(item) if item.nbytes >= APART else memoryview(item.raw()).cast("B")
 
-    return between_bytes(piece(item) for item in graph_to_pieces(graph))
+    return between_bytes(piece(item) for item in pieces)

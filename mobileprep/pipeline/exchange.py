@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from mobileprep.formats.parts import Part
 from mobileprep.fsio import write_bytes
 from mobileprep.ir.files import check_serialized_size, read_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_chunks, serialized_size
+from mobileprep.ir.memmapped import MemmappedModel
+from mobileprep.ir.serde import graph_to_pieces, raw_chunks, serialized_size
 from mobileprep.ir.stored import file_index, graph_from_index, graph_index, tensors_apart
 from mobileprep.ir.tensor import Tensor
 from mobileprep.pipeline.at_once import at_once
@@ -76,7 +77,8 @@ class StoreExchange:
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow."""
         if name.startswith(PUBLISHED):
-            output = self._file(graph)
+            output = self._file(lambda: graph_to_pieces(graph))
+            check_serialized_size(output.size, self._task)
             size = output.size
         else:
             size = serialized_size(graph)
@@ -85,6 +87,12 @@ class StoreExchange:
         self.left[name] = output
         self._handover.leave(Upstream(self._task, name), graph)
         return size
+
+    def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
+        """Leave a memory-mapped model as a file to publish."""
+        check_serialized_size(serialized_size(model.graph), self._task)
+        output = self.left[name] = self._file(model.pieces)
+        return output.size
 
     def _stored(self, upstream: Upstream, output: Output) -> Graph:
         if not _is_graph(output):
@@ -102,13 +110,13 @@ class StoreExchange:
         part = self._store.objects.put([data])
         return Output(part.sha256, part.size, part)
 
-    def _file(self, graph: Graph) -> Output:
+    def _file(self, pieces: Callable[[], Iterator[bytes | Tensor]]) -> Output:
+        """A file to publish, which is read twice: for its digest, and for its parts."""
         digest, size = hashlib.sha256(), 0
-        for chunk in graph_to_chunks(graph):
+        for chunk in raw_chunks(pieces()):
             digest.update(chunk)
             size += len(chunk)
-        check_serialized_size(size, self._task)
-        index = self._store.objects.put([file_index(graph, self._keep)])
+        index = self._store.objects.put([file_index(pieces(), self._keep)])
         return Output(digest.hexdigest(), size, index)
 
     def _keep(self, tensor: Tensor) -> Part:

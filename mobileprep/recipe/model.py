@@ -141,7 +141,9 @@ class Target:
     artifact: Annotated[
         Artifact,
         Option(
-            "The form of the model that ships: a binary GraphDef (`frozen`) or a text one (`text`)."
+            "The form of the model that ships: a binary GraphDef (`frozen`), a text one (`text`), "
+            "or a file whose constants of 10,000 bytes and more the app maps into memory "
+            "(`memmapped`)."
         ),
     ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from mobileprep.ir.graph import Graph
+    from mobileprep.ir.memmapped import MemmappedModel
 
 StageType = TypeVar("StageType", bound=Stage)
 StageTypeCo = TypeVar("StageTypeCo", bound=Stage, covariant=True)
@@ -39,6 +40,9 @@ class Exchange(Protocol):
 
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph in binary form; its length in bytes."""
+
+    def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
+        """Leave a memory-mapped model as a file to publish; its length in bytes."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,10 @@ class Job(Generic[StageTypeCo]):
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph in binary form; its length in bytes."""
         return self.exchange.leave_graph(name, graph)
+
+    def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
+        """Leave a memory-mapped model as a file to publish; its length in bytes."""
+        return self.exchange.leave_memmapped(name, model)
 
     def output(self, name: str) -> Path:
         """The path of an output that is a file."""

@@ -10,6 +10,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
+from mobileprep.packaging.memmapped import Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
 from mobileprep.plan.stages import HEADER, PUBLISHED, PackageStage
@@ -27,22 +28,29 @@ def run(job: Job[PackageStage]) -> None:
     asked = job.asked
     graph = job.graph(asked.graph)
     warnings = _warnings(job, graph)
-    size = _leave_model(job, graph)
+    shipped, size = _leave_model(job, graph, warnings)
     for release in asked.registration:
-        _write_registration(job, graph, release, asked.registration_folder(release))
+        _write_registration(job, shipped, release, asked.registration_folder(release))
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     facts = ModelFacts(asked.file, **statistics)
     job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings)))
 
 
-def _leave_model(job: Job[PackageStage], graph: Graph) -> int:
-    """Leave the model file; its length in bytes."""
-    if job.asked.artifact != "text":
-        return job.leave_graph(job.asked.model, graph)
+def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> tuple[Graph, int]:
+    """Leave the model file; the graph that the app loads then, and the file's length in bytes.
+
+    What the user should know of it joins ``warnings``.
+    """
+    if job.asked.artifact == "frozen":
+        return graph, job.leave_graph(job.asked.model, graph)
+    if job.asked.artifact == "memmapped":
+        done = convert(graph, quantized=True, safe=True)
+        warnings += _kept(job, done)
+        return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     write_graph(path, graph, as_text=True)
-    return path.stat().st_size
+    return graph, path.stat().st_size
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
@@ -53,6 +61,19 @@ def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
     for text in warnings:
         job.warn(f"{job.place('transforms')}: {text}")
     return warnings
+
+
+def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
+    """Why constants were not mapped, told at once too."""
+    if not done.written:
+        return []
+    name, writer = done.written[0]
+    text = (
+        f"{len(done.written)} large constants are not mapped, such as {name!r}: the op of "
+        f"{writer!r} may put its result into their memory; fold_constants mostly mends that"
+    )
+    job.warn(f"{job.place('artifact')}: {text}")
+    return [text]
 
 
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str, folder: str) -> None:

@@ -214,10 +214,6 @@ def test_compare_graphs(run: Run) -> None:
             ("graph_to_dot", "--graph=tensorflow_inception_graph.pb", "--dot_output=g.dot"),
             "such as Netron",
         ),
-        (
-            ("convert_graphdef_memmapped_format", "--in_graph=frozen.pb", "--out_graph=m.pb"),
-            "ship the frozen graph itself",
-        ),
     ],
 )
 def test_tools_without_a_verb_name_what_does_their_work(

@@ -42,7 +42,6 @@ def arrays():
         (b"RIFF\0\0\0\0WAVEfmt ", "a sound"),
         (b"\x1f\x8b\x08", "a compressed file"),
         (b'{"format": "graph-model", "modelTopology": {}}', "a TensorFlow.js model"),
-        (b"\x0a\x05bytes" + b"memmapped_package://.", "a memory-mapped model"),
     ],
 )
 def test_what_is_no_model_is_told_with_what_to_do(tmp_path, data, what):

@@ -14,7 +14,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import OpDef
-from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes, serialized_size
+from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes, graph_to_pieces, serialized_size
 from mobileprep.ir.stored import APART, file_index, graph_from_index, graph_index
 from mobileprep.ir.tensor import Tensor
 
@@ -106,7 +106,7 @@ def test_what_was_read_knows_its_digests() -> None:
 def test_the_file_is_put_together_from_its_index() -> None:
     of = graph()
     kept = Kept()
-    data = file_index(of, kept.keep)
+    data = file_index(graph_to_pieces(of), kept.keep)
     pieces = [kept.find(p) if isinstance(p, Part) else p for p in read_between(data, "f")]
     assert b"".join(pieces) == graph_to_bytes(of)
     assert serialized_size(of) == len(graph_to_bytes(of))

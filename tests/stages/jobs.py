@@ -15,9 +15,11 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.memmapped import MemmappedModel
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.packaging.memmapped import write_memmapped
 from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.plan.spec import Files, Section, StageFile, Upstream
 from mobileprep.stages.base import Job, StageType
@@ -76,6 +78,11 @@ class FileExchange:
     def leave_graph(self, name: str, graph: Graph) -> int:
         path = self._folder / name
         write_graph(path, graph)
+        return path.stat().st_size
+
+    def leave_memmapped(self, name: str, model: MemmappedModel) -> int:
+        path = self._folder / name
+        write_memmapped(path, model)
         return path.stat().st_size
 
 

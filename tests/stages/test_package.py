@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.ir.files import read_graph
+from mobileprep.ir.files import read_graph, read_shipped_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
 from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.stages import PackageStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
@@ -90,3 +94,22 @@ def test_an_op_that_the_release_lacks_is_refused(tmp_path: Path) -> None:
     strange = graph.with_nodes([*graph.nodes, op("z", "NoSuchOp", "y")])
     with pytest.raises(UnsupportedError, match="NoSuchOp"):
         run(package(tmp_path, strange, registration=("1.15",)))
+
+
+def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
+    large = constant("v", Tensor.of(np.ones((3, 1000), np.float32)))
+    doubled = constant("e", Tensor.of(np.ones(5000, np.float32)))
+    more = [large, op("z", "MatMul", "x", "v"), doubled, op("twice", "Neg", "e")]
+    graph = classifier().with_nodes([*classifier(), *more])
+    done = package(tmp_path, graph, artifact="memmapped", registration=("1.15",))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    path = done.folder / "files/m.pb"
+    assert [n.name for n in read_shipped_graph(path) if n.op == "ImmutableConst"] == ["v"]
+    assert read_graph(path).nodes == graph.nodes
+    assert "ImmutableConstantOp" in (done.folder / "files/ops_to_register.h").read_text()
+    facts = left(done, "package.json")
+    assert facts["model"]["bytes"] == path.stat().st_size
+    assert facts["model"]["parameters"] == 12 + 3000 + 5000
+    assert "1 large constants are not mapped, such as 'e'" in facts["warnings"][0]
+    assert told == [f"{done.place('artifact')}: {facts['warnings'][0]}"]

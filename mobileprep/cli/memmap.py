@@ -1,0 +1,88 @@
+"""The verb ``memmap``: a drop-in for the original ``convert_graphdef_memmapped_format``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.cli.verb import bool_flag, flag, verb
+from mobileprep.destinations import output_path
+
+if TYPE_CHECKING:
+    from mobileprep.packaging.memmapped import Conversion
+
+# MINIMUM_SIZE of packaging.memmapped, which imports numpy; a test holds the two together.
+_MINIMUM_SIZE: Final = 10_000
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    flag(parser, "in_graph", required=True, metavar="FILE", help="the frozen graph to read")
+    flag(
+        parser, "out_graph", required=True, metavar="FILE", help="the model to write, - for stdout"
+    )
+    flag(
+        parser,
+        "min_conversion_size_in_bytes",
+        "min_conversion_tensor_size",
+        type=_positive,
+        default=_MINIMUM_SIZE,
+        metavar="BYTES",
+        help="constants of fewer bytes stay in the graph",
+    )
+    bool_flag(
+        parser,
+        "quantized",
+        default=False,
+        help_line="map constants of quantized types too, which the original tool leaves",
+    )
+    bool_flag(
+        parser,
+        "safe",
+        default=False,
+        help_line="leave in the graph what an op may overwrite, which the original tool maps",
+    )
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        message = f"{text!r} is no number of bytes above 0"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
+
+
+@verb(
+    "memmap", "write a memory-mapped model, as convert_graphdef_memmapped_format does", _arguments
+)
+def run(args: argparse.Namespace) -> int:
+    """Read, move constants to regions, write."""
+    from mobileprep.ir.files import read_graph
+    from mobileprep.packaging.memmapped import convert, write_memmapped
+
+    minimum = args.min_conversion_size_in_bytes
+    graph, target = read_graph(Path(args.in_graph)), output_path(args.out_graph)
+    done = convert(graph, minimum, quantized=args.quantized, safe=args.safe)
+    regions = done.model.regions
+    write_memmapped(target, done.model)
+    moved = sum(tensor.nbytes for _, tensor in regions)
+    print(f"{args.out_graph}: {len(regions)} constants mapped, {moved:,} bytes", file=sys.stderr)
+    for sentence in _cautions(done, safe=args.safe):
+        print(f"mobileprep: warning: {sentence}", file=sys.stderr)
+    return 0
+
+
+def _cautions(done: Conversion, *, safe: bool) -> Iterator[str]:
+    if done.quantized:
+        yield (
+            f"{len(done.quantized)} constants of quantized types stay in the graph, as the "
+            "original tool leaves them; --quantized maps them too"
+        )
+    if done.written and not safe:
+        name, writer = done.written[0]
+        yield (
+            f"the node {writer!r} may put its result into the memory of the constant {name!r}, "
+            f"which ends an app with a segmentation fault ({len(done.written)} constants); run "
+            "fold_constants first, or leave them in the graph with --safe"
+        )

@@ -1,0 +1,171 @@
+"""Packages of regions that a runtime maps into memory: ``memmapped_file_system`` of TensorFlow.
+
+Regions lie one after another, those of tensors at multiples of 64 bytes. A directory of names,
+offsets and lengths follows, and the last eight bytes are its offset, little-endian. The region
+``memmapped_package://.`` is the GraphDef, in which ImmutableConst nodes name the others.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.cursor import Buffer, Cursor
+from mobileprep.formats.protos import memmapped_pb2 as pb
+from mobileprep.formats.wire import BYTES
+
+PREFIX: Final = "memmapped_package://"
+"""What the names of all regions begin with."""
+GRAPH_REGION: Final = f"{PREFIX}."
+"""The region that is the GraphDef."""
+ALIGNMENT: Final = 64
+"""Tensors begin at multiples of this many bytes: ``Allocator::kAllocatorAlignment``."""
+
+_OFFSET: Final = struct.Struct("<Q")
+_NAME: Final = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_.]*\Z")
+_TAIL: Final = 4096
+_ELEMENT: Final = 1 << 3 | BYTES
+# Names of nodes are far shorter; a longer element is none.
+_LONGEST_ELEMENT: Final = 1 << 16
+
+
+def ends_as_package(data: Buffer) -> bool:
+    """Whether the end of a file names regions, as a package's directory does, damaged or not."""
+    return PREFIX.encode() in bytes(data[-_TAIL:])
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What a package holds under one name: its bytes, a view on the file, and where they begin."""
+
+    view: memoryview
+    offset: int
+
+
+class Directory:
+    """Collects what stands where in a package that is being written.
+
+    Regions are named in the order in which they lie. Source: ``MemmappedFileSystemWriter`` of
+    TensorFlow 1.15.
+    """
+
+    def __init__(self) -> None:
+        self._elements = pb.MemmappedFileSystemDirectory()
+        self._end = 0
+
+    def add(self, name: str, length: int, *, aligned: bool) -> bytes:
+        """Name the next region; the zeros that stand before it.
+
+        Args:
+            name: the region's, prefix included.
+            length: its bytes.
+            aligned: whether it begins at a multiple of ``ALIGNMENT``.
+        """
+        filler = -self._end % ALIGNMENT if aligned else 0
+        self._end += filler
+        self._elements.element.add(offset=self._end, name=name, length=length)
+        self._end += length
+        return bytes(filler)
+
+    def serialized(self) -> bytes:
+        """What stands behind the last region: the directory, and its offset."""
+        return self._elements.SerializeToString(deterministic=True) + _OFFSET.pack(self._end)
+
+
+def read_package(data: Buffer, file: str) -> Mapping[str, Region]:
+    """The regions of a package by name, in order.
+
+    What TensorFlow's loader refuses is refused, and so is a length that runs into the next region.
+
+    Args:
+        data: the whole file.
+        file: its name, for messages.
+
+    Raises:
+        CorruptFileError: the bytes are no package, or its directory points where no region can
+            be.
+
+    Source: ``MemmappedFileSystem::InitializeFromFile`` of TensorFlow 1.15.
+    """
+    view = memoryview(data)
+    start, end = _directory_at(view, file), len(view) - _OFFSET.size
+    elements = _elements(Cursor(view, start, end, file=file), start)
+    stops = [*(element.offset for element in elements[1:]), start]
+    regions: dict[str, Region] = {}
+    for element, stop in zip(elements, stops, strict=True):
+        if element.name in regions:
+            message = f"the directory names the region {element.name!r} twice"
+            raise _damaged(message, file)
+        if element.length > stop - element.offset:
+            message = (
+                f"the region {element.name!r} of {element.length} bytes runs past byte {stop}, "
+                "where the next one or the directory begins"
+            )
+            raise _damaged(message, file)
+        length = element.length or stop - element.offset  # old files tell no lengths
+        held = view[element.offset : element.offset + length]
+        regions[element.name] = Region(held, element.offset)
+    if GRAPH_REGION not in regions:
+        message = f"the directory names no graph ({GRAPH_REGION!r})"
+        raise _damaged(message, file)
+    return regions
+
+
+def _directory_at(view: memoryview, file: str) -> int:
+    """The offset that the last eight bytes tell."""
+    end = len(view) - _OFFSET.size
+    if end < 0:
+        message = "has no room for the offset of a directory"
+        raise _damaged(message, file)
+    (start,) = _OFFSET.unpack_from(view, end)
+    if start >= end or view[start] != _ELEMENT:
+        message = f"the last eight bytes name byte {start} as the directory's, and none is there"
+        raise _damaged(message, file)
+    return int(start)
+
+
+def _elements(cursor: Cursor, directory: int) -> list[pb.MemmappedFileSystemDirectoryElement]:
+    """The elements of a directory, each checked as it is read: a hostile one ends early."""
+    found: list[pb.MemmappedFileSystemDirectoryElement] = []
+    before = -1
+    while cursor:
+        if cursor.varint() != _ELEMENT:
+            message = "the directory holds what is no region"
+            raise cursor.corrupt(message)
+        length = cursor.varint()
+        if length > _LONGEST_ELEMENT:
+            message = f"a region's record of {length} bytes is too long"
+            raise cursor.corrupt(message)
+        element = _element(cursor, length)
+        if _NAME.match(element.name) is None:
+            message = f"{element.name[:80]!r} is no name of a region"
+            raise cursor.corrupt(message)
+        if not before < element.offset < directory:
+            message = (
+                f"the region {element.name!r} begins at byte {element.offset}, which is not "
+                f"between the one before it and the directory at byte {directory}"
+            )
+            raise _damaged(message, cursor.file)
+        before = element.offset
+        found.append(element)
+    return found
+
+
+def _element(cursor: Cursor, length: int) -> pb.MemmappedFileSystemDirectoryElement:
+    body = bytes(cursor.take(length))
+    try:
+        return pb.MemmappedFileSystemDirectoryElement.FromString(body)
+    except DecodeError as error:
+        message = "a region's record is none"
+        raise cursor.corrupt(message) from error
+
+
+def _damaged(message: str, file: str) -> CorruptFileError:
+    hint = "the memory-mapped model is damaged or cut short: write it anew from its graph"
+    return CorruptFileError(message, hint, file)

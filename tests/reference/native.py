@@ -1,0 +1,84 @@
+"""Programs against the library of TensorFlow 1.15: built once, and run."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from tests.reference.conftest import making
+
+PROGRAMS = Path(__file__).parent / "programs"
+Array = np.ndarray
+
+
+class NativeError(Exception):
+    """The original runtime refused; its message."""
+
+
+def program(home: Path, name: str) -> Path:
+    """A program of ``programs/``, compiled against the library in ``home``."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed")
+    source = PROGRAMS / f"{name}.cc"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    built, tf = home / f"{name}-{digest}", home / "tensorflow_core"
+    with making():
+        if not built.exists():
+            _compile(compiler, source, built.with_suffix(".new"), tf)
+            built.with_suffix(".new").rename(built)
+    return built
+
+
+def _compile(compiler: str, source: Path, target: Path, tf: Path) -> None:
+    library, framework = (
+        tf / "python/_pywrap_tensorflow_internal.so",
+        "libtensorflow_framework.so.1",
+    )
+    options = ["-std=c++14", "-O1", "-w", "-rdynamic", "-D_GLIBCXX_USE_CXX11_ABI=0"]
+    includes = [f"-I{tf / 'include'}", f"-I{tf / 'include/include'}"]
+    libraries = [str(library), str(tf / framework), "-l:libpython3.11.so.1.0"]
+    links = ["-Wl,--unresolved-symbols=ignore-all", f"-Wl,-rpath,{tf / 'python'}:{tf}"]
+    command = [compiler, *options, *includes, str(source), "-o", str(target), *libraries, *links]
+    subprocess.run(command, check=True, timeout=300)
+
+
+def run_in_115(
+    home: Path, graph: Path, feeds: Mapping[str, Array], fetches: Sequence[str], folder: Path
+) -> list[Array]:
+    """What TensorFlow 1.15 gives for a graph file.
+
+    Raises:
+        NativeError: it could not load or run it.
+    """
+    lines = []
+    for i, (name, value) in enumerate(feeds.items()):
+        kind = dtype_from_numpy(value.dtype)
+        assert kind is not None
+        (folder / f"feed_{i}").write_bytes(np.ascontiguousarray(value).tobytes())
+        dims = ",".join(map(str, value.shape)) or "-"
+        lines.append(f"feed {name} {int(kind)} {dims}")
+    lines += [f"fetch {name}" for name in fetches]
+    done = subprocess.run(
+        [str(program(home, "run_graph")), str(graph), str(folder)],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode:
+        raise NativeError(done.stderr)
+    found = []
+    for i, line in enumerate(done.stdout.splitlines()):
+        kind, *dims = map(int, line.split())
+        data = (folder / f"fetch_{i}").read_bytes()
+        found.append(np.frombuffer(data, DType(kind).numpy).reshape(dims))
+    return found

@@ -1,0 +1,64 @@
+// Runs a frozen graph once in TensorFlow 1.15's own runtime.
+//   run_graph GRAPH.pb FOLDER   < lines of "feed NAME TYPE DIMS" and "fetch NAME"
+// Feed number i is read from FOLDER/feed_i, little-endian; DIMS are "2,3" or "-" for a scalar.
+// Fetch number i is written to FOLDER/fetch_i; a line for each tells its type and dimensions.
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tensorflow/core/public/session.h"
+#include "tensorflow/core/platform/env.h"
+
+extern "C" {
+int _Py_CheckRecursionLimit = 1000;  // the one symbol that newer Pythons no longer have
+}
+using namespace tensorflow;
+
+static void check(const Status& status) {
+  if (status.ok()) return;
+  std::cerr << status.ToString() << "\n";
+  std::exit(1);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string folder = argv[2];
+  GraphDef graph;
+  check(ReadBinaryProto(Env::Default(), argv[1], &graph));
+  std::unique_ptr<Session> session(NewSession(SessionOptions()));
+  check(session->Create(graph));
+  std::vector<std::pair<string, Tensor>> feeds;
+  std::vector<string> fetches;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::stringstream words(line);
+    std::string kind, name, dims, size;
+    int type = 0;
+    words >> kind >> name;
+    if (kind == "fetch") {
+      fetches.push_back(name);
+      continue;
+    }
+    words >> type >> dims;
+    TensorShape shape;
+    std::stringstream listed(dims == "-" ? "" : dims);
+    while (std::getline(listed, size, ',')) shape.AddDim(std::stoll(size));
+    Tensor tensor(static_cast<DataType>(type), shape);
+    std::ifstream file(folder + "/feed_" + std::to_string(feeds.size()), std::ios::binary);
+    const auto bytes = tensor.tensor_data();
+    file.read(const_cast<char*>(bytes.data()), bytes.size());
+    feeds.emplace_back(name, tensor);
+  }
+  std::vector<Tensor> outputs;
+  check(session->Run(feeds, fetches, {}, &outputs));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::ofstream file(folder + "/fetch_" + std::to_string(i), std::ios::binary);
+    const auto bytes = outputs[i].tensor_data();
+    file.write(bytes.data(), bytes.size());
+    std::cout << outputs[i].dtype();
+    for (int d = 0; d < outputs[i].dims(); ++d) std::cout << " " << outputs[i].dim_size(d);
+    std::cout << "\n";
+  }
+}

@@ -1,0 +1,122 @@
+"""Memory-mapped models against the original writer and loader of TensorFlow 1.15."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.api.chains import transform
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.memmapped import GRAPH_REGION, read_package
+from mobileprep.ir.files import read_graph, write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.memmapped import IMMUTABLE, MemmappedModel
+from mobileprep.ir.node import constant
+from mobileprep.ir.serde import graph_from_bytes
+from mobileprep.ir.tensor import Tensor
+from mobileprep.packaging.memmapped import convert, write_memmapped
+from mobileprep.runtime.interpreter import Interpreter
+from tests.reference.native import program
+from tests.reference.original import known_to_original
+
+Array = np.ndarray
+
+
+def as_the_original(graph: Graph, minimum: int) -> MemmappedModel:
+    """What we make of a graph where we are asked for what the original makes."""
+    return convert(graph, minimum, quantized=False, safe=False).model
+
+
+def written_by_original(home: Path, graph: Graph, folder: Path, minimum: int) -> bytes:
+    """The package that the original's writer makes of the regions and the graph that we name."""
+    model = as_the_original(graph, minimum)
+    names = [n.name for n in model.graph if n.op == IMMUTABLE]
+    lines = [f"{n} {region}" for n, (region, _) in zip(names, model.regions, strict=True)]
+    write_graph(folder / "constants.pb", graph)
+    write_graph(folder / "graph.pb", model.graph)
+    files = [str(folder / f) for f in ("constants.pb", "graph.pb", "package")]
+    command = [str(program(home, "write_package")), *files]
+    subprocess.run(command, input="\n".join(lines), text=True, check=True, timeout=300)
+    return (folder / "package").read_bytes()
+
+
+def every_type() -> Graph:
+    """Constants of all types that the original converts, at sizes that need filling up."""
+    types = [
+        *(DType.FLOAT, DType.DOUBLE, DType.HALF, DType.BFLOAT16, DType.INT64, DType.INT32),
+        *(DType.INT16, DType.UINT16, DType.INT8, DType.UINT8, DType.COMPLEX64, DType.BOOL),
+    ]
+    nodes = [
+        constant(f"scope/c-{t.name}", Tensor.of(np.arange(20 + i) % 2, t))
+        for i, t in enumerate(types)
+    ]
+    filled = Tensor(DType.FLOAT, (7, 9), values=np.array([1.5], np.float32))
+    return Graph([*nodes, constant("filled", filled), constant("scope_c_INT8", filled)])
+
+
+@pytest.mark.parametrize("name", ["mtcnn/mtcnn.pb", "arm-kws/DS_CNN_S.pb", "every type"])
+def test_packages_are_those_of_the_original(
+    original: Path, models: Path, name: str, tmp_path: Path
+) -> None:
+    graph = every_type() if name == "every type" else read_graph(models / name)
+    theirs = written_by_original(original, graph, tmp_path, 1)
+    write_memmapped(tmp_path / "ours", as_the_original(graph, 1))
+    ours = (tmp_path / "ours").read_bytes()
+    # The C++ library writes the attributes of a node in the order of a hash table.
+    regions = read_package(ours, "ours"), read_package(theirs, "theirs")
+    held = [found[GRAPH_REGION] for found in regions]
+    assert held[0].offset == held[1].offset
+    assert len(held[0].view) == len(held[1].view)
+    start, stop = held[0].offset, held[0].offset + len(held[0].view)
+    assert ours[:start] + ours[stop:] == theirs[:start] + theirs[stop:]
+    mine, original_graph = (graph_from_bytes(region.view, "graph") for region in held)
+    assert mine.nodes == original_graph.nodes
+
+
+def loaded_by_original(home: Path, model: Path, feed: str, fetch: str, value: Array) -> Array:
+    """What the original's loader gives for a memory-mapped model."""
+    (model.parent / "in.f32").write_bytes(value.tobytes())
+    shape = ",".join(map(str, value.shape))
+    places = [str(model.parent / "in.f32"), str(model.parent / "out.f32")]
+    command = [str(home / "run_memmapped"), str(model), feed, fetch, shape, *places]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return np.frombuffer((model.parent / "out.f32").read_bytes(), np.float32)
+
+
+@pytest.mark.parametrize("name", ["frozen_eval_graph", "frozen_float_fusedbn"])
+@pytest.mark.parametrize("chain", ["", "fold_constants", "quantize_weights(minimum_size=100)"])
+def test_the_original_runs_them(
+    original: Path, models: Path, name: str, chain: str, tmp_path: Path
+) -> None:
+    graph = known_to_original(read_graph(models / f"made-qat-mnist-tf115/{name}.pb"))
+    if chain:
+        graph = transform(graph, chain, inputs=["input"], outputs=["output"]).graph
+    # Small ones too, so that many kinds of ops meet a region.
+    model = convert(graph, 64, quantized=True, safe=True).model
+    kinds = {tensor.dtype for _, tensor in model.regions}
+    assert (DType.QUINT8 in kinds) == chain.startswith("quantize")
+    write_memmapped(tmp_path / "m.pb", model)
+    value = np.random.default_rng(3).random((8, 28, 28, 1), np.float32)
+    found = loaded_by_original(original, tmp_path / "m.pb", "input", "output", value)
+    (expected,) = Interpreter(graph).run(["output"], {"input": value})
+    # The order of sums differs; the outputs are probabilities.
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+    (again,) = Interpreter(read_graph(tmp_path / "m.pb")).run(["output"], {"input": value})
+    np.testing.assert_array_equal(again, expected)
+
+
+def test_the_original_dies_of_what_is_left_in_the_graph(
+    original: Path, models: Path, tmp_path: Path
+) -> None:
+    """Weights that an element-wise op takes: the reason for ``safe``."""
+    graph = known_to_original(read_graph(models / "made-qat-mnist-tf115/frozen_eval_graph.pb"))
+    done = convert(graph, quantized=True, safe=False)
+    assert done.written
+    write_memmapped(tmp_path / "m.pb", done.model)
+    value = np.zeros((8, 28, 28, 1), np.float32)
+    with pytest.raises(AssertionError):
+        loaded_by_original(original, tmp_path / "m.pb", "input", "output", value)
