@@ -18,8 +18,8 @@ def merge_sections(base: MappingNode, over: MappingNode) -> MappingNode:
     """A recipe, model or target with another laid over it.
 
     Mappings merge key by key, ``null`` removes what is below it, everything else replaces;
-    ``source``, ``quantize`` and a section's ``data`` replace as a whole. Places stay those of where each value
-    was written.
+    ``source``, ``quantize`` and a section's ``data`` replace as a whole. Places stay those of where
+    each value was written.
     """
     return _overlay(base, over, _section)
 

@@ -150,7 +150,7 @@ class Data:
 
     file: InputFile
     kind: DataKind | None = None
-    reading: Reading = Reading()
+    reading: Reading = field(default_factory=Reading)
     labels: InputFile | None = None
     classes: InputFile | None = None
     files: tuple[InputFile, ...] = ()
