@@ -102,12 +102,12 @@ def _data_problems(
     validation, check = target.validation, target.check
     if validation is not None:
         (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
-        file = validation.data
+        file = validation.data.file
         with _placed(file):
             faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
         yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
     if check is not None and check.data is not None:
-        file = check.data
+        file = check.data.file
         with _placed(file):
             faults = sample_faults(file.path, file.name, inputs)
         yield from (_problem(target, ("check", "data"), *fault) for fault in faults)

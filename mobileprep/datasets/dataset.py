@@ -32,11 +32,14 @@ class Dataset(Protocol):
         """What messages call the data: the file or folder as the recipe names it."""
 
     def __len__(self) -> int:
-        """How many samples there are, those left out not counted."""
+        """How many samples there are; one that turns out to be unreadable counts."""
 
     def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """The samples ``start`` to ``stop``, ``size`` at a time; the last batch may be smaller.
+        """The samples ``start`` to ``stop``, ``size`` at a time; a batch may be smaller.
+
+        Samples that cannot be read are left out, with one warning at the end.
 
         Raises:
-            AccuracyError: samples do not fit together, or cannot be read and ``strict`` is set.
+            AccuracyError: samples do not fit together, or none can be read.
+            CorruptFileError, UnsupportedError: a sample cannot be read, and ``strict`` is set.
         """

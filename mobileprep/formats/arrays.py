@@ -30,7 +30,7 @@ _HEADERS: Final = {
 }
 # A header is a Python literal: whatever its parser may say.
 _HEADER_FAULTS: Final = (ValueError, EOFError, SyntaxError, TokenError, RecursionError, MemoryError)
-_ARCHIVE_FAULTS: Final = (
+ARCHIVE_FAULTS: Final = (
     zipfile.BadZipFile,
     zlib.error,
     NotImplementedError,
@@ -53,7 +53,7 @@ def read_headers(path: Path) -> dict[str, Header]:
     Raises:
         CorruptFileError: missing, or damaged.
     """
-    return _read(path, lambda stream, _size, where: Header(*_read_header(stream, where)[::2]))
+    return _read(path, lambda stream, _size, where: Header(*read_header(stream, where)[::2]))
 
 
 def read_arrays(
@@ -124,33 +124,55 @@ def _read_zip(
                     raise CorruptFileError(message, _HINT, where)
                 with archive.open(entry) as member:
                     arrays[name] = read(member, entry.file_size, where)
-    except _ARCHIVE_FAULTS as error:
+    except ARCHIVE_FAULTS as error:
         msg = f"is no readable .npz file: {error}"
         raise CorruptFileError(msg, _HINT, str(path)) from error
     return arrays
 
 
 def _read_array(stream: IO[bytes], size: int, limit: int, where: str) -> NDArray[Any]:
-    shape, fortran, dtype = _read_header(stream, where)
-    if dtype.hasobject:
-        raise CorruptFileError("holds Python objects, which are not read", _HINT, where)  # noqa: EM101
+    shape, fortran, dtype = read_header(stream, where)
+    _refuse_objects(dtype, where)
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > min(size, limit):
         message = f"declares {wanted} bytes, with {size} there and {limit} allowed"
         raise CorruptFileError(message, _HINT, where)
-    data = stream.read(wanted)
+    return view_of(stream.read(wanted), shape, dtype, fortran=fortran, where=where)
+
+
+def view_of(
+    data: bytes | memoryview,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    fortran: bool,
+    where: str,
+) -> NDArray[Any]:
+    """The array that bytes hold, nothing copied; more bytes than it needs may follow.
+
+    Raises:
+        CorruptFileError: it holds Python objects, or the bytes are too few.
+    """
+    _refuse_objects(dtype, where)
+    wanted = math.prod(shape) * dtype.itemsize
     if len(data) < wanted:
         message = f"ends after {len(data)} of {wanted} bytes"
         raise CorruptFileError(message, _HINT, where)
     try:
-        return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+        return np.frombuffer(data[:wanted], dtype).reshape(shape, order="F" if fortran else "C")
     except ValueError as error:
         # An axis beyond what an address can hold, or more axes than numpy has.
         raise _no_array(error, where) from error
 
 
-def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether the first axis varies fastest, and element type; all of them possible."""
+def read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the first axis varies fastest, and element type; all of them possible.
+
+    The stream stands at the elements then.
+
+    Raises:
+        CorruptFileError: the header is damaged, or of an unknown version.
+    """
     try:
         version = npy.read_magic(stream)
         if version not in _HEADERS:
@@ -163,6 +185,11 @@ def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, 
         message = f"declares the shape {list(shape)} of elements of {dtype.itemsize} bytes"
         raise CorruptFileError(message, _HINT, where)
     return shape, fortran, dtype
+
+
+def _refuse_objects(dtype: np.dtype[Any], where: str) -> None:
+    if dtype.hasobject:
+        raise CorruptFileError("holds Python objects, which are not read", _HINT, where)  # noqa: EM101
 
 
 def _no_array(error: Exception, where: str) -> CorruptFileError:

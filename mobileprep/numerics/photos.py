@@ -1,4 +1,4 @@
-"""A picture file as the input of a network: decoded, resized, normalized."""
+"""A picture file as the input of a network: decoded, cropped, resized, normalized."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.bmp import decode_bmp
 from mobileprep.numerics.image_files import decode_gif, decode_jpeg, decode_png, image_kind
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
+
+_LUMA = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,51 @@ def picture(data: bytes, wanted: Normalization) -> Array:
         CorruptFileError: the file is damaged, or no JPEG, PNG, GIF or BMP.
         UnsupportedError: Pillow is not installed.
     """
-    pixels = _decoded(data)[np.newaxis]
+    pixels = decoded(data)[np.newaxis]
     resized = resize_bilinear(pixels, (wanted.height, wanted.width), Sampling())
     out: Array = (resized - np.float32(wanted.mean)) / np.float32(wanted.std)
     return out
 
 
-def _decoded(data: bytes) -> Array:
+def central_crop(pixels: Array, share: float) -> Array:
+    """The middle of a picture [height, width, channels], as ``tf.image.central_crop`` cuts it out.
+
+    Args:
+        pixels: the picture.
+        share: of each side, above 0 and up to 1.
+    """
+    top, left = (int((size - size * share) / 2) for size in pixels.shape[:2])
+    return pixels[top : pixels.shape[0] - top, left : pixels.shape[1] - left]
+
+
+def decoded(data: bytes, channels: int = 3) -> Array:
+    """The first frame of a picture file as uint8 [height, width, channels].
+
+    Args:
+        data: the file.
+        channels: 3 for RGB, 1 for luminance: that of JPEG and PNG files is made while decoding,
+            as TensorFlow does, that of others as ``tf.image.rgb_to_grayscale`` makes it.
+
+    Raises:
+        CorruptFileError: the file is damaged, or no JPEG, PNG, GIF or BMP.
+        UnsupportedError: Pillow is not installed.
+    """
     kind = image_kind(data)
     if kind == "JPEG":
-        return decode_jpeg(data, 3)
+        return decode_jpeg(data, channels)
     if kind == "PNG":
-        return decode_png(data, 3)
+        return decode_png(data, channels)
     if kind == "GIF":
-        return np.squeeze(decode_gif(data, first_only=True), axis=0)
+        return _in_channels(decode_gif(data, first_only=True)[0], channels)
     if kind == "BMP":
-        return decode_bmp(data, 3)
+        return _in_channels(decode_bmp(data, 3), channels)
     raise CorruptFileError("is no JPEG, PNG, GIF or BMP", "convert the picture")  # noqa: EM101
+
+
+def _in_channels(pixels: Array, channels: int) -> Array:
+    if channels == 3:
+        return pixels
+    # As convert_image_dtype there and back: values are cut off, not rounded.
+    scaled = pixels.astype(np.float32) * np.float32(1 / 255)
+    luma: Array = (scaled @ _LUMA)[..., np.newaxis] * np.float32(255.5)
+    return luma.astype(np.uint8)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_allocation
 
 _FULL_SCALE = np.float32(1 / 32768)
 _FILE = "WAV file"
@@ -38,6 +39,23 @@ def decode_wav(data: bytes) -> tuple[Array, int]:
         raise _damaged(message)
     samples = np.frombuffer(frames, "<i2").reshape(-1, channels)
     return samples.astype(np.float32) * _FULL_SCALE, rate
+
+
+def desired_sound(samples: Array, count: int = -1, channels: int = -1) -> Array:
+    """A sound of the length and channels that ``DecodeWav`` is asked for.
+
+    Args:
+        samples: float32 [samples, channels].
+        count: how many samples, cut off or filled up with silence; -1 for all.
+        channels: how many channels, cut off or the last one repeated; -1 for all.
+    """
+    count = len(samples) if count < 0 else count
+    channels = samples.shape[1] if channels < 0 else channels
+    check_allocation((count, channels), samples.dtype)
+    out = np.zeros((count, channels), np.float32)
+    source = np.minimum(np.arange(channels), samples.shape[1] - 1)
+    out[: len(samples)] = samples[:count, source]
+    return out
 
 
 def _damaged(reason: str) -> CorruptFileError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.running_stages import CheckStage, SamplesStage
-from mobileprep.plan.sources import single_file
+from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
@@ -42,7 +42,8 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
     if data is None and target.validation is not None:
         data, section = target.validation.data, "validation"
     stage = SamplesStage(
-        data=None if data is None else single_file(data),
+        data=None if data is None else data_files(data),
+        reading=data,
         section=section,
         count=check.samples,
         inputs=target.inputs,

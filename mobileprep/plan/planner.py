@@ -11,7 +11,13 @@ from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.plan.running_stages import CheckStage, EvaluateStage, SamplesStage, ValidateStage
-from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
+from mobileprep.plan.sources import (
+    checkpoint_files,
+    data_files,
+    folder_files,
+    meta_graph_files,
+    single_file,
+)
 from mobileprep.plan.spec import (
     Files,
     Plan,
@@ -248,8 +254,14 @@ def _transform_spec(
 
 def _evaluate_spec(target: Target, validation: Validation, label: str, frozen: Frozen) -> StageSpec:
     stage = EvaluateStage(
-        data=single_file(validation.data),
+        data=data_files(validation.data),
+        reading=validation.data,
         labels=validation.labels,
+        samples=validation.samples,
+        seed=validation.seed,
+        batch=validation.batch,
+        strict=validation.strict,
+        inputs=target.inputs,
         metric=validation.metric,
         engine=engine_choice(target),
         graph=frozen.graph,
@@ -276,9 +288,9 @@ def _outside(target: Target) -> Iterator[StageFile]:
     if source.saver is not None:
         yield from single_file(source.saver).members
     if target.validation is not None:
-        yield from single_file(target.validation.data).members
+        yield from data_files(target.validation.data).members
     if target.check is not None and target.check.data is not None:
-        yield from single_file(target.check.data).members
+        yield from data_files(target.check.data).members
     for step in target.transforms:
         plugin = plugin_file(step)
         yield from () if plugin is None else plugin.members

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mobileprep.plan.spec import Files, Stage, Upstream
-from mobileprep.recipe.settings import InputSpec, Metric
+from mobileprep.recipe.settings import Data, InputSpec, Metric
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class SamplesStage(RunningStage):
 
     Args:
         data: the samples; None to draw them.
+        reading: how they are read.
         section: the section that names the data.
         count: how many samples.
         inputs: what is fed.
@@ -60,6 +61,7 @@ class SamplesStage(RunningStage):
     RECORD: ClassVar[str] = "samples.json"
 
     data: Files | None = None
+    reading: Data | None = None
     section: str
     count: int
     inputs: tuple[InputSpec, ...] = ()
@@ -102,8 +104,14 @@ class EvaluateStage(RunningStage):
 
     Args:
         data: the data.
-        labels: the name of its array of labels.
+        reading: how it is read.
+        labels: the name of its labels, where ``reading`` does not say.
         metric: what is measured.
+        samples: how many are run; None for all.
+        seed: draws them; None for those that are spread evenly.
+        batch: how many are run at once.
+        strict: whether one that cannot be read is an error.
+        inputs: what is fed.
     """
 
     stage_name: ClassVar[str] = "evaluate"
@@ -112,8 +120,14 @@ class EvaluateStage(RunningStage):
     RECORD: ClassVar[str] = "evaluation.json"
 
     data: Files
+    reading: Data
     labels: str
     metric: Metric
+    samples: int | None = None
+    seed: int | None = None
+    batch: int = 64
+    strict: bool = False
+    inputs: tuple[InputSpec, ...] = ()
 
     @property
     def output_files(self) -> tuple[str, ...]:

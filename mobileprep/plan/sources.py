@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.plan.spec import Files, StageFile
-from mobileprep.recipe.settings import EVERY_SHARD, InputFile
+from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
@@ -57,6 +57,16 @@ def meta_graph_files(named: InputFile) -> Files:
     return _files(named, [file, *map(StageFile, names, assets)])
 
 
+def data_files(data: Data) -> Files:
+    """All files of samples: those of the file or folder itself, then those named beside it.
+
+    Raises:
+        CorruptFileError: a file or folder is not there, or a folder holds nothing.
+    """
+    parts = [_file_or_folder(named) for named in (data.file, *data.beside)]
+    return _files(data.file, (member for part in parts for member in part.members))
+
+
 def checkpoint_files(named: InputFile) -> Files:
     """The files of a checkpoint named by prefix, member, state file or folder, sorted.
 
@@ -83,6 +93,10 @@ def checkpoint_files(named: InputFile) -> Files:
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
     return _files(named, (StageFile(_beside(named.name, p.name), p) for p in sorted(found)))
+
+
+def _file_or_folder(named: InputFile) -> Files:
+    return folder_files(named) if _is_dir(named.path) else single_file(named)
 
 
 def _files(named: InputFile, members: Iterable[StageFile]) -> Files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
+from mobileprep.recipe.data import data_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import QUANTIZERS
@@ -173,6 +174,7 @@ _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
     _validation,
+    data_problems,
     _quantize,
     _abis,
     _budget,

@@ -8,6 +8,8 @@ from mobileprep.recipe.tree import Entry, MappingNode, Node, Scalar
 
 # Their keys belong together: half of one with half of another has no meaning.
 _WHOLE = frozenset({"source", "quantize"})
+# The same inside of sections.
+_WHOLE_BELOW = frozenset({"data"})
 # Each of their entries is again made of sections.
 _NAMED = frozenset({"models", "targets"})
 
@@ -16,8 +18,8 @@ def merge_sections(base: MappingNode, over: MappingNode) -> MappingNode:
     """A recipe, model or target with another laid over it.
 
     Mappings merge key by key, ``null`` removes what is below it, everything else replaces;
-    ``source`` and ``quantize`` replace as a whole. Places stay those of where each value
-    was written.
+    ``source``, ``quantize`` and a section's ``data`` replace as a whole. Places stay those of where
+    each value was written.
     """
     return _overlay(base, over, _section)
 
@@ -52,5 +54,7 @@ def _named(_name: str, below: Node, over: Node) -> Node:
     return _overlay(below, over, _section) if isinstance(over, MappingNode) else over
 
 
-def _deep(_key: str, below: Node, over: Node) -> Node:
-    return _overlay(below, over, _deep) if isinstance(over, MappingNode) else over
+def _deep(key: str, below: Node, over: Node) -> Node:
+    if key in _WHOLE_BELOW or not isinstance(over, MappingNode):
+        return over
+    return _overlay(below, over, _deep)

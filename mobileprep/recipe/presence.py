@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from mobileprep.errors import CorruptFileError, nearest_hint
 from mobileprep.recipe.model import Recipe, Target
-from mobileprep.recipe.settings import EVERY_SHARD, InputFile
+from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile
 
 
 def check_files(recipe: Recipe) -> None:
@@ -36,6 +36,10 @@ def _missing(target: Target) -> Iterator[tuple[InputFile, str]]:
     for file in _checkpoints(target):
         if not _is_checkpoint(file):
             yield file, f"there is no checkpoint {file.name!r}"
+    for data in _data(target):
+        for file in (data.file, *data.beside):
+            if not file.path.exists():
+                yield file, f"there is no {_what(data, file)} {file.name!r}"
     for file in _files(target):
         if not file.path.is_file():
             yield file, f"there is no file {file.name!r}"
@@ -59,10 +63,17 @@ def _files(target: Target) -> Iterator[InputFile]:
         yield from (file.file for file in step.files if file.kind == "path")
         if step.plugin is not None:
             yield step.plugin.file
+
+
+def _data(target: Target) -> Iterator[Data]:
     if target.validation is not None:
         yield target.validation.data
     if target.check is not None and target.check.data is not None:
         yield target.check.data
+
+
+def _what(data: Data, file: InputFile) -> str:
+    return "folder" if file is data.file and data.kind in ("pictures", "wav") else "file"
 
 
 def _is_checkpoint(file: InputFile) -> bool:

@@ -72,7 +72,7 @@ recipe's in the same way, and so is each entry of `models`:
 - mappings merge key by key;
 - lists, texts and numbers replace what is below;
 - `null` removes what is below;
-- `source` and `quantize` replace as a whole, because their keys belong together.
+- `source`, `quantize` and `data` replace as a whole, because their keys belong together.
 
 A target's `transforms` therefore replaces the shared chain, while `then` goes on from it.
 
@@ -136,9 +136,9 @@ check: {data: data/pictures.npz, max_difference: 0.01}
 ```
 
 `data` is an `.npz` file as `numpy.savez` writes it, with an array for each input under the
-input's name. Its first axis counts the samples; an input without an axis for samples has one more
-in front, or none where its value is the same for all. Without `data`, the validation's test set
-is used.
+input's name, or data of another kind, as [quantization.md](quantization.md#data) has it. The first
+axis of an array counts the samples; an input without an axis for samples has one more in front, or
+none where its value is the same for all. Without `data`, the validation's test set is used.
 
 The difference is told twice. `largest_difference` is the largest absolute difference of any
 element of any output, in the output's own unit. `share_of_peak` is that of the output that is
@@ -175,6 +175,8 @@ _SECTIONS = (
     ("transforms", "`transforms`"),
     ("check", "`check`"),
     ("validation", "`validation`"),
+    ("data", "`data`"),
+    ("feature", "`data.features.<input>`"),
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),
     ("quantize", "`targets.<name>.quantize`"),

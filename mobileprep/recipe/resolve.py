@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.checks import SOURCE_KINDS
+from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
@@ -157,7 +158,7 @@ def _check(node: Node | None) -> Check | None:
     given = plain(node)
     data, limit = node.get("data"), given.get("max_difference")
     return Check(
-        None if data is None else _file(data),
+        None if data is None else resolve_data(data),
         int(given.get("samples", Check.samples)),
         None if limit is None else float(limit),
     )
@@ -167,9 +168,12 @@ def _validation(validation: MappingNode | None) -> Validation | None:
     if validation is None:
         return None
     given = plain(validation)
-    given["data"] = _file(validation.get("data"))
+    given["data"] = resolve_data(validation.entries["data"].value)
     if "max_drop" in given:
         given["max_drop"] = float(given["max_drop"])
+    for key in ("samples", "seed", "batch"):
+        if key in given:
+            given[key] = int(given[key])
     return Validation(**given)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
+from mobileprep.options.data import DataKind, Reading
 from mobileprep.options.declare import Option
 
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
@@ -135,15 +136,41 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class Data:
+    """Samples for calibration, validation or checks; ``recipe/data.py`` makes it.
+
+    Args:
+        file: the file or folder.
+        kind: what it is; None where its content tells.
+        reading: how it becomes samples.
+        labels: the file of labels, where they have one of their own.
+        classes: the file that lists the names of the classes.
+        files: what else a generator reads.
+    """
+
+    file: InputFile
+    kind: DataKind | None = None
+    reading: Reading = field(default_factory=Reading)
+    labels: InputFile | None = None
+    classes: InputFile | None = None
+    files: tuple[InputFile, ...] = ()
+
+    @property
+    def beside(self) -> tuple[InputFile, ...]:
+        """The files that it names besides ``file``."""
+        return (*filter(None, (self.labels, self.classes)), *self.files)
+
+
+@dataclass(frozen=True)
 class Check:
     """How the model is compared with the source after each transform."""
 
     data: Annotated[
-        InputFile | None,
+        Data | None,
         Option(
-            "The samples: an `.npz` file with an array for each input, its first axis the samples. "
-            "Without it, the validation's; without that, samples are drawn.",
-            definition="path",
+            "The samples: a file or folder, or how it is read. Without it, the validation's; "
+            "without that, samples are drawn.",
+            definition="data",
         ),
     ] = None
     samples: Annotated[
@@ -170,16 +197,18 @@ class Validation:
     """How a target's model is compared with the source."""
 
     data: Annotated[
-        InputFile,
+        Data,
         Option(
-            "The labelled test set, an `.npz` file with an array for each input and one of labels. "
-            "Required.",
-            definition="path",
+            "The labelled test set: a file or folder, or how it is read. Required.",
+            definition="data",
         ),
     ]
     labels: Annotated[
         str,
-        Option("The name of the array of labels.", min_length=1),
+        Option(
+            "The name of the array, column or feature of labels, where `data` does not say.",
+            min_length=1,
+        ),
     ] = "label"
     metric: Annotated[
         Metric,
@@ -196,6 +225,38 @@ class Validation:
             maximum=1,
         ),
     ] = 0.01
+    samples: Annotated[
+        int | None,
+        Option(
+            "How many samples are run, spread evenly over the data. Without it, all.",
+            minimum=1,
+            maximum=1000000000,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        Option(
+            "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
+            "the first of each part.",
+            minimum=0,
+            maximum=4294967295,
+        ),
+    ] = None
+    batch: Annotated[
+        int,
+        Option(
+            "How many samples are run at once, where the model does not say.",
+            minimum=1,
+            maximum=100000,
+        ),
+    ] = 64
+    strict: Annotated[
+        bool,
+        Option(
+            "Whether a sample that cannot be read ends the build; else it is left out, with a "
+            "warning that names it."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -341,7 +341,7 @@ def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
 
 EDITS = {
     "outputs: [y]": ("outputs: [z]", {"freeze"}),
-    "x: {}": ("x: {shape: [1, 2]}", {"freeze"}),
+    "x: {}": ("x: {shape: [1, 2]}", {"evaluate", "freeze"}),
     "frozen: model.pb": ("frozen: other.pb", {"freeze"}),
     "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"transform"}),
     "quantize: weights": ("quantize: {mode: weights, minimum_size: 5}", {"transform"}),

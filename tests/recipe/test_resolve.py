@@ -97,7 +97,7 @@ targets:
     )
     assert found.validation == Validation(found.validation.data, "y", "top1", 0.0)
     assert isinstance(found.validation.max_drop, float)
-    assert found.validation.data.path == tmp_path / "data/test.npz"
+    assert found.validation.data.file.path == tmp_path / "data/test.npz"
     assert (found.platform, found.abis) == ("android", ("arm64-v8a", "x86"))
     assert (found.artifact, found.registration) == ("text", ("1.15", "2.21"))
     assert found.budget == Budget(60_000, 1000)
@@ -209,7 +209,7 @@ targets:
     assert other.inputs == (InputSpec("a", "int8", (1,)), InputSpec("c"))
     assert other.outputs == ("z",)
     assert names(other) == ["fold_constants"]
-    assert (other.validation.data.name, other.validation.max_drop) == ("d.npz", 0.2)
+    assert (other.validation.data.file.name, other.validation.max_drop) == ("d.npz", 0.2)
     assert unchecked.validation is None
     assert unchecked.transforms == ()
     assert unchecked.outputs == ("y",)
@@ -253,7 +253,7 @@ def test_paths_start_at_the_file_that_names_them(load, write, tmp_path):
     assert target.source.file.path == tmp_path / "shared/m.pb"
     assert target.source.file.name == "m.pb"
     assert target.source.file.place == "shared/base.yaml:3:18"
-    assert target.validation.data.path == tmp_path / "t.npz"
+    assert target.validation.data.file.path == tmp_path / "t.npz"
 
 
 def test_places_for_later_layers(load):

@@ -9,7 +9,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.wav import decode_wav
+from mobileprep.numerics.wav import decode_wav, desired_sound
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
@@ -31,13 +31,7 @@ def decode_wav_samples(node: Node, contents: Array) -> tuple[Array, Array]:
     samples, rate = decode_wav(bytes(contents.reshape(-1)[0]))
     count = node.attr_int("desired_samples", -1)
     channels = node.attr_int("desired_channels", -1)
-    count = len(samples) if count < 0 else count
-    channels = samples.shape[1] if channels < 0 else channels
-    check_allocation((count, channels), samples.dtype)
-    out = np.zeros((count, channels), np.float32)
-    source = np.minimum(np.arange(channels), samples.shape[1] - 1)
-    out[: len(samples)] = samples[:count, source]
-    return out, np.array(rate, np.int32)
+    return desired_sound(samples, count, channels), np.array(rate, np.int32)
 
 
 @shape_fn("DecodeWav")

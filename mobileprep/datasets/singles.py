@@ -1,0 +1,127 @@
+"""Samples that are read one by one, in threads, and put together as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.source import Unread
+from mobileprep.errors import AccuracyError, CorruptFileError, UnsupportedError
+from mobileprep.ir.tensor import Array
+from mobileprep.processors import cores
+
+Label = int | float | str | Array
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample.
+
+    Args:
+        name: what it is called.
+        feeds: an array for each input, without an axis for samples.
+        label: what it is; None where labels are not asked for.
+    """
+
+    name: str
+    feeds: Mapping[str, Array]
+    label: Label | None = None
+
+
+class OneByOne(Protocol):
+    """Samples that are read one by one, from any thread."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def name_of(self, index: int) -> str:
+        """What a sample is called."""
+
+    def sample(self, index: int) -> Sample:
+        """One sample.
+
+        Raises:
+            AccuracyError: it does not fit the model.
+            CorruptFileError, UnsupportedError: it cannot be read.
+        """
+
+
+class Singles:
+    """Such samples as a ``Source``."""
+
+    def __init__(self, samples: OneByOne) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def read(self, indices: Sequence[int]) -> tuple[Batch | None, Sequence[Unread]]:
+        """See ``Source.read``; decoding pictures lets other threads run."""
+        threads = min(len(indices), cores())
+        if threads < 2:
+            found = [self._one(index) for index in indices]
+        else:
+            with ThreadPoolExecutor(threads, thread_name_prefix="mobileprep-data") as pool:
+                found = list(pool.map(self._one, indices))
+        samples = [one for one in found if isinstance(one, Sample)]
+        unread = [one for one in found if isinstance(one, Unread)]
+        return batch_of(samples) if samples else None, unread
+
+    def _one(self, index: int) -> Sample | Unread:
+        try:
+            return self._samples.sample(index)
+        except (CorruptFileError, UnsupportedError) as error:
+            return Unread(self._samples.name_of(index), error)
+
+
+def batch_of(samples: Sequence[Sample]) -> Batch:
+    """Samples put together.
+
+    Raises:
+        AccuracyError: they are not of one shape, or have other inputs or labels than the first.
+    """
+    first = samples[0]
+    for other in samples[1:]:
+        _check_alike(first, other)
+    feeds = {name: _stacked([s.feeds[name] for s in samples]) for name in first.feeds}
+    labels = None if first.label is None else _labels([s.label for s in samples])
+    return Batch(feeds, labels, tuple(s.name for s in samples))
+
+
+def _check_alike(first: Sample, other: Sample) -> None:
+    if first.feeds.keys() != other.feeds.keys():
+        had, has = (", ".join(sorted(s.feeds)) or "nothing" for s in (first, other))
+        message = f"{other.name} has {has}, and {first.name} {had}"
+        raise AccuracyError(message, "give every sample the same inputs")
+    if (first.label is None) != (other.label is None):
+        without = first if first.label is None else other
+        raise AccuracyError(f"{without.name} has no label", "give every sample a label, or none")
+    for name, array in first.feeds.items():
+        if other.feeds[name].shape != array.shape:
+            message = f"{other.name} has the shape {list(other.feeds[name].shape)} for {name!r}, "
+            message += f"and {first.name} {list(array.shape)}"
+            raise AccuracyError(message, "make them alike ('resize'), or write 'batch: 1'")
+    label, its = np.shape(first.label or 0), np.shape(other.label or 0)
+    if label != its:
+        message = f"the label of {other.name} has the shape {list(its)}, "
+        message += f"and that of {first.name} {list(label)}"
+        raise AccuracyError(message, "make them alike, or write 'batch: 1'")
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    if arrays[0].dtype != object:
+        return np.stack(arrays)
+    # np.stack would look into the texts of arrays without axes.
+    out = np.empty((len(arrays), *arrays[0].shape), object)
+    for at, array in enumerate(arrays):
+        out[at] = array[()]
+    return out
+
+
+def _labels(labels: Sequence[Label | None]) -> Array:
+    return np.stack([np.asarray(label) for label in labels])

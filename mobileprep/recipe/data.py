@@ -1,0 +1,121 @@
+"""The ``data`` of a recipe's sections: a path, or a mapping that says how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from mobileprep.options.data import (
+    DATA_KINDS,
+    FOLDERS,
+    KINDS_OF_KEYS,
+    LABEL_FILES,
+    DataKind,
+    Feature,
+    Reading,
+)
+from mobileprep.recipe.named_files import input_file
+from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.sections import TargetSections
+from mobileprep.recipe.settings import Data, InputFile
+from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, plain
+
+DATA_SECTIONS: Final = ("check", "validation")
+"""The sections that have ``data``."""
+
+
+def resolve_data(node: Node) -> Data:
+    """The data that a value without problems describes."""
+    if not isinstance(node, MappingNode):
+        return Data(_file(node))
+    kind = next(kind for kind in DATA_KINDS if kind in node.entries)
+    labels, classes = node.get("labels"), node.get("classes")
+    files = node.get("files")
+    return Data(
+        _file(node.entries[kind].value),
+        kind,
+        _reading(node),
+        _file(labels) if labels is not None and _is_file(kind, plain(labels)) else None,
+        _file(classes) if classes is not None else None,
+        tuple(map(_file, files.items)) if isinstance(files, Sequence) else (),
+    )
+
+
+def data_problems(target: TargetSections) -> Iterator[Problem]:
+    """What is wrong with the data of a target's sections, of the right types."""
+    for name in DATA_SECTIONS:
+        section = target.mapping(name)
+        entry = None if section is None else section.entries.get("data")
+        if entry is not None and isinstance(entry.value, MappingNode):
+            yield from _problems(entry.value)
+
+
+def _problems(data: MappingNode) -> Iterator[Problem]:
+    kinds = [kind for kind in DATA_KINDS if kind in data.entries]
+    if not kinds:
+        # An unknown key may be a slip in the kind's name, and is told by the schema.
+        if set(data.entries) <= set(KINDS_OF_KEYS):
+            hint = f"add one of {', '.join(DATA_KINDS)}"
+            yield Problem(data.place, "the data names no file or folder", hint)
+        return
+    for kind in kinds[1:]:
+        message = f"data is of one kind, and {kinds[0]!r} is given already"
+        yield Problem(data.entries[kind].key_place, message, "keep one of them")
+    for key, entry in data.items():
+        goes_with = KINDS_OF_KEYS.get(key, ())
+        if goes_with and not set(goes_with) & set(kinds):
+            message = f"{key!r} goes with {' or '.join(map(repr, goes_with))} only"
+            yield Problem(entry.key_place, message, "remove it")
+    if kinds[0] == "tfrecord" and "features" not in data.entries:
+        place = data.entries["tfrecord"].key_place
+        hint = "add 'features: {INPUT: {key: FEATURE}}'"
+        yield Problem(place, "TFRecords need the features that are fed", hint)
+    deviation = data.get("std")
+    if deviation is not None and 0 in _numbers(plain(deviation)):
+        yield Problem(deviation.place, "values cannot be divided by 0", "leave 'std' out, or use 1")
+
+
+def _is_file(kind: DataKind, labels: Plain) -> bool:
+    return kind in LABEL_FILES and labels != FOLDERS
+
+
+def _reading(node: MappingNode) -> Reading:
+    given: dict[str, Any] = plain(node)
+    given = {key: value for key, value in given.items() if key not in _NAMED}
+    for key in ("mean", "std"):
+        if key in given:
+            given[key] = tuple(map(float, _numbers(given[key])))
+    if "resize" in given:
+        given["resize"] = tuple(map(int, given["resize"]))
+    for key in ("desired_channels", "desired_samples"):
+        if key in given:
+            given[key] = int(given[key])
+    if "inputs" in given:
+        given["inputs"] = tuple((n, _texts(columns)) for n, columns in given["inputs"].items())
+    if "features" in given:
+        given["features"] = tuple((n, _feature(f)) for n, f in given["features"].items())
+    return Reading(**given)
+
+
+def _numbers(value: Plain) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _texts(value: Plain) -> tuple[str, ...]:
+    return tuple(map(str, _numbers(value)))
+
+
+def _feature(value: Plain) -> Feature:
+    if isinstance(value, str):
+        return Feature(value)
+    given = dict(value)
+    if "shape" in given:
+        given["shape"] = tuple(map(int, given["shape"]))
+    return Feature(**given)
+
+
+def _file(node: Node) -> InputFile:
+    return input_file(cast(Scalar, node))
+
+
+_NAMED: Final = frozenset({*DATA_KINDS, "classes", "files"})
