@@ -40,6 +40,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     QUANTIZERS,
     Budget,
     Cache,
+    Calibration,
     Check,
     InputSpec,
     Quantize,
@@ -50,7 +51,18 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
-_SECTIONS = (Budget, Cache, Check, Freeze, InputSpec, Quantize, Source, Target, Validation)
+_SECTIONS = (
+    Budget,
+    Cache,
+    Calibration,
+    Check,
+    Freeze,
+    InputSpec,
+    Quantize,
+    Source,
+    Target,
+    Validation,
+)
 
 
 def transform_schemas() -> dict[Path, str]:

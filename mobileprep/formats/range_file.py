@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import yaml
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import unreadable
+
+_HEAD: Final = (
+    "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"
+)
+_HINT: Final = "run 'mobileprep calibrate' to write it again"
+_LARGEST_FILE: Final = 64 << 20
+_MOST_TENSORS: Final = 1_000_000
+_LONGEST: Final = 2_000
+_DIGITS: Final = 15  # of a count
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
+# What YAML would not take as it stands between double quotes.
+_ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -29,10 +53,195 @@ class RangeFile:
         tensors: ranges by tensor, ``node`` or ``node:1``.
         method: how they were found.
         samples: on how many samples.
-        data: the sha256 of the data.
+        data: a digest of the samples.
+        unseen: tensors that no sample reached, and that have no range.
     """
 
     tensors: Mapping[str, TensorRange] = field(default_factory=dict)
     method: str = ""
     samples: int = 0
     data: str = ""
+    unseen: tuple[str, ...] = ()
+
+
+def range_file_text(ranges: RangeFile) -> str:
+    """A range file as it is written, a tensor a line, sorted: equal ranges, equal text.
+
+    Ends are written as float32 has them, with as many digits as bring the same number back.
+    """
+    lines = [_HEAD, "version: 1\n"]
+    if ranges.method:
+        lines.append(f"method: {_name(ranges.method)}\n")
+    if ranges.samples:
+        lines.append(f"samples: {ranges.samples}\n")
+    if ranges.data:
+        lines.append(f"data: {_name(ranges.data)}\n")
+    lines.append("tensors:\n" if ranges.tensors else "tensors: {}\n")
+    for tensor, found in sorted(ranges.tensors.items()):
+        graph = f", graph: {_quoted(found.graph)}" if found.graph else ""
+        ends = f"min: {number(found.low)}, max: {number(found.high)}"
+        lines.append(f"  {_name(tensor)}: {{{ends}{graph}}}\n")
+    if ranges.unseen:
+        lines.append("unseen:\n")
+        lines += (f"  - {_name(tensor)}\n" for tensor in sorted(ranges.unseen))
+    return "".join(lines)
+
+
+def number(value: float) -> str:
+    """A float32 as YAML and Python read it back: ``0.1``, ``-6.0``, ``1.0e-05``."""
+    text = str(np.float32(value))
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}"
+
+
+def read_range_file(path: Path) -> RangeFile:
+    """Read a range file.
+
+    Raises:
+        CorruptFileError: it is not there, or no range file; with the line.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if len(data) > _LARGEST_FILE:
+        message = f"a range file has at most {_LARGEST_FILE >> 20} MiB"
+        raise CorruptFileError(message, _HINT, str(path))
+    try:
+        return _Reader(data.decode(), path).read()
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start} is no UTF-8"
+        raise CorruptFileError(message, _HINT, str(path)) from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        message = f"not YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}"
+        raise CorruptFileError(message, _HINT, where) from error
+
+
+class _Reader:
+    """Reads events one by one: files may be large, and nothing but mappings of texts is read."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self._path = path
+        self._events: Iterator[yaml.Event] = yaml.parse(text, _LOADER)
+
+    def read(self) -> RangeFile:
+        tensors: dict[str, TensorRange] = {}
+        given: dict[str, str] = {}
+        unseen: tuple[str, ...] = ()
+        next(self._events)  # the stream's start
+        start = next(self._events)
+        self._expect(start, yaml.DocumentStartEvent, "the file is empty")
+        for key, event in self._mapping(next(self._events)):
+            if key == "tensors":
+                tensors = self._tensors(event)
+            elif key == "unseen":
+                unseen = tuple(self._texts(event))
+            elif key in ("version", "method", "samples", "data"):
+                given[key] = self._text(event)
+            else:
+                raise self._wrong(event, f"there is no key {_shown(key)}")
+        next(self._events)  # the document's end
+        end = next(self._events)
+        self._expect(end, yaml.StreamEndEvent, "a second YAML document starts here")
+        if given.get("version") != "1":
+            raise self._wrong(start, "its version is not 1")
+        samples = given.get("samples", "0")
+        if not (samples.isascii() and samples.isdigit() and len(samples) <= _DIGITS):
+            raise self._wrong(start, f"'samples' is no number: {_shown(samples)}")
+        method, data = given.get("method", ""), given.get("data", "")
+        return RangeFile(tensors, method, int(samples), data, unseen)
+
+    def _tensors(self, event: yaml.Event) -> dict[str, TensorRange]:
+        found: dict[str, TensorRange] = {}
+        for tensor, start in self._mapping(event):
+            if len(found) == _MOST_TENSORS:
+                raise self._wrong(start, f"more than {_MOST_TENSORS:,} tensors")
+            given: dict[str, str] = {}
+            for key, value in self._mapping(start):
+                if key not in ("min", "max", "graph"):
+                    raise self._wrong(value, f"a range has no {_shown(key)}, but min, max, graph")
+                given[key] = self._text(value)
+            found[tensor] = self._range(tensor, given, start)
+        return found
+
+    def _range(self, tensor: str, given: Mapping[str, str], event: yaml.Event) -> TensorRange:
+        ends = []
+        for key in ("min", "max"):
+            if key not in given:
+                raise self._wrong(event, f"{_shown(tensor)} has no {key}")
+            ends.append(self._number(tensor, key, given[key], event))
+        low, high = ends
+        if low > high:
+            message = f"the range of {_shown(tensor)} is empty: min {low:g} is above max {high:g}"
+            raise self._wrong(event, message)
+        return TensorRange(low, high, given.get("graph", ""))
+
+    def _number(self, tensor: str, key: str, text: str, event: yaml.Event) -> float:
+        try:
+            value = float(text) if "_" not in text else math.nan
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or abs(value) > float(np.finfo(np.float32).max):
+            message = f"the {key} of {_shown(tensor)} is no finite float32: {_shown(text)}"
+            raise self._wrong(event, message)
+        return value
+
+    def _mapping(self, start: yaml.Event) -> Iterator[tuple[str, yaml.Event]]:
+        """Keys and the events at which their values start."""
+        self._expect(start, yaml.MappingStartEvent, "a mapping is expected here")
+        self._plain(start)
+        seen: set[str] = set()
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._text(event)
+            if key in seen:
+                raise self._wrong(event, f"{_shown(key)} is given twice")
+            seen.add(key)
+            yield key, next(self._events)
+
+    def _texts(self, start: yaml.Event) -> Iterator[str]:
+        self._expect(start, yaml.SequenceStartEvent, "a list is expected here")
+        self._plain(start)
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            yield self._text(event)
+
+    def _text(self, event: yaml.Event) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise self._wrong(event, "a text or a number is expected here")
+        self._plain(event)
+        text: str = event.value
+        if len(text) > _LONGEST:
+            raise self._wrong(event, f"a text has at most {_LONGEST:,} characters")
+        return text
+
+    def _plain(self, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
+        if event.tag is not None or event.anchor is not None:
+            raise self._wrong(event, "YAML tags and anchors are not read")
+
+    def _expect(self, event: yaml.Event, kind: type[yaml.Event], message: str) -> None:
+        if not isinstance(event, kind):
+            raise self._wrong(event, message)
+
+    def _wrong(self, event: Any, message: str) -> CorruptFileError:  # noqa: ANN401 - as above
+        return CorruptFileError(message, _HINT, f"{self._path}:{event.start_mark.line + 1}")
+
+
+def _name(text: str) -> str:
+    """A text as a key or a value, in quotes where YAML could take it for something else."""
+    if _PLAIN_NAME.match(text) and text.lower() not in _WORDS:
+        return text
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return _ESCAPED.sub(lambda c: f"\\U{ord(c.group()):08x}", json.dumps(text, ensure_ascii=False))
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:100]}...")
+
+
+_WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})

@@ -60,6 +60,11 @@ class QuantizeNodes(Transform):
         Option("An op that stays float. Repeated for several."),
     ] = ()
 
+    range_file: Annotated[
+        str,
+        Option("The ranges of tensors, as `mobileprep calibrate` writes them.", format="path"),
+    ] = ""
+
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the nodes; float nodes and conversions that this leaves unused stay.
 
