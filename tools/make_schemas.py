@@ -41,6 +41,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     QUANTIZERS,
     Budget,
     Cache,
+    Calibration,
     Check,
     InputSpec,
     Quantize,
@@ -52,7 +53,17 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
 _SECTIONS = (
-    *(Budget, Cache, Check, Feature, Freeze, InputSpec, Quantize, Reading, Source, Target),
+    Budget,
+    Cache,
+    Calibration,
+    Check,
+    Feature,
+    Freeze,
+    InputSpec,
+    Quantize,
+    Reading,
+    Source,
+    Target,
     Validation,
 )
 

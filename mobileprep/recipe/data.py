@@ -20,7 +20,7 @@ from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Data, InputFile
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, plain
 
-DATA_SECTIONS: Final = ("check", "validation")
+DATA_SECTIONS: Final = ("calibration", "check", "validation")
 """The sections that have ``data``."""
 
 

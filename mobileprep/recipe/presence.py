@@ -63,9 +63,19 @@ def _files(target: Target) -> Iterator[InputFile]:
         yield from (file.file for file in step.files if file.kind == "path")
         if step.plugin is not None:
             yield step.plugin.file
+    calibration = target.calibration
+    # The samples stand in for a range file.
+    if calibration is not None and calibration.data is None and calibration.range_file is not None:
+        yield calibration.range_file
 
 
 def _data(target: Target) -> Iterator[Data]:
+    calibration = target.calibration
+    if calibration is not None and calibration.data is not None:
+        ranges = calibration.range_file
+        # A range file stands in for the samples.
+        if ranges is None or not ranges.path.is_file():
+            yield calibration.data
     if target.validation is not None:
         yield target.validation.data
     if target.check is not None and target.check.data is not None:

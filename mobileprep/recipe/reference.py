@@ -174,6 +174,7 @@ _SECTIONS = (
     ("outputs", "`outputs`"),
     ("transforms", "`transforms`"),
     ("check", "`check`"),
+    ("calibration", "`calibration`"),
     ("validation", "`validation`"),
     ("data", "`data`"),
     ("feature", "`data.features.<input>`"),
