@@ -1,0 +1,275 @@
+"""How near to float do real networks stay in eight bits, and how small do they become?
+
+    python benchmarks/quantization.py --models FOLDER [--only TEXT] [--samples N] [--markdown FILE]
+
+FOLDER holds the networks that ``quantization_networks.py`` names. Each is built by a recipe for
+each mode and run on samples that neither calibration nor the search for layers has seen. The table
+tells, against the float network: the share of samples whose class is the same (*agreement*), the
+largest difference of any output as a share of that output's peak (*off by*), and the bytes of the
+model file. Next to it stands the same network in LiteRT: TensorFlow's converter, then
+ai-edge-quantizer's static int8 (``pip install tensorflow-cpu ai-edge-quantizer ai-edge-litert``),
+whose activations are per tensor and whose weights are per channel. Pictures take Pillow. Nothing
+asserts a number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from quantization_networks import NETWORKS, SETS, Array, Network, Samples
+
+import mobileprep
+from mobileprep.numerics.differences import differences
+
+Quantize = str | Mapping[str, Any]
+Run = Callable[[Mapping[str, Array]], Sequence[Array]]
+
+# The keys of a target for each row of the table.
+OBSERVED = {"mode": "nodes", "ranges": "observed"}
+REPAIRS = ["equalize_ranges", "absorb_high_biases", "correct_bias"]
+MODES: Mapping[str, Quantize] = {
+    "float": "none",
+    "8-bit weights": "weights",
+    "nodes, dynamic": {"mode": "nodes", "ranges": "dynamic"},
+    "nodes, observed": OBSERVED,
+    "nodes, observed, repaired": {**OBSERVED, "repair": REPAIRS},
+    "auto": "auto",
+}
+TRAINED = "nodes, trained"
+LITERT = "LiteRT static int8"
+CHAIN = ["strip_unused_nodes", "fold_constants", "fuse_batch_norms"]
+AGREEMENT, SHARE = 0.95, 0.1  # what ``auto`` has to hold, for classes and for other outputs
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; numbers are NaN where a mode does not take the network.
+
+    Args:
+        network: its name.
+        mode: of quantization.
+        bytes: of the model file.
+        agreement: the share of samples with the same class; NaN for networks without classes.
+        share: the largest difference as a share of the output's peak.
+        seconds: that building took.
+        unlike: the share of samples whose outputs have other shapes: other numbers of detections.
+        reason: why there are no numbers.
+    """
+
+    network: str
+    mode: str
+    bytes: int = 0
+    agreement: float = math.nan
+    share: float = math.nan
+    seconds: float = 0.0
+    unlike: float = 0.0
+    reason: str = ""
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    rows = []
+    for network in NETWORKS:
+        if arguments.only.lower() in network.name.lower():
+            for row in measured(network, arguments.models, arguments.samples):
+                print(as_text(row), flush=True)
+                rows.append(row)
+    if arguments.markdown:
+        arguments.markdown.write_text(as_markdown(rows), encoding="utf-8")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--models", type=Path, required=True, help="the folder of networks")
+    parser.add_argument("--only", default="", help="networks whose name holds this text")
+    parser.add_argument("--samples", type=int, default=64, help="in each of the three sets")
+    parser.add_argument("--markdown", type=Path, help="write the table there, in Markdown")
+    return parser.parse_args()
+
+
+def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
+    """The network's rows, one after another as they are measured."""
+    if not (models / network.file).is_file():
+        yield Row(network.name, "float", reason=f"{network.file} is not there")
+        return
+    sets = {name: network.draw(models, count, seed) for seed, name in enumerate(SETS)}
+    feeds = [feed_of(network, sets["test"], i) for i in range(count)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = write_source(network, models, folder)
+        for kind, samples in sets.items():
+            np.savez(folder / f"{kind}.npz", **without_single_axis(network, samples))
+        expected = [outputs_of(source, network)(feed) for feed in feeds]
+        modes = dict(MODES)
+        if network.fake_quantized:
+            modes[TRAINED] = {"mode": "nodes", "ranges": "trained"}
+        for mode, quantize in modes.items():
+            yield in_mode(network, mode, quantize, folder, feeds, expected)
+        calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
+        yield in_litert(network, source, calibration, feeds, expected)
+
+
+def feed_of(network: Network, samples: Samples, index: int) -> dict[str, Array]:
+    """One sample in the shapes that the network's inputs have."""
+    return {name: samples[name][index].reshape(s) for name, s in network.shapes.items()}
+
+
+def without_single_axis(network: Network, samples: Samples) -> Samples:
+    """The samples as recipes take them: an axis of length 1 is where the samples are."""
+    shapes = {name: s[1:] if s[:1] == (1,) else s for name, s in network.shapes.items()}
+    return {name: array.reshape(-1, *shapes[name]) for name, array in samples.items()}
+
+
+def write_source(network: Network, models: Path, folder: Path) -> Path:
+    """The network between its inputs and outputs as a frozen graph: what all modes start from."""
+    path = folder / "source.pb"
+    graph = mobileprep.load_graph(models / network.file)
+    kept = [
+        f'name="{name}", type_for_name=float, shape_for_name="{",".join(map(str, shape))}"'
+        for name, shape in network.shapes.items()
+    ]
+    steps = f"strip_unused_nodes({', '.join(kept)})"
+    cut = mobileprep.transform(graph, steps, list(network.shapes), list(network.outputs))
+    mobileprep.save_graph(cut.graph, path)
+    return path
+
+
+def outputs_of(model: Path, network: Network) -> Run:
+    """A function from a feed to the network's outputs."""
+    graph = mobileprep.load_graph(model)
+    return lambda feed: list(mobileprep.run(graph, feed, network.outputs).values())
+
+
+def in_mode(
+    network: Network,
+    mode: str,
+    quantize: Quantize,
+    folder: Path,
+    feeds: Sequence[Mapping[str, Array]],
+    expected: Sequence[Sequence[Array]],
+) -> Row:
+    """What a recipe with this mode gives."""
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(recipe_of(network, quantize), sort_keys=False))
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mobileprep.MobileprepWarning)
+            built = mobileprep.build(recipe, folder / "out").targets[0]
+        seconds = time.perf_counter() - started
+        model = built.folder / f"{built.report.recipe}.pb"
+        run = outputs_of(model, network)
+        found = [run(feed) for feed in feeds]
+    except mobileprep.MobileprepError as error:
+        first = str(error).replace(f"{folder}/", "").partition("\n")[0]
+        return Row(network.name, mode, reason=first[:160])
+    return compared(network, mode, model.stat().st_size, seconds, expected, found)
+
+
+def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
+    """A recipe as plain data."""
+    recipe: dict[str, Any] = {
+        "version": 1,
+        "name": "network",
+        "source": {"frozen": "source.pb"},
+        "inputs": {name: {"shape": list(s)} for name, s in network.shapes.items()},
+        "outputs": list(network.outputs),
+        "transforms": CHAIN,
+        "targets": {"phone": {"quantize": quantize}},
+    }
+    if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
+        recipe["calibration"] = {"data": "calibration.npz"}
+    if quantize == "auto" and network.classes:
+        recipe["validation"] = {
+            "data": "search.npz",
+            "metric": "agreement",
+            "at_least": AGREEMENT,
+        }
+    elif quantize == "auto":
+        recipe["check"] = {"data": "search.npz", "max_difference": SHARE}
+    return recipe
+
+
+def in_litert(
+    network: Network,
+    source: Path,
+    calibration: Sequence[Mapping[str, Array]],
+    feeds: Sequence[Mapping[str, Array]],
+    expected: Sequence[Sequence[Array]],
+) -> Row:
+    """What LiteRT gives."""
+    try:
+        from litert import Int8
+
+        started = time.perf_counter()
+        model = Int8(source, network.shapes, network.outputs, calibration)
+        seconds = time.perf_counter() - started
+        found = [model.run(feed) for feed in feeds]
+    except ImportError as error:
+        return Row(network.name, LITERT, reason=f"not installed: {error.name}")
+    except Exception as error:  # noqa: BLE001 - the converter's and the quantizer's are of any kind
+        first = str(error).strip().partition("\n")[0]
+        return Row(network.name, LITERT, reason=f"{type(error).__name__}: {first[:120]}")
+    return compared(network, LITERT, model.bytes, seconds, expected, found)
+
+
+def compared(
+    network: Network,
+    mode: str,
+    size: int,
+    seconds: float,
+    expected: Sequence[Sequence[Array]],
+    found: Sequence[Sequence[Array]],
+) -> Row:
+    """How near outputs are to the float network's, sample by sample."""
+    pairs = [
+        (x, y)
+        for x, y in zip(expected, found, strict=True)
+        if all(a.shape == b.shape for a, b in zip(x, y, strict=True))
+    ]
+    unlike = 1 - len(pairs) / len(expected)
+    gaps = differences(network.outputs, [x for x, _ in pairs], [y for _, y in pairs])
+    share = max((gap.share for gap in gaps), default=math.nan)
+    agreement = math.nan
+    if network.classes:
+        agreement = float(np.mean([np.argmax(x[0]) == np.argmax(y[0]) for x, y in pairs]))
+    return Row(network.name, mode, size, agreement, share, seconds, unlike)
+
+
+def as_text(row: Row) -> str:
+    """A row for a terminal."""
+    start = f"{row.network:24} {row.mode:26}"
+    size = f"{row.bytes / 1000:9.1f} kB " if row.bytes else 13 * " "
+    if row.reason:
+        return f"{start}{size}{row.reason}"
+    agreement = "       " if math.isnan(row.agreement) else f"{row.agreement:7.3f}"
+    unlike = f"  {row.unlike:.0%} with other shapes" if row.unlike else ""
+    return f"{start}{size}{agreement} {row.share:9.2g} {row.seconds:7.1f} s{unlike}"
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """The table."""
+    lines = ["| network | mode | kB | agreement | off by |", "|---|---|---|---|---|"]
+    for row in rows:
+        size = f"{row.bytes / 1000:.0f}" if row.bytes else ""
+        agreement = "" if math.isnan(row.agreement) else f"{row.agreement:.3f}"
+        share = row.reason or f"{row.share:.2g}"
+        if row.unlike:
+            share += f"; other numbers of detections in {row.unlike:.0%}"
+        lines.append(f"| {row.network} | {row.mode} | {size} | {agreement} | {share} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

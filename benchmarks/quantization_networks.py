@@ -1,0 +1,225 @@
+"""The networks of `quantization.py`, and what each is fed: deterministic samples of real inputs.
+
+Every network gets three sets of samples that have no sample in common: one to calibrate with, one
+to search with, one to measure with. Where there is one picture or a few clips, all three are drawn
+from the same ones, with other crops, shifts and gains. So the table tells how well eight bits
+follow float on such inputs, and not how well either recognizes things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import mobileprep
+
+Array = NDArray[Any]
+Samples = Mapping[str, Array]  # by input, the samples along the first axis
+Draw = Callable[[Path, int, int], Samples]  # the folder of models, how many samples, a seed
+
+SETS = ("calibration", "search", "test")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, where it lies below the folder of models, and what it is fed.
+
+    Args:
+        name: what the table calls it.
+        file: a frozen graph.
+        outputs: the tensors to compare.
+        draw: makes samples.
+        classes: whether the largest of the first output's last axis is a class.
+        shapes: the shape of each input that is fed, one sample at a time.
+        fake_quantized: whether it was trained with fake quantization.
+    """
+
+    name: str
+    file: str
+    outputs: tuple[str, ...]
+    draw: Draw
+    classes: bool
+    shapes: Mapping[str, tuple[int, ...]]
+    fake_quantized: bool = False
+
+
+def pictures(
+    name: str, size: tuple[int, int], low: float, high: float, smallest: float = 0.4
+) -> Draw:
+    """Crops of the picture, mirrored by chance, with another brightness and contrast each.
+
+    Args:
+        name: of the input.
+        size: height and width.
+        low: what black is.
+        high: what white is.
+        smallest: the least side of a crop, as a share of the picture's.
+    """
+
+    def draw(models: Path, count: int, seed: int) -> Samples:
+        from PIL import Image
+
+        generator = np.random.default_rng([seed, *size])
+        with Image.open(models / "data" / "grace_hopper.jpg") as image:
+            picture = image.convert("RGB")
+        found = np.empty((count, *size, 3), np.float32)
+        for sample in found:
+            side = int(generator.uniform(smallest, 1.0) * min(picture.size))
+            left, top = (int(generator.integers(0, s - side + 1)) for s in picture.size)
+            crop = picture.resize(size[::-1], box=(left, top, left + side, top + side))
+            values = np.asarray(crop, np.float32) / 255
+            if generator.random() < 0.5:
+                values = values[:, ::-1]
+            gain, offset = generator.uniform(0.6, 1.3), generator.uniform(-0.15, 0.15)
+            sample[:] = np.clip((values - 0.5) * gain + 0.5 + offset, 0, 1) * (high - low) + low
+        return {name: found}
+
+    return draw
+
+
+def mtcnn(models: Path, count: int, seed: int) -> Samples:
+    """Crops of the picture, and the detector's usual settings."""
+    found = pictures("input", (160, 160), 0, 255, 0.9)(models, count, seed)
+    settings = {
+        "min_size": np.float32(40),
+        "thresholds": np.array([0.6, 0.7, 0.7], np.float32),
+        "factor": np.float32(0.709),
+    }
+    repeated = {k: np.repeat(v[np.newaxis], count, axis=0) for k, v in settings.items()}
+    return {**found, **repeated}
+
+
+def digits(name: str, shape: tuple[int, ...]) -> Draw:
+    """Digits of MNIST, all sets from different ones."""
+
+    def draw(models: Path, count: int, seed: int) -> Samples:
+        table = np.loadtxt(models / "data" / "mnist_5k.csv.gz", np.float32, delimiter=",")
+        order = np.random.default_rng(0).permutation(len(table))
+        chosen = table[order[seed * count : (seed + 1) * count], :-1] / 255
+        return {name: chosen.reshape(-1, *shape)}
+
+    return draw
+
+
+def words(front_end: str, file: str) -> Draw:
+    """Clips through the model's own front end, shifted, with another gain and some noise each."""
+
+    def draw(models: Path, count: int, seed: int) -> Samples:
+        graph = mobileprep.load_graph(models / file)
+        clips = [clip(p) for p in sorted((models / "data" / "speech_commands").rglob("*.wav"))]
+        generator = np.random.default_rng(seed)
+        found = []
+        for i in range(count):
+            sound = np.roll(clips[i % len(clips)], generator.integers(-1600, 1600))
+            sound = sound * generator.uniform(0.5, 1.2)
+            sound = sound + generator.normal(0, generator.uniform(0, 0.01), len(sound))
+            wav = np.array(as_wav(sound), dtype=object)
+            found.append(mobileprep.run(graph, {"wav_data": wav}, [front_end])[front_end][0])
+        return {front_end: np.stack(found)}
+
+    return draw
+
+
+def clip(path: Path) -> Array:
+    """A second of 16 kHz sound, in -1 to 1."""
+    import wave
+
+    with wave.open(str(path)) as reader:
+        sound = np.frombuffer(reader.readframes(reader.getnframes()), "<i2") / 32768
+    return np.pad(sound[:16000], (0, max(0, 16000 - len(sound))))
+
+
+def as_wav(sound: Array) -> bytes:
+    """A WAV file of 16 kHz."""
+    import io
+    import wave
+
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(16000)
+        writer.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def keyword_spotter(name: str) -> Network:
+    """One of ARM's keyword spotters, from the cepstra on."""
+    file = f"arm-kws/{name}.pb"
+    draw = words("Mfcc", file)
+    return Network(f"arm-kws {name}", file, ("labels_softmax",), draw, True, {"Mfcc": (1, 49, 10)})
+
+
+_FACE_MESH = ("Identity_2", "Identity_1", "Identity")
+_POSES = tuple(
+    f"MobilenetV1/{name}/BiasAdd"
+    for name in ("heatmap_2", "offset_2", "displacement_fwd_2", "displacement_bwd_2")
+)
+
+NETWORKS = (
+    keyword_spotter("DS_CNN_S"),
+    keyword_spotter("CNN_S"),
+    keyword_spotter("Basic_LSTM_S"),
+    Network(
+        "MNIST, MobileNet-like",
+        "made-qat-mnist-tf115/frozen_float_fusedbn.pb",
+        ("output",),
+        digits("input", (28, 28, 1)),
+        True,
+        {"input": (1, 28, 28, 1)},
+    ),
+    Network(
+        "MNIST, fake quantized",
+        "made-qat-mnist-tf115/frozen_eval_graph.pb",
+        ("output",),
+        digits("input", (28, 28, 1)),
+        True,
+        {"input": (1, 28, 28, 1)},
+        fake_quantized=True,
+    ),
+    Network(
+        "MNIST, dense",
+        "tf2onnx-models/fc-layers/frozen.pb",
+        ("output",),
+        digits("X", (784,)),
+        True,
+        {"X": (1, 784)},
+    ),
+    Network(
+        "nsfwjs, MobileNet v2",
+        "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb",
+        ("Identity",),
+        pictures("input", (224, 224), 0, 1),
+        True,
+        {"input": (1, 224, 224, 3)},
+    ),
+    Network(
+        "PoseNet, MobileNet v1",
+        "tfjs-posenet/posenet.pb",
+        _POSES,
+        pictures("image", (385, 385), -1, 1),
+        False,
+        {"image": (1, 385, 385, 3)},
+    ),
+    Network(
+        "face mesh",
+        "tfjs-facemesh/facemesh.pb",
+        _FACE_MESH,
+        pictures("input_1", (192, 192), 0, 1),
+        False,
+        {"input_1": (1, 192, 192, 3)},
+    ),
+    Network(
+        "MTCNN, detection",
+        "mtcnn/mtcnn.pb",
+        ("box", "prob", "landmarks"),
+        mtcnn,
+        False,
+        {"input": (160, 160, 3), "min_size": (), "thresholds": (3,), "factor": ()},
+    ),
+)
