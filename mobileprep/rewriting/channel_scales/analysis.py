@@ -20,7 +20,7 @@ from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.rewriting.affine.channels import NORMS
+from mobileprep.ir.op_sets import BATCH_NORMS
 from mobileprep.rewriting.channel_scales.passing import Passed, joined, multiplied, passed
 from mobileprep.rewriting.channel_scales.variables import Ids, ScaledTensor, Variables
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
@@ -209,7 +209,7 @@ class _Search:
         refs = node.data_inputs
         found = [self._tensors.get(r) for r in refs]
         tensors = [t for t in found if t is not None]
-        if node.op in NORMS:
+        if node.op in BATCH_NORMS:
             return _NORM
         if node.op == "ConcatV2":
             return self._concatenated(node, found)
