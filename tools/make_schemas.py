@@ -40,9 +40,11 @@ from mobileprep.recipe.settings import (  # noqa: E402
     QUANTIZERS,
     Budget,
     Cache,
+    Calibration,
     Check,
     InputSpec,
     Quantize,
+    QuantizeRule,
     Source,
     Validation,
 )
@@ -50,7 +52,19 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
-_SECTIONS = (Budget, Cache, Check, Freeze, InputSpec, Quantize, Source, Target, Validation)
+_SECTIONS = (
+    Budget,
+    Cache,
+    Calibration,
+    Check,
+    Freeze,
+    InputSpec,
+    Quantize,
+    QuantizeRule,
+    Source,
+    Target,
+    Validation,
+)
 
 
 def transform_schemas() -> dict[Path, str]:

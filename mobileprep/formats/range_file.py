@@ -16,7 +16,9 @@ import yaml
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
 
-_HEAD: Final = "# The values that tensors take. 'mobileprep calibrate' writes it; review it, and check it in.\n"
+_HEAD: Final = (
+    "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"
+)
 _HINT: Final = "run 'mobileprep calibrate' to write it again"
 _LARGEST_FILE: Final = 64 << 20
 _MOST_TENSORS: Final = 1_000_000
@@ -51,13 +53,15 @@ class RangeFile:
         tensors: ranges by tensor, ``node`` or ``node:1``.
         method: how they were found.
         samples: on how many samples.
-        data: the sha256 of the data.
+        data: a digest of the samples.
+        unseen: tensors that no sample reached, and that have no range.
     """
 
     tensors: Mapping[str, TensorRange] = field(default_factory=dict)
     method: str = ""
     samples: int = 0
     data: str = ""
+    unseen: tuple[str, ...] = ()
 
 
 def range_file_text(ranges: RangeFile) -> str:
@@ -77,6 +81,9 @@ def range_file_text(ranges: RangeFile) -> str:
         graph = f", graph: {_quoted(found.graph)}" if found.graph else ""
         ends = f"min: {number(found.low)}, max: {number(found.high)}"
         lines.append(f"  {_name(tensor)}: {{{ends}{graph}}}\n")
+    if ranges.unseen:
+        lines.append("unseen:\n")
+        lines += (f"  - {_name(tensor)}\n" for tensor in sorted(ranges.unseen))
     return "".join(lines)
 
 
@@ -124,12 +131,15 @@ class _Reader:
     def read(self) -> RangeFile:
         tensors: dict[str, TensorRange] = {}
         given: dict[str, str] = {}
+        unseen: tuple[str, ...] = ()
         next(self._events)  # the stream's start
         start = next(self._events)
         self._expect(start, yaml.DocumentStartEvent, "the file is empty")
         for key, event in self._mapping(next(self._events)):
             if key == "tensors":
                 tensors = self._tensors(event)
+            elif key == "unseen":
+                unseen = tuple(self._texts(event))
             elif key in ("version", "method", "samples", "data"):
                 given[key] = self._text(event)
             else:
@@ -142,7 +152,8 @@ class _Reader:
         samples = given.get("samples", "0")
         if not (samples.isascii() and samples.isdigit() and len(samples) <= _DIGITS):
             raise self._wrong(start, f"'samples' is no number: {_shown(samples)}")
-        return RangeFile(tensors, given.get("method", ""), int(samples), given.get("data", ""))
+        method, data = given.get("method", ""), given.get("data", "")
+        return RangeFile(tensors, method, int(samples), data, unseen)
 
     def _tensors(self, event: yaml.Event) -> dict[str, TensorRange]:
         found: dict[str, TensorRange] = {}
@@ -190,6 +201,12 @@ class _Reader:
                 raise self._wrong(event, f"{_shown(key)} is given twice")
             seen.add(key)
             yield key, next(self._events)
+
+    def _texts(self, start: yaml.Event) -> Iterator[str]:
+        self._expect(start, yaml.SequenceStartEvent, "a list is expected here")
+        self._plain(start)
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            yield self._text(event)
 
     def _text(self, event: yaml.Event) -> str:
         if not isinstance(event, yaml.ScalarEvent):

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.kernel import Outputs
 from mobileprep.ops.modules import import_op, import_ops
@@ -30,6 +31,9 @@ class Observer(Protocol):
             outputs: what it computed, not to be written to nor kept.
         """
 
+
+Watcher = Callable[[Edge, Array], None]
+"""Given each watched tensor as it is computed; the array is not to be written to nor kept."""
 
 STREAMS: Final = ("stdout", "stderr", "log(info)", "log(warning)", "log(error)")
 """Where a graph may print, besides ``file://PATH``."""
@@ -63,12 +67,14 @@ class RunContext:
         random: the source of random numbers, or None where the user gave no seed.
         observer: told of every step.
         printer: given what the graph prints; without it nothing is printed.
+        watcher: given the tensors that the plan watches.
     """
 
     resources: dict[str, Any] = field(default_factory=dict)
     random: np.random.Generator | None = None
     observer: Observer | None = None
     printer: Printer | None = None
+    watcher: Watcher | None = None
 
 
 ContextKernel = Callable[..., Outputs]

@@ -13,6 +13,7 @@ from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.records import (
+    CalibrationRecord,
     CheckRecord,
     CompressRecord,
     FreezeRecord,
@@ -238,4 +239,5 @@ def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> Targ
         tuple(read(CheckRecord, up) for up in planned.checks),
         None if samples is None else read(SamplesRecord, samples),
         None if validation is None else read(ValidationRecord, validation),
+        tuple(read(CalibrationRecord, up) for up in planned.calibrations),
     )

@@ -28,6 +28,7 @@ _SECTIONS: Final[Mapping[str, Section]] = {
     "signature": "source",
     "labels": "validation",
     "metric": "validation",
+    "range_file": "calibration",
     "count": "check",
     "section": "check",
 }

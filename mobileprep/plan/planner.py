@@ -5,12 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from mobileprep.plan.calibrating import calibrate_spec, calibration_members
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
-from mobileprep.plan.running_stages import CheckStage, EvaluateStage, SamplesStage, ValidateStage
+from mobileprep.plan.running_stages import (
+    CalibrateStage,
+    CheckStage,
+    EvaluateStage,
+    SamplesStage,
+    ValidateStage,
+)
 from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
 from mobileprep.plan.spec import (
     Files,
@@ -94,6 +101,7 @@ class _TargetPlanner:
         self._recipe = recipe
         self._target = target
         self._known = known
+        self._calibrations: list[str] = []
 
     def plan(self) -> TargetPlan:
         """The target's plan; its stages are known afterwards."""
@@ -111,11 +119,15 @@ class _TargetPlanner:
             tuple(Upstream(task, CheckStage.RECORD) for task in checks),
             Upstream(samples[0], SamplesStage.RECORD) if samples else None,
             Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
+            tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
         )
         return TargetPlan(
             self._recipe.name,
             target.folder,
-            (freeze, *samples, *steps, *checks, package, *sizes, *validation),
+            (
+                *(freeze, *samples, *steps, *self._calibrations, *checks),
+                *(package, *sizes, *validation),
+            ),
             records,
             tuple(_outside(target)),
             target_settings(target),
@@ -140,15 +152,23 @@ class _TargetPlanner:
         graph = frozen.graph
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
-            earlier = tuple(s.name for s in target.transforms[: number - 1])
-            steps.append(
-                self._add(_transform_spec(target, label, step, earlier, graph, frozen.interface))
-            )
+            ranges = self._ranges(label, step, graph, frozen)
+            spec = _transform_spec(target, number, graph, ranges, frozen.interface)
+            steps.append(self._add(spec))
             graph = Upstream(steps[-1], GRAPH)
             if check is not None:
                 spec = check_spec(target, check, label, step, graph, frozen, samples[0])
                 checks.append(self._add(spec))
         return samples, steps, checks
+
+    def _ranges(self, label: str, step: Step, graph: Upstream, frozen: Frozen) -> Upstream | None:
+        """What the calibration before a step leaves for it; None for steps that take none."""
+        target = self._target
+        if not step.takes_ranges or target.calibration is None:
+            return None
+        spec = calibrate_spec(target, target.calibration, f"{label}-calibrate", graph, frozen)
+        self._calibrations.append(self._add(spec))
+        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target
@@ -224,26 +244,24 @@ def _freeze_spec(target: Target) -> StageSpec:
 
 
 def _transform_spec(
-    target: Target,
-    label: str,
-    step: Step,
-    earlier: tuple[str, ...],
-    graph: Upstream,
-    interface: Upstream,
+    target: Target, number: int, graph: Upstream, ranges: Upstream | None, interface: Upstream
 ) -> StageSpec:
+    """The stage of a target's step, counted from 1."""
+    step = target.transforms[number - 1]
     stage = TransformStage(
         transform=step.name,
         options=step.options,
         ignore_errors=step.ignore_errors,
-        earlier=earlier,
+        earlier=tuple(s.name for s in target.transforms[: number - 1]),
         plugin=plugin_file(step),
         named=named_files(step),
         graph=graph,
+        ranges=ranges,
         interface=interface,
         regular_expressions=step_regex_engine(step),
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
-    return StageSpec(label, stage, where)
+    return StageSpec(f"{number:02d}-{step.name}", stage, where)
 
 
 def _evaluate_spec(target: Target, validation: Validation, label: str, frozen: Frozen) -> StageSpec:
@@ -277,6 +295,7 @@ def _outside(target: Target) -> Iterator[StageFile]:
         yield from single_file(source.saver).members
     if target.validation is not None:
         yield from single_file(target.validation.data).members
+    yield from calibration_members(target)
     if target.check is not None and target.check.data is not None:
         yield from single_file(target.check.data).members
     for step in target.transforms:

@@ -162,6 +162,29 @@ class SamplesRecord:
 
 
 @dataclass(frozen=True)
+class CalibrationRecord:
+    """Where ranges come from, ``calibration.json``.
+
+    Args:
+        origin: the range file or the data, as the recipe names it.
+        is_measured: whether the stage has measured them itself.
+        method: how they were found.
+        samples: on how many samples.
+        tensors: how many have a range.
+        unseen: those that no sample reached, as in branches that were never taken.
+        warnings: what makes the ranges worth less than they seem.
+    """
+
+    origin: str
+    is_measured: bool
+    method: str
+    samples: int
+    tensors: int
+    unseen: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class EngineRecord:
     """What ran a graph, and how it was compared with the interpreter.
 
@@ -270,6 +293,7 @@ class TargetRecords:
         checks: how far the graph after each is from the source; empty where that was not asked.
         samples: what the checks feed.
         validation: how the model compares with the source, where that was asked.
+        calibrations: where the ranges of its steps come from.
     """
 
     freeze: FreezeRecord
@@ -279,3 +303,4 @@ class TargetRecords:
     checks: tuple[CheckRecord, ...] = ()
     samples: SamplesRecord | None = None
     validation: ValidationRecord | None = None
+    calibrations: tuple[CalibrationRecord, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mobileprep.plan.spec import Files, Stage, Upstream
-from mobileprep.recipe.settings import InputSpec, Metric
+from mobileprep.recipe.settings import Calibration, InputSpec, Metric
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,39 @@ class CheckStage(RunningStage):
     def output_files(self) -> tuple[str, ...]:
         """The record alone."""
         return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateStage(Stage):
+    """The ranges of a float graph's tensors: of a range file, or measured on samples.
+
+    Args:
+        calibration: how they are measured; where that runs is no parameter.
+        data: the samples; None where they are not there and a range file is.
+        range_file: the ranges that were checked in, or None.
+        graph: the float graph.
+        interface: what is fed and fetched.
+        assets: the files that the graph reads.
+        regular_expressions: what the interpreter runs them by, with its version.
+    """
+
+    stage_name: ClassVar[str] = "calibrate"
+    stage_version: ClassVar[int] = 1
+    RANGES: ClassVar[str] = "ranges.yaml"
+    RECORD: ClassVar[str] = "calibration.json"
+
+    calibration: Calibration
+    data: Files | None = None
+    range_file: Files | None = None
+    graph: Upstream
+    interface: Upstream
+    assets: Upstream
+    regular_expressions: str = ""
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The ranges, and the record."""
+        return (self.RANGES, self.RECORD)
 
 
 @dataclass(frozen=True, kw_only=True)

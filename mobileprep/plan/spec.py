@@ -21,6 +21,7 @@ Section: TypeAlias = Literal[
     "data",
     "max_difference",
     "engine",
+    "calibration",
     "validation",
     "max_drop",
     "artifact",
@@ -204,10 +205,12 @@ class PlannedRecords:
     checks: tuple[Upstream, ...] = ()
     samples: Upstream | None = None
     validation: Upstream | None = None
+    calibrations: tuple[Upstream, ...] = ()
 
     def __iter__(self) -> Iterator[Upstream]:
         """All of them."""
         yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
+        yield from self.calibrations
         yield from (up for up in (self.samples, self.validation) if up is not None)
 
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mobileprep.options.freeze import Freeze
-from mobileprep.plan.running_stages import CheckStage, EvaluateStage, SamplesStage, ValidateStage
+from mobileprep.plan.running_stages import (
+    CalibrateStage,
+    CheckStage,
+    EvaluateStage,
+    SamplesStage,
+    ValidateStage,
+)
 from mobileprep.plan.spec import Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
@@ -80,6 +86,7 @@ class TransformStage(Stage):
         plugin: the code of a transform from outside the package.
         named: the files that parameters name, by ``file_slot``.
         graph: the graph before it.
+        ranges: the range file that a calibration leaves for it, its option ``range_file``.
         interface: what is fed and fetched.
         regular_expressions: what the transform may run them by, with its version.
     """
@@ -95,6 +102,7 @@ class TransformStage(Stage):
     plugin: Files | None = None
     named: Mapping[str, Files]
     graph: Upstream
+    ranges: Upstream | None = None
     interface: Upstream
     regular_expressions: str = ""
 
@@ -203,6 +211,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     TransformStage,
     SamplesStage,
     CheckStage,
+    CalibrateStage,
     PackageStage,
     CompressStage,
     BudgetStage,

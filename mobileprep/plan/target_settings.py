@@ -23,6 +23,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "engine": target.engine,
         "engine_versions": engine_choice(target).versions if _runs_graphs(target) else {},
         "check": digestible(target.check),
+        "calibration": digestible(target.calibration),
         "validation": digestible(target.validation),
         "budget": digestible(target.budget),
         "transforms": [

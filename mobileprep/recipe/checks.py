@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
-from mobileprep.recipe.settings import QUANTIZERS
+from mobileprep.recipe.settings import QUANTIZERS, Calibration
 from mobileprep.recipe.tree import (
     Entry,
     MappingNode,
@@ -28,7 +28,13 @@ _SOURCE_EXTRAS = {
     "tags": ("saved_model",),
     "signature": ("meta_graph", "saved_model"),
 }
-_QUANTIZE_EXTRAS = {parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()}
+_QUANTIZE_EXTRAS = {
+    **{parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()},
+    "ranges": ("nodes",),
+    "rules": ("nodes",),
+    "repair": ("nodes",),
+}
+_CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
 
 def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
@@ -145,6 +151,29 @@ def _quantize(target: TargetSections) -> Iterator[Problem]:
         if key in quantize.entries and mode is not None and plain(mode) not in goes_with:
             yield _out_of_place(key, quantize.entries[key], goes_with)
 
+    is_observed = mode is not None and plain(mode) == "nodes"
+    ranges = quantize.get("ranges")
+    if not is_observed or ranges is None or plain(ranges) != "observed":
+        return
+    if target.mapping("calibration") is None:
+        place = quantize.entries["ranges"].value.place
+        hint = "add 'calibration: {data: samples.npz}' to the recipe"
+        yield Problem(place, "observed ranges need a calibration", hint)
+
+
+def _calibration(target: TargetSections) -> Iterator[Problem]:
+    calibration = target.mapping("calibration")
+    if calibration is None:
+        return
+    if not {"data", "range_file"} & set(calibration.entries):
+        place = target.tree.entries["calibration"].key_place
+        yield Problem(place, "a calibration needs samples", "add 'data: samples.npz'")
+    method = calibration.get("method")
+    name = Calibration.method if method is None else plain(method)
+    for key, goes_with in _CALIBRATION_EXTRAS.items():
+        if key in calibration.entries and name not in goes_with:
+            yield _out_of_place(key, calibration.entries[key], goes_with)
+
 
 def _abis(target: TargetSections) -> Iterator[Problem]:
     platform = target.get("platform")
@@ -172,6 +201,7 @@ def _budget(target: TargetSections) -> Iterator[Problem]:
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
+    _calibration,
     _validation,
     _quantize,
     _abis,

@@ -10,7 +10,7 @@ from mobileprep.recipe.checks import cache_problems, meaning_problems
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.problems import Problem, recipe_error
-from mobileprep.recipe.resolve import Chains, cache_of, plugins_of, resolve_target
+from mobileprep.recipe.resolve import Chains, cache_of, plugins_of, repair_chain, resolve_target
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import ModelSections, model_sections
 from mobileprep.recipe.tree import plain
@@ -67,8 +67,8 @@ def _chain_problems(models: Iterable[ModelSections], chains: Chains) -> list[Pro
         problem
         for model in models
         for target in model.targets
-        for key in ("transforms", "then")
-        for problem in chains.read(target.get(key)).problems
+        for node in (target.get("transforms"), target.get("then"), repair_chain(target))
+        for problem in chains.read(node).problems
     ]
 
 

@@ -15,6 +15,7 @@ from mobileprep.recipe.settings import (
     Artifact,
     Budget,
     Cache,
+    Calibration,
     Check,
     Engine,
     InputFile,
@@ -73,6 +74,7 @@ class Step:
         files: those that the parameters name; what they hold decides results, and not this.
         place: where the step is written, ``file:line:column``.
         note: what the user should know of how it is written, or an empty text.
+        takes_ranges: whether it is given the ranges that the target's calibration finds.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Step:
     files: tuple[StepFile, ...] = field(default=(), compare=False, metadata=ASIDE)
     place: str = field(default="", compare=False, metadata=ASIDE)
     note: str = field(default="", compare=False, metadata=ASIDE)
+    takes_ranges: bool = False
 
     @property
     def options(self) -> dict[str, ParameterValue]:
@@ -107,6 +110,7 @@ class Target:
         outputs: what is fetched; empty where the recipe names none.
         transforms: the whole chain: shared or own, ``then``, quantize, obfuscate and sort.
         check: how to run the model after each transform and compare, or None.
+        calibration: how the ranges are measured that a step of the chain takes, or None.
         validation: how to check the result, or None.
         quantize: what ``transforms`` does to constants.
         registration: the TensorFlow versions to write ``ops_to_register.h`` for.
@@ -122,6 +126,7 @@ class Target:
     outputs: tuple[str, ...] = ()
     transforms: tuple[Step, ...] = ()
     check: Check | None = None
+    calibration: Calibration | None = None
     engine: Annotated[
         Engine,
         Option(

@@ -59,10 +59,23 @@ def _files(target: Target) -> Iterator[InputFile]:
         yield from (file.file for file in step.files if file.kind == "path")
         if step.plugin is not None:
             yield step.plugin.file
+    yield from _calibration(target)
     if target.validation is not None:
         yield target.validation.data
     if target.check is not None and target.check.data is not None:
         yield target.check.data
+
+
+def _calibration(target: Target) -> Iterator[InputFile]:
+    """The samples, which a range file stands in for, as samples do for a range file."""
+    calibration = target.calibration
+    if calibration is None:
+        return
+    data, ranges = calibration.data, calibration.range_file
+    if data is not None and (ranges is None or not ranges.path.is_file()):
+        yield data
+    if data is None and ranges is not None:
+        yield ranges
 
 
 def _is_checkpoint(file: InputFile) -> bool:

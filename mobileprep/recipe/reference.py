@@ -174,6 +174,7 @@ _SECTIONS = (
     ("outputs", "`outputs`"),
     ("transforms", "`transforms`"),
     ("check", "`check`"),
+    ("calibration", "`calibration`"),
     ("validation", "`validation`"),
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 from mobileprep.options.freeze import Freeze
@@ -15,11 +17,13 @@ from mobileprep.recipe.settings import (
     QUANTIZERS,
     Budget,
     Cache,
+    Calibration,
     Check,
     InputFile,
     InputSpec,
     Pin,
     Quantize,
+    QuantizeRule,
     Source,
     SourceKind,
     Validation,
@@ -28,6 +32,7 @@ from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.units import parse_bytes
 
+_QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 _PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine")
 
 
@@ -81,6 +86,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         inputs=_inputs(sections.section("inputs")),
         transforms=_transforms(sections, quantize, chains),
         check=_check(sections.get("check")),
+        calibration=_calibration(sections.mapping("calibration")),
         validation=_validation(sections.mapping("validation")),
         quantize=quantize,
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
@@ -163,6 +169,18 @@ def _check(node: Node | None) -> Check | None:
     )
 
 
+def _calibration(calibration: MappingNode | None) -> Calibration | None:
+    if calibration is None:
+        return None
+    given: dict[str, Any] = plain(calibration)
+    for key in ("data", "range_file"):
+        if key in given:
+            given[key] = _file(calibration.get(key))
+    for key in given.keys() & {"percentile", "decay"}:
+        given[key] = float(given[key])
+    return Calibration(**given)
+
+
 def _validation(validation: MappingNode | None) -> Validation | None:
     if validation is None:
         return None
@@ -179,7 +197,17 @@ def _quantize(node: Node | None) -> Quantize:
     if isinstance(node, Scalar):
         return Quantize(plain(node))
     given: dict[str, Any] = plain(node)
-    return Quantize(given.pop("mode"), tuple((key, int(value)) for key, value in given.items()))
+    return Quantize(
+        given["mode"],
+        tuple((key, int(given[key])) for key in given.keys() & _QUANTIZE_PARAMETERS),
+        given.get("ranges", Quantize.ranges),
+        tuple(_rule(rule) for rule in given.get("rules", ())),
+    )
+
+
+def _rule(given: dict[str, Any]) -> QuantizeRule:
+    ops = tuple(given.pop("ops", ()))
+    return QuantizeRule(**given, ops=ops)
 
 
 def _registration(registration: dict[str, Any]) -> dict[str, Any]:
@@ -194,21 +222,41 @@ def _size(value: str | int | float) -> int | None:
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:
-    """Shared or own chain, ``then``, quantize, obfuscate, sort.
+    """Shared or own chain, ``then``, repair, quantize, obfuscate, sort.
 
     Sorting comes last because the other two may put nodes elsewhere.
     """
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
-    if quantize.mode in QUANTIZERS:
-        name, parameter = QUANTIZERS[quantize.mode]
-        value = dict(quantize.parameters).get(parameter, _quantize_default(parameter))
-        steps.append(_asked_by(sections, "quantize", name, (parameter, value)))
+    steps += _quantizing(sections, quantize, chains)
     if _plain(sections, "obfuscate"):
         steps.append(_asked_by(sections, "obfuscate", "obfuscate_names"))
     if _plain(sections, "sort"):
         steps.append(_asked_by(sections, "sort", "sort_by_execution_order"))
     return tuple(steps)
+
+
+def repair_chain(sections: TargetSections) -> Node | None:
+    """The transforms that ``quantize`` names to prepare the float graph."""
+    quantize = sections.get("quantize")
+    return quantize.get("repair") if isinstance(quantize, MappingNode) else None
+
+
+def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
+    if quantize.mode in QUANTIZERS:
+        name, parameter = QUANTIZERS[quantize.mode]
+        value = dict(quantize.parameters).get(parameter, _quantize_default(parameter))
+        yield _asked_by(sections, "quantize", name, (parameter, value))
+    elif quantize.mode == "nodes":
+        yield from chains.read(repair_chain(sections)).steps
+        params: list[tuple[str, ParameterValue]] = [("ranges", quantize.ranges)]
+        if quantize.rules:
+            params.append(("rule", tuple(rule.text for rule in quantize.rules)))
+        step = _asked_by(sections, "quantize", "quantize_nodes", *params)
+        has_ranges = quantize.ranges == "observed" or (
+            quantize.ranges == "trained" and sections.mapping("calibration") is not None
+        )
+        yield replace(step, takes_ranges=has_ranges)
 
 
 def _quantize_default(parameter: str) -> int:

@@ -12,7 +12,12 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
+QuantizeMode: TypeAlias = Literal["none", "weights", "round", "nodes"]
+RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
+RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
+Granularity: TypeAlias = Literal["tensor", "channel"]
+WeightMethod: TypeAlias = Literal["min_max", "mse"]
+CalibrationMethod: TypeAlias = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
 Artifact: TypeAlias = Literal["frozen", "text"]
 Metric: TypeAlias = Literal["top1"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
@@ -199,16 +204,163 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Quantize:
-    """How constants are made smaller; its step is part of the target's transforms already.
+class Calibration:
+    """How the ranges of tensors are measured.
 
-    Args:
-        mode: ``weights`` stores 8 bits, ``round`` rounds for compression.
-        parameters: those of the mode's transform that the recipe gives.
+    Where it runs is no part of what decides a result: neither ``workers`` nor ``dask``.
     """
 
-    mode: Annotated[QuantizeMode, Option("What is done to the constants.")] = "none"
+    data: Annotated[
+        InputFile | None,
+        Option(
+            "The samples, an `.npz` file with an array for each input, their first axis the "
+            "samples. Needed unless a range file that is up to date is named.",
+            definition="path",
+        ),
+    ] = None
+    method: Annotated[
+        CalibrationMethod,
+        Option(
+            "How a range comes of what a tensor holds: `min_max`, its least and greatest value; "
+            "`moving_average`, their averages from batch to batch; `percentile`, what is left when "
+            "as much is cut off at both ends; `entropy`, where least is lost of how values are "
+            "distributed; `mse`, where the squared error of rounding and clipping is least."
+        ),
+    ] = "percentile"
+    percentile: Annotated[
+        float,
+        Option("With `percentile`: how many percent of the values are kept.", 50, 100),
+    ] = 99.99
+    decay: Annotated[
+        float,
+        Option("With `moving_average`: the weight that a batch leaves to those before it.", 0, 1),
+    ] = 0.99
+    samples: Annotated[
+        int | None,
+        Option(
+            "How many samples are run; of more in the data, some that `seed` draws. Without it, "
+            "all.",
+            minimum=1,
+            maximum=10_000_000,
+        ),
+    ] = None
+    seed: Annotated[int, Option("Which samples are drawn.", minimum=0, maximum=(1 << 31) - 1)] = 0
+    batch: Annotated[
+        int,
+        Option(
+            "How many samples are run at once, where the graph takes any number.",
+            minimum=1,
+            maximum=4096,
+        ),
+    ] = 32
+    range_file: Annotated[
+        InputFile | None,
+        Option(
+            "Where `mobileprep calibrate` keeps the ranges, to be reviewed and checked in. While "
+            "it is up to date it is used instead of the data, which need not be there then.",
+            definition="path",
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        Option(
+            "How many processes run samples at once. The ranges are the same with any number.",
+            minimum=1,
+            maximum=256,
+        ),
+    ] = field(default=1, compare=False, metadata=ASIDE)
+    dask: Annotated[
+        str | None,
+        Option(
+            "The address of a dask.distributed scheduler whose workers run the samples, such as "
+            "`tcp://host:8786`. The ranges are the same as here.",
+            min_length=1,
+        ),
+    ] = field(default=None, compare=False, metadata=ASIDE)
+
+
+@dataclass(frozen=True)
+class QuantizeRule:
+    """What is done to some layers; of several rules that fit a layer, the last one counts."""
+
+    nodes: Annotated[
+        str | None,
+        Option(
+            "A regular expression, as RE2 has them, that is looked for in the layer's name: "
+            "`^Logits/` for what begins so. Without it, any name.",
+            min_length=1,
+        ),
+    ] = None
+    ops: Annotated[
+        tuple[str, ...],
+        Option("The layer's op, such as `Conv2D`. Without it, any.", min_length=1, min_items=1),
+    ] = ()
+    mode: Annotated[
+        RuleMode | None,
+        Option(
+            "`nodes` computes in eight bits, `weights` only stores the weights in them, `float` "
+            "does neither. Without it, what is done anyway, or `weights` where that is nothing."
+        ),
+    ] = None
+    bits: Annotated[
+        int | None,
+        Option(
+            "The bits of the weights. Fewer than 8 are stored in 8, and compress better.",
+            minimum=2,
+            maximum=8,
+        ),
+    ] = None
+    granularity: Annotated[
+        Granularity | None,
+        Option(
+            "Whether the weights have the same steps throughout (`tensor`), or each output "
+            "channel its own (`channel`), for one more product. Without it, whichever comes nearer "
+            "to the weights."
+        ),
+    ] = None
+    method: Annotated[
+        WeightMethod | None,
+        Option(
+            "`min_max` covers every weight; `mse` cuts the largest off where that makes the "
+            "squared error smaller."
+        ),
+    ] = None
+
+    @property
+    def text(self) -> str:
+        """The rule as the transform takes it: words with blanks between, ``nodes`` the last."""
+        words = [
+            f"{key}={value}"
+            for key in ("mode", "bits", "granularity", "method")
+            if (value := getattr(self, key)) is not None
+        ]
+        words += [f"ops={','.join(self.ops)}"] if self.ops else []
+        return " ".join([*words, *([f"nodes={self.nodes}"] if self.nodes else [])])
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """How constants are made smaller; its steps are part of the target's transforms already.
+
+    Args:
+        mode: ``weights`` stores 8 bits, ``round`` rounds for compression, ``nodes`` computes in
+            eight bits.
+        parameters: those of the mode's transform that the recipe gives.
+        ranges: where ``nodes`` has ranges from.
+        rules: what ``nodes`` does otherwise to some layers, the last that fits one counts.
+    """
+
+    mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
     parameters: tuple[tuple[str, int], ...] = ()
+    ranges: Annotated[
+        RangeSource,
+        Option(
+            "With `nodes`: where the ranges of tensors come from: measured in every run "
+            "(`dynamic`), by the calibration (`observed`), or from the fake quantization that the "
+            "model was trained with (`trained`), by the calibration for tensors without."
+        ),
+    ] = "dynamic"
+    rules: tuple[QuantizeRule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.refs import Edge, Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.parallel import all_processors
-from mobileprep.ops.context import Observer, Printer, RunContext
+from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
 from mobileprep.runtime.actions import DEAD
 from mobileprep.runtime.execution_plan import ExecutionPlan
 from mobileprep.runtime.executor import run_plan
@@ -38,6 +38,10 @@ class Interpreter:
         seed: for random numbers, the same in every run; without it nodes that draw them are refused
             unless they have a seed of their own. They are not the numbers that TensorFlow draws.
         printer: given what Print and PrintV2 print; without it they are silent.
+        watched: tensors to show as they are computed, in loops once an iteration; those that the
+            fetches do not need, and those of branches that are not taken, are passed over. Nothing
+            is combined across them.
+        watcher: given those tensors.
     """
 
     def __init__(
@@ -49,6 +53,8 @@ class Interpreter:
         observer: Observer | None = None,
         seed: int | None = None,
         printer: Printer | None = None,
+        watched: Collection[Edge] = (),
+        watcher: Watcher | None = None,
     ) -> None:
         self._graph = graph
         self._where = where
@@ -56,6 +62,8 @@ class Interpreter:
         self._observer = observer
         self._seed = seed
         self._printer = printer
+        self._watched = frozenset(watched)
+        self._watcher = watcher
         self._resources: dict[str, Any] = {}
         self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], ExecutionPlan] = {}
 
@@ -83,7 +91,7 @@ class Interpreter:
             for name, array in feeds.items()
         ]
         random = None if self._seed is None else np.random.default_rng(self._seed)
-        context = RunContext(self._resources, random, self._observer, self._printer)
+        context = RunContext(self._resources, random, self._observer, self._printer, self._watcher)
         # Infinities and NaN are results like others, as they are to TensorFlow.
         with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
             results = run_plan(plan, given, context, self._where)
@@ -99,7 +107,14 @@ class Interpreter:
         if plan is None:
             wanted = [self._ref(name, "fetch") for name in fetches]
             fed = [self._ref(name, "feed") for name in feeds]
-            plan = make_plan(self._graph, wanted, fed, self._where, combine=self._combine)
+            plan = make_plan(
+                self._graph,
+                wanted,
+                fed,
+                self._where,
+                combine=self._combine,
+                watched=self._watched,
+            )
             if len(self._plans) >= _KEPT_PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[key] = plan

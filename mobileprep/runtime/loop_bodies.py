@@ -14,6 +14,7 @@ from mobileprep.runtime.execution_plan import placed
 from mobileprep.runtime.folding import fold
 from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.loops import Head, Loop
+from mobileprep.runtime.watching import watches
 
 if TYPE_CHECKING:
     from mobileprep.runtime.regions import Region
@@ -37,11 +38,11 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
         n for n in frame.of_op(ENTERS) if n.name in started or (n.name, 0) not in inner.constants
     ]
     wanted = [inner.tensor(n.data_inputs[0]) for n in (*carrying, *exits)]
-    actions, constants = inner.actions, inner.constants
+    own = [(n.name, 0) for n in entering] + [(h.name, i) for h in heads for i in (0, 1)]
+    actions, constants = [*watches(own, inner.survey.watched), *inner.actions], inner.constants
     if inner.survey.combine:
         actions, constants = fold(actions, constants, wanted, inner.survey.where)
         actions = fuse(actions, constants, wanted)
-    own = [(n.name, 0) for n in entering] + [(h.name, i) for h in heads for i in (0, 1)]
     free = _free(actions, wanted, {*own, *constants})
     plan = placed(actions, constants, [*own, *free], wanted)
     loop = Loop(

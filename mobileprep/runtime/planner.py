@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref, edge
+from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.runtime.channel_fusion import combine_by_channel
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
@@ -17,10 +17,17 @@ from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.regions import NOWHERE, Region
 from mobileprep.runtime.selection import needed_nodes, refuse
 from mobileprep.runtime.survey import Survey, survey
+from mobileprep.runtime.watching import watches
 
 
 def make_plan(
-    graph: Graph, fetches: Sequence[Ref], feeds: Sequence[Ref], where: str, *, combine: bool
+    graph: Graph,
+    fetches: Sequence[Ref],
+    feeds: Sequence[Ref],
+    where: str,
+    *,
+    combine: bool,
+    watched: Collection[Edge] = (),
 ) -> ExecutionPlan:
     """Plan the computation of ``fetches`` from ``feeds`` and the graph's constants.
 
@@ -31,6 +38,7 @@ def make_plan(
         where: what the graph is called, for messages.
         combine: compute what depends on constants alone ahead, and chains of nodes together,
             which may change results by rounding.
+        watched: tensors that are shown as they are computed.
 
     Raises:
         InvalidGraphError: a node takes an input that is not there, or nodes feed each other.
@@ -47,7 +55,8 @@ def make_plan(
         graph = inline_calls(whole, names, where, lower_control_flow=True)
         nodes = needed_nodes(graph, fetches, fed, where)
     # Without feeds everything is constant: there is nothing to be ahead of.
-    known = survey(nodes, fed, wanted, where, combine=combine and bool(feeds))
+    combine = combine and bool(feeds)
+    known = survey(nodes, fed, wanted, where, combine=combine, watched=watched)
     _check_fetches(fetches, known)
     region = Region(known, known.frames.root, {})
     refuse(region.lacking, where)
@@ -55,12 +64,13 @@ def make_plan(
         if edge(ref) not in fed and region.tensor(ref) == NOWHERE:
             message = f"{str(ref)!r} lies in a branch that is never taken"
             raise UsageError(message, "fetch what comes after the branches join", where)
-    actions, constants = region.actions, region.constants
+    given = [edge(r) for r in feeds]
+    actions, constants = [*watches(given, watched), *region.actions], region.constants
     if known.combine:
         actions, constants = fold(actions, constants, wanted, where)
         actions = fuse(actions, constants, wanted)
         actions = combine_by_channel(actions, constants, wanted)
-    return placed(actions, constants, [edge(r) for r in feeds], wanted)
+    return placed(actions, constants, given, wanted)
 
 
 def _calls(node: Node, graph: Graph) -> bool:

@@ -29,6 +29,7 @@ from mobileprep.runtime.guards import constant_action, guarded, merge_action, sw
 from mobileprep.runtime.loop_bodies import malformed_head, plan_loop
 from mobileprep.runtime.survey import Survey
 from mobileprep.runtime.units import ordered_units, unit_inputs
+from mobileprep.runtime.watching import with_watches
 
 NOWHERE: Final[Edge] = ("", 0)
 """The tensor that stands for one that is never computed."""
@@ -73,6 +74,7 @@ class Region:
                 self._add_loop(unit)
             else:
                 self._add_node(unit)
+        self.actions = with_watches(self.actions, survey.watched)
 
     def tensor(self, ref: Ref) -> Edge:
         """The tensor that a reference names, or ``NOWHERE`` where it is never computed."""

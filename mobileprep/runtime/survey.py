@@ -23,6 +23,7 @@ class Survey:
         controls: the nodes that others take as control inputs.
         fed: tensors that are given.
         combine: whether to compute constants ahead, and chains together.
+        watched: tensors that are shown as they are computed.
         where: the graph's name, for messages.
     """
 
@@ -33,6 +34,7 @@ class Survey:
     controls: Collection[str]
     fed: Collection[Edge]
     combine: bool
+    watched: Collection[Edge]
     where: str
 
     def is_head(self, node: Node) -> bool:
@@ -49,6 +51,7 @@ def survey(
     where: str,
     *,
     combine: bool,
+    watched: Collection[Edge],
 ) -> Survey:
     """Survey some nodes, each standing after its inputs.
 
@@ -71,5 +74,6 @@ def survey(
         {r.node for n in nodes for r in n.control_inputs},
         fed,
         combine,
+        watched,
         where,
     )

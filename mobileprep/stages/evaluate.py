@@ -17,7 +17,7 @@ from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.feeds import converted, tensor_dtype
-from mobileprep.runtime.sampling.inputs import known_shapes
+from mobileprep.runtime.sampling.inputs import fixed_batch
 from mobileprep.runtime.sampling.labels import (
     class_count,
     counts_fault,
@@ -81,7 +81,7 @@ def _run(
 
 def _few(graph: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], int]:
     """The first samples, as many as the graph insists on, and how many they are."""
-    fixed = _fixed_batch(graph, feeds)
+    fixed = fixed_batch(graph, feeds)
     given = {name: _converted(graph, name, array) for name, array in feeds.items()}
     size = fixed or _COMPARED
     batch = next(_batches(given, size, fill=bool(fixed)))
@@ -114,7 +114,7 @@ def evaluate(
         UsageError: the data does not fit the graph's inputs.
     """
     given = {name: _converted(graph, name, array) for name, array in feeds.items()}
-    fixed = _fixed_batch(graph, feeds)
+    fixed = fixed_batch(graph, feeds)
     size = fixed or _BATCH
     parts = [engine.run(fetches, batch) for batch in _batches(given, size, fill=bool(fixed))]
     count = len(next(iter(feeds.values())))
@@ -158,15 +158,6 @@ def _batches(feeds: Mapping[str, Array], size: int, *, fill: bool) -> Iterator[d
             yield {name: array[chosen] for name, array in feeds.items()}
         else:
             yield {name: array[start : start + size] for name, array in feeds.items()}
-
-
-def _fixed_batch(graph: Graph, feeds: Mapping[str, Array]) -> int:
-    """The batch size that the inputs insist on, or 0 for any."""
-    refs = [parse_ref(name) for name in feeds]
-    for shape in known_shapes(graph, [ref for ref in refs if ref.node in graph]):
-        if shape and shape[0] > 0:
-            return shape[0]
-    return 0
 
 
 def _converted(graph: Graph, name: str, array: Array) -> Array:

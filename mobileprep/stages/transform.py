@@ -23,7 +23,10 @@ def run(job: Job[TransformStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     plugin = None if asked.plugin is None else asked.plugin.root
-    step = ChainStep(asked.transform, _options(asked), asked.ignore_errors, plugin)
+    options = _options(asked)
+    if asked.ranges is not None:
+        options["range_file"] = str(job.path(asked.ranges))
+    step = ChainStep(asked.transform, options, asked.ignore_errors, plugin)
     context = Context(interface.inputs, interface.kept)
     graph = job.graph(asked.graph)
     warnings = list(cautions(graph, asked.earlier, step.name, step.options))

@@ -289,7 +289,12 @@ def test_what_decides_results_has_no_path_or_place(load, write):
     assert digestible(there) == here
     assert str(Path.cwd()) not in repr(here)
     assert "recipe.yaml" not in repr(here)
-    step = {"name": "remove_nodes", "params": [["op", ["A"]]], "plugin": None}
+    step = {
+        "name": "remove_nodes",
+        "params": [["op", ["A"]]],
+        "plugin": None,
+        "takes_ranges": False,
+    }
     assert here["targets"][0]["transforms"] == [step]
     changed = digestible(load(HEAD + text.replace("A}", "B}")))
     assert changed != here

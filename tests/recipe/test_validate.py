@@ -37,7 +37,7 @@ TARGETS = "targets:\n  phone: {platform: android}\n"
         (
             HEAD + "targets:\n  phone: {quantize: weight}\n",
             (
-                "6:21 targets.phone.quantize: expected one of none, weights, round, "
+                "6:21 targets.phone.quantize: expected one of none, weights, round, nodes, "
                 "found 'weight'; did you mean 'weights'?"
             ),
         ),

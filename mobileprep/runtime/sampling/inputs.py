@@ -80,6 +80,15 @@ def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
     return [_nth(shapes.get(ref.node, ()), ref.index) for ref in refs]
 
 
+def fixed_batch(graph: Graph, names: Iterable[str]) -> int:
+    """The number of samples that a graph's inputs insist on, or 0 for any."""
+    refs = [parse_ref(name) for name in names]
+    for shape in known_shapes(graph, [ref for ref in refs if ref.node in graph]):
+        if shape and shape[0] > 0:
+            return shape[0]
+    return 0
+
+
 def _nth(shapes: Sequence[TensorShape], index: int) -> TensorShape:
     return shapes[index] if 0 <= index < len(shapes) else None
 

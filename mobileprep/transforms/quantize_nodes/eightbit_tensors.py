@@ -20,6 +20,9 @@ from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 Ports = tuple[Ref, Ref, Ref]
 
 _MOVING: Final = IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}
+CARRYING: Final = _MOVING | {"ConcatV2", "MaxPool", "Relu", "Relu6"}
+"""Ops that eight-bit numbers are carried on by where nothing else needs their results."""
+
 _MOST: Final = {"Relu": float("inf"), "Relu6": 6.0}
 # QuantizeV2 makes narrower ranges as wide as this.
 _NARROWEST: Final = 0.01

@@ -52,6 +52,12 @@ targets:
     abis: [arm64-v8a]
     registration: {tensorflow: ["1.15", "2.21"]}
     budget: {model_bytes: 1 MB}
+  eight:
+    transforms: null
+    check: null
+    validation: null
+    calibration: {data: data.npz, method: min_max}
+    quantize: {mode: nodes, ranges: observed}
 """
 
 

@@ -1,0 +1,68 @@
+"""The stage that finds ranges for a step of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.plan.checks import Frozen
+from mobileprep.plan.regular_expressions import regex_engine
+from mobileprep.plan.running_stages import CalibrateStage
+from mobileprep.plan.sources import single_file
+from mobileprep.plan.spec import Files, StageFile, StageSpec, Upstream, places
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.settings import Calibration
+
+
+def calibrate_spec(
+    target: Target, calibration: Calibration, label: str, graph: Upstream, frozen: Frozen
+) -> StageSpec:
+    """The stage that finds the ranges of a float graph.
+
+    Args:
+        target: the target.
+        calibration: its calibration.
+        label: the task's.
+        graph: the float graph.
+        frozen: what freezing left.
+
+    Raises:
+        CorruptFileError: neither the data nor a range file is there.
+    """
+    data, range_file = calibration_files(calibration)
+    stage = CalibrateStage(
+        calibration=calibration,
+        data=data,
+        range_file=range_file,
+        graph=graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+        regular_expressions=regex_engine(),
+    )
+    return StageSpec(label, stage, places(target, "calibration", "inputs", "outputs"))
+
+
+def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | None]:
+    """The samples, and the range file; either may be missing where the other is there.
+
+    Raises:
+        CorruptFileError: neither is there.
+    """
+    named, data = calibration.range_file, calibration.data
+    if named is not None and named.path.is_file():
+        is_there = data is not None and data.path.is_file()
+        return single_file(data) if data is not None and is_there else None, single_file(named)
+    if data is not None:
+        return single_file(data), None
+    hint = "name samples, 'data: samples.npz', and run 'mobileprep calibrate' to write it"
+    name, place = ("", "") if named is None else (named.name, named.place)
+    message = f"the range file {name} is not there"
+    raise CorruptFileError(message, hint, place)
+
+
+def calibration_members(target: Target) -> Iterator[StageFile]:
+    """The files from outside that a target's calibration reads."""
+    if target.calibration is None or not any(s.takes_ranges for s in target.transforms):
+        return
+    for files in calibration_files(target.calibration):
+        yield from () if files is None else files.members

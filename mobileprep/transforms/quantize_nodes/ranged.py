@@ -1,0 +1,47 @@
+"""The tensors of a float graph whose ranges eight-bit layers can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.reachability import closure
+from mobileprep.ir.refs import Edge, edge
+from mobileprep.transforms.quantize_nodes.eightbit_tensors import CARRYING
+from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
+from mobileprep.transforms.quantize_nodes.rules import Rules
+
+_OF_ITS_INPUT: Final = CARRYING | IDENTITIES
+
+
+def ranged_tensors(
+    graph: Graph, ignored: Collection[str] = (), rules: Collection[str] = ()
+) -> tuple[Edge, ...]:
+    """What eight-bit layers would take, and what that is carried on from in eight bits.
+
+    Args:
+        graph: the float graph.
+        ignored: ops that stay float.
+        rules: those of the transform.
+
+    Returns:
+        Tensors in the order of the graph, constants left out.
+
+    Raises:
+        TransformError: a rule is not understood.
+    """
+    read = Rules("quantize_nodes", tuple(rules))
+    choice = choose_layers(graph, read, frozenset(ignored), trained=False)
+    taken = [edge(graph[name].data_inputs[0]) for name in sorted(choice.computing)]
+
+    def sources(tensor: Edge) -> Iterator[Edge]:
+        node = graph.get(tensor[0])
+        if node is not None and node.op in _OF_ITS_INPUT:
+            yield from map(edge, node.data_inputs)
+
+    found = closure(taken, sources)
+    places = {node.name: place for place, node in enumerate(graph)}
+    computed = (t for t in found if t[0] in places and graph[t[0]].op != "Const")
+    return tuple(sorted(computed, key=lambda t: (places[t[0]], t[1])))
