@@ -45,6 +45,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     Check,
     InputSpec,
     Quantize,
+    QuantizeRule,
     Source,
     Validation,
 )
@@ -61,6 +62,7 @@ _SECTIONS = (
     Freeze,
     InputSpec,
     Quantize,
+    QuantizeRule,
     Reading,
     Source,
     Target,

@@ -17,9 +17,13 @@ from mobileprep.recipe.model import Step
 PYTHON: Final = "Python"
 _MODULE: Final = "re2"
 _DISTRIBUTION: Final = "google-re2"
-# The package's own transforms that run kernels of any op; a test finds them by running all.
+# The package's own transforms that run kernels of any op, which a test finds by running all, or
+# regular expressions of their own.
 COMPUTING: Final = frozenset(
-    {"fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"}
+    {
+        *("fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"),
+        "quantize_nodes",
+    }
 )
 
 

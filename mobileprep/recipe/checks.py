@@ -32,6 +32,7 @@ _SOURCE_EXTRAS = {
 _QUANTIZE_EXTRAS = {
     **{parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()},
     "ranges": ("nodes",),
+    "rules": ("nodes",),
     "repair": ("nodes",),
 }
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}

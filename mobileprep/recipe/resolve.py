@@ -24,6 +24,7 @@ from mobileprep.recipe.settings import (
     InputSpec,
     Pin,
     Quantize,
+    QuantizeRule,
     Source,
     SourceKind,
     Validation,
@@ -206,7 +207,13 @@ def _quantize(node: Node | None) -> Quantize:
         given["mode"],
         tuple((key, int(given[key])) for key in given.keys() & _QUANTIZE_PARAMETERS),
         given.get("ranges", Quantize.ranges),
+        tuple(_rule(rule) for rule in given.get("rules", ())),
     )
+
+
+def _rule(given: dict[str, Any]) -> QuantizeRule:
+    ops = tuple(given.pop("ops", ()))
+    return QuantizeRule(**given, ops=ops)
 
 
 def _registration(registration: dict[str, Any]) -> dict[str, Any]:
@@ -248,11 +255,12 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
         yield _asked_by(sections, "quantize", name, (parameter, value))
     elif quantize.mode == "nodes":
         yield from chains.read(repair_chain(sections)).steps
-        is_trained = quantize.ranges == "trained"
-        params: list[tuple[str, ParameterValue]] = [("ranges", "trained")] if is_trained else []
+        params: list[tuple[str, ParameterValue]] = [("ranges", quantize.ranges)]
+        if quantize.rules:
+            params.append(("rule", tuple(rule.text for rule in quantize.rules)))
         step = _asked_by(sections, "quantize", "quantize_nodes", *params)
         has_ranges = quantize.ranges == "observed" or (
-            is_trained and sections.mapping("calibration") is not None
+            quantize.ranges == "trained" and sections.mapping("calibration") is not None
         )
         yield replace(step, takes_ranges=has_ranges)
 

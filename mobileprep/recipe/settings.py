@@ -15,6 +15,9 @@ Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
 QuantizeMode: TypeAlias = Literal["none", "weights", "round", "nodes"]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
+RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
+Granularity: TypeAlias = Literal["tensor", "channel"]
+WeightMethod: TypeAlias = Literal["min_max", "mse"]
 CalibrationMethod: TypeAlias = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
 Artifact: TypeAlias = Literal["frozen", "text", "memmapped"]
 Metric: TypeAlias = Literal["top1"]
@@ -338,6 +341,65 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class QuantizeRule:
+    """What is done to some layers; of several rules that fit a layer, the last one counts."""
+
+    nodes: Annotated[
+        str | None,
+        Option(
+            "A regular expression, as RE2 has them, that is looked for in the layer's name: "
+            "`^Logits/` for what begins so. Without it, any name.",
+            min_length=1,
+        ),
+    ] = None
+    ops: Annotated[
+        tuple[str, ...],
+        Option("The layer's op, such as `Conv2D`. Without it, any.", min_length=1, min_items=1),
+    ] = ()
+    mode: Annotated[
+        RuleMode | None,
+        Option(
+            "`nodes` computes in eight bits, `weights` only stores the weights in them, `float` "
+            "does neither. Without it, what is done anyway, or `weights` where that is nothing."
+        ),
+    ] = None
+    bits: Annotated[
+        int | None,
+        Option(
+            "The bits of the weights. Fewer than 8 are stored in 8, and compress better.",
+            minimum=2,
+            maximum=8,
+        ),
+    ] = None
+    granularity: Annotated[
+        Granularity | None,
+        Option(
+            "Whether the weights have the same steps throughout (`tensor`), or each output "
+            "channel its own (`channel`), for one more product. Without it, whichever comes nearer "
+            "to the weights."
+        ),
+    ] = None
+    method: Annotated[
+        WeightMethod | None,
+        Option(
+            "`min_max` covers every weight; `mse` cuts the largest off where that makes the "
+            "squared error smaller."
+        ),
+    ] = None
+
+    @property
+    def text(self) -> str:
+        """The rule as the transform takes it: words with blanks between, ``nodes`` the last."""
+        words = [
+            f"{key}={value}"
+            for key in ("mode", "bits", "granularity", "method")
+            if (value := getattr(self, key)) is not None
+        ]
+        words += [f"ops={','.join(self.ops)}"] if self.ops else []
+        return " ".join([*words, *([f"nodes={self.nodes}"] if self.nodes else [])])
+
+
+@dataclass(frozen=True)
 class Quantize:
     """How constants are made smaller; its steps are part of the target's transforms already.
 
@@ -346,6 +408,7 @@ class Quantize:
             eight bits.
         parameters: those of the mode's transform that the recipe gives.
         ranges: where ``nodes`` has ranges from.
+        rules: what ``nodes`` does otherwise to some layers, the last that fits one counts.
     """
 
     mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
@@ -358,6 +421,7 @@ class Quantize:
             "model was trained with (`trained`), by the calibration for tensors without."
         ),
     ] = "dynamic"
+    rules: tuple[QuantizeRule, ...] = ()
 
 
 @dataclass(frozen=True)

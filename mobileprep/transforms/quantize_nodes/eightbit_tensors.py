@@ -19,8 +19,10 @@ from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 
 Ports = tuple[Ref, Ref, Ref]
 
-MOVING: Final = IDENTITIES | {"ExpandDims", "MaxPool", "Reshape", "Squeeze"}
-"""Ops whose results are among the elements of their first input, in floats as in eight bits."""
+_MOVING: Final = IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}
+CARRYING: Final = _MOVING | {"ConcatV2", "MaxPool", "Relu", "Relu6"}
+"""Ops that eight-bit numbers are carried on by where nothing else needs their results."""
+
 _MOST: Final = {"Relu": float("inf"), "Relu6": 6.0}
 # QuantizeV2 makes narrower ranges as wide as this.
 _NARROWEST: Final = 0.01
@@ -142,7 +144,7 @@ class EightbitTensors:
             return all(self._is_alone(r, node) for r in node.data_inputs[:-1])
         if node.op == "MaxPool":
             return not reason_to_stay_float(node)
-        return node.op in MOVING or node.op in _MOST
+        return node.op in _MOVING or node.op in _MOST
 
     def _only_taken(self, node: Node) -> bool:
         if node.name not in self._taken:

@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge, Ref, edge
-from mobileprep.rewriting.layers import LAYERS
-from mobileprep.transforms.quantize_nodes.eightbit_tensors import MOVING
-from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_stay_float
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.reachability import closure
+from mobileprep.ir.refs import Edge, edge
+from mobileprep.transforms.quantize_nodes.eightbit_tensors import CARRYING
+from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
+from mobileprep.transforms.quantize_nodes.rules import Rules
+
+_OF_ITS_INPUT: Final = CARRYING | IDENTITIES
 
 
-def ranged_tensors(graph: Graph, ignored: Collection[str] = ()) -> tuple[Edge, ...]:
-    """What the layers that have an eight-bit form take, constants left out.
-
-    Rules are not looked at, so that another rule needs no other ranges.
+def ranged_tensors(
+    graph: Graph, ignored: Collection[str] = (), rules: Collection[str] = ()
+) -> tuple[Edge, ...]:
+    """What eight-bit layers would take, and what that is carried on from in eight bits.
 
     Args:
         graph: the float graph.
         ignored: ops that stay float.
+        rules: those of the transform.
 
     Returns:
-        Tensors in the order of the layers, each followed by what its elements come from.
+        Tensors in the order of the graph, constants left out.
+
+    Raises:
+        TransformError: a rule is not understood.
     """
-    found: dict[Edge, None] = {}
-    for node in graph:
-        if node.op not in LAYERS or node.op not in EIGHTBIT_OPS or node.op in ignored:
-            continue
-        if node.data_inputs and not reason_to_stay_float(node):
-            found |= dict.fromkeys(_upwards(graph, node.data_inputs[0]))
-    return tuple(found)
+    read = Rules("quantize_nodes", tuple(rules))
+    choice = choose_layers(graph, read, frozenset(ignored), trained=False)
+    taken = [edge(graph[name].data_inputs[0]) for name in sorted(choice.computing)]
 
+    def sources(tensor: Edge) -> Iterator[Edge]:
+        node = graph.get(tensor[0])
+        if node is not None and node.op in _OF_ITS_INPUT:
+            yield from map(edge, node.data_inputs)
 
-def _upwards(graph: Graph, ref: Ref) -> Iterator[Edge]:
-    """A tensor, and those whose elements it takes over; constants end the way."""
-    seen: set[Edge] = set()
-    while edge(ref) not in seen:
-        node = graph.get(ref.node)
-        if node is None or node.op == "Const":
-            return
-        seen.add(edge(ref))
-        yield edge(ref)
-        if node.op in MOVING and node.data_inputs:
-            ref = node.data_inputs[0]
+    found = closure(taken, sources)
+    places = {node.name: place for place, node in enumerate(graph)}
+    computed = (t for t in found if t[0] in places and graph[t[0]].op != "Const")
+    return tuple(sorted(computed, key=lambda t: (places[t[0]], t[1])))
