@@ -19,7 +19,7 @@ from mobileprep.fsio import unreadable
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"
 )
-_HINT: Final = "run 'mobileprep calibrate' to write it again"
+_HINT: Final = "remove it and run 'mobileprep calibrate', which writes it anew"
 _LARGEST_FILE: Final = 64 << 20
 _MOST_TENSORS: Final = 1_000_000
 _LONGEST: Final = 2_000
@@ -108,24 +108,37 @@ def read_range_file(path: Path) -> RangeFile:
     if len(data) > _LARGEST_FILE:
         message = f"a range file has at most {_LARGEST_FILE >> 20} MiB"
         raise CorruptFileError(message, _HINT, str(path))
+    return ranges_from_bytes(data, str(path))
+
+
+def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
+    """The ranges of a file that was read.
+
+    Args:
+        data: its bytes.
+        where: its name, for messages.
+
+    Raises:
+        CorruptFileError: it is no range file; with the line.
+    """
     try:
-        return _Reader(data.decode(), path).read()
+        return _Reader(data.decode(), where).read()
     except UnicodeDecodeError as error:
         message = f"byte {error.start} is no UTF-8"
-        raise CorruptFileError(message, _HINT, str(path)) from error
+        raise CorruptFileError(message, _HINT, where) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        place = f"{where}:{mark.line + 1}" if mark is not None else where
         message = f"not YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}"
-        raise CorruptFileError(message, _HINT, where) from error
+        raise CorruptFileError(message, _HINT, place) from error
 
 
 class _Reader:
     """Reads events one by one: files may be large, and nothing but mappings of texts is read."""
 
-    def __init__(self, text: str, path: Path) -> None:
-        self._path = path
+    def __init__(self, text: str, where: str) -> None:
+        self._where = where
         self._events: Iterator[yaml.Event] = yaml.parse(text, _LOADER)
 
     def read(self) -> RangeFile:
@@ -226,7 +239,7 @@ class _Reader:
             raise self._wrong(event, message)
 
     def _wrong(self, event: Any, message: str) -> CorruptFileError:  # noqa: ANN401 - as above
-        return CorruptFileError(message, _HINT, f"{self._path}:{event.start_mark.line + 1}")
+        return CorruptFileError(message, _HINT, f"{self._where}:{event.start_mark.line + 1}")
 
 
 def _name(text: str) -> str:
