@@ -39,10 +39,12 @@ class BatchNormVariables:
             )
 
 
-def move(variable: tf.Variable, value: tf.Tensor, decay: float) -> None:
-    """Adds the move of a moving average towards `value` to the update ops."""
+def moved(variable: tf.Variable, value: tf.Tensor, decay: float) -> tf.Tensor:
+    """Returns a moving average that was moved towards `value`, and adds this to the update ops."""
     change = (variable - value) * (1.0 - decay)
-    tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_sub(variable, change))
+    update = tf.assign_sub(variable, change)
+    tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+    return update
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class FloatLayers:
             is_training=self.training,
         )
         if self.training:
-            move(variables.moving_mean, normalized.batch_mean, BATCH_NORM_DECAY)
-            move(variables.moving_variance, normalized.batch_variance, BATCH_NORM_DECAY)
+            moved(variables.moving_mean, normalized.batch_mean, BATCH_NORM_DECAY)
+            moved(variables.moving_variance, normalized.batch_variance, BATCH_NORM_DECAY)
         return tf.nn.relu6(normalized.y)
 
     def pooled(self, features: tf.Tensor) -> tf.Tensor:
@@ -146,9 +148,9 @@ class FakeQuantLayers:
         with tf.variable_scope(name):
             low = tf.get_variable("min", [], initializer=tf.zeros_initializer(), trainable=False)
             high = tf.get_variable("max", [], initializer=tf.ones_initializer(), trainable=False)
-            if self.training:
-                move(low, smallest, decay)
-                move(high, largest, decay)
+            if self.training:  # with the moved range: to read the variable would be a race
+                low = moved(low, smallest, decay)
+                high = moved(high, largest, decay)
             return tf.raw_ops.FakeQuantWithMinMaxVars(
                 inputs=values, min=low, max=high, narrow_range=name == "weights_quant"
             )
