@@ -112,7 +112,7 @@ def _build(
 ) -> None:
     from mobileprep.api.building import run_build
     from mobileprep.cli._load import warn
-    from mobileprep.cli._progress import Progress
+    from mobileprep.cli._terminal.progress import Progress
     from mobileprep.pipeline.runner import stale_stages
 
     if args.explain:

@@ -123,7 +123,8 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 def verb_names() -> list[str]:
     """The names of all verbs, by file name, none imported."""
-    return [n for n in module_names("mobileprep.cli") if n not in _NOT_VERBS]
+    names = (n for n in module_names("mobileprep.cli") if n not in _NOT_VERBS)
+    return [n.replace("_", "-") for n in names]
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -169,10 +170,11 @@ def find_verb(name: str) -> Verb:
     if name not in names:
         message = f"there is no verb {name!r}"
         raise UsageError(message, nearest_hint(name, [*names, "help"]) or "see 'mobileprep help'")
-    importlib.import_module(f"mobileprep.cli.{name}")
+    module = f"mobileprep.cli.{name.replace('-', '_')}"
+    importlib.import_module(module)
     verb = verbs.get(name)
     if verb is None:
-        message = f"the module mobileprep.cli.{name} registers no verb {name!r}"
+        message = f"the module {module} registers no verb {name!r}"
         raise InternalError(message)
     return verb
 

@@ -41,7 +41,7 @@ def ends_as_package(data: Buffer) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class PackageRegion:
     """What a package holds under one name: its bytes, a view on the file, and where they begin."""
 
     view: memoryview
@@ -78,7 +78,7 @@ class Directory:
         return self._elements.SerializeToString(deterministic=True) + _OFFSET.pack(self._end)
 
 
-def read_package(data: Buffer, file: str) -> Mapping[str, Region]:
+def read_package(data: Buffer, file: str) -> Mapping[str, PackageRegion]:
     """The regions of a package by name, in order.
 
     What TensorFlow's loader refuses is refused, and so is a length that runs into the next region.
@@ -97,7 +97,7 @@ def read_package(data: Buffer, file: str) -> Mapping[str, Region]:
     start, end = _directory_at(view, file), len(view) - _OFFSET.size
     elements = _elements(Cursor(view, start, end, file=file), start)
     stops = [*(element.offset for element in elements[1:]), start]
-    regions: dict[str, Region] = {}
+    regions: dict[str, PackageRegion] = {}
     for element, stop in zip(elements, stops, strict=True):
         if element.name in regions:
             message = f"the directory names the region {element.name!r} twice"
@@ -110,7 +110,7 @@ def read_package(data: Buffer, file: str) -> Mapping[str, Region]:
             raise _damaged(message, file)
         length = element.length or stop - element.offset  # old files tell no lengths
         held = view[element.offset : element.offset + length]
-        regions[element.name] = Region(held, element.offset)
+        regions[element.name] = PackageRegion(held, element.offset)
     if GRAPH_REGION not in regions:
         message = f"the directory names no graph ({GRAPH_REGION!r})"
         raise _damaged(message, file)

@@ -9,7 +9,7 @@ from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
-from mobileprep.formats.memmapped import GRAPH_REGION, Region, ends_as_package, read_package
+from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
@@ -49,7 +49,7 @@ def read_shipped_graph(path: Path) -> Graph:
     return graph
 
 
-def _read(path: Path) -> tuple[Graph, Mapping[str, Region]]:
+def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
     """A graph as it lies in its file, and the regions of a memory-mapped model."""
     data = map_file(path)
     if not data:
@@ -69,7 +69,7 @@ def _plain(data: Buffer, file: str) -> Graph:
     return graph_from_bytes(data, file)
 
 
-def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, Region]]:
+def _packaged(data: Buffer, file: str) -> tuple[Graph, Mapping[str, PackageRegion]]:
     try:
         regions = read_package(data, file)
     except CorruptFileError as damage:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
-from mobileprep.formats.memmapped import ALIGNMENT, GRAPH_REGION, Directory, Region
+from mobileprep.formats.memmapped import ALIGNMENT, GRAPH_REGION, Directory, PackageRegion
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -46,7 +46,7 @@ class MemmappedModel:
         yield directory.serialized()
 
 
-def with_constants(graph: Graph, regions: Mapping[str, Region], file: str) -> Graph:
+def with_constants(graph: Graph, regions: Mapping[str, PackageRegion], file: str) -> Graph:
     """A memory-mapped model's graph with constants in place of ImmutableConst nodes.
 
     Args:
@@ -61,7 +61,7 @@ def with_constants(graph: Graph, regions: Mapping[str, Region], file: str) -> Gr
     return graph.with_nodes(_constant(n, regions, file) if n.op == IMMUTABLE else n for n in graph)
 
 
-def _constant(node: Node, regions: Mapping[str, Region], file: str) -> Node:
+def _constant(node: Node, regions: Mapping[str, PackageRegion], file: str) -> Node:
     where = f"{file}, node {node.name!r}"
     name = node.attr_str(REGION_NAME)
     dtype, dims = node.attr_dtype("dtype"), node.attr_shape("shape")
@@ -79,7 +79,7 @@ def _constant(node: Node, regions: Mapping[str, Region], file: str) -> Node:
     return replace(node, op="Const", attrs=attrs)
 
 
-def _fault(region: Region | None, size: int) -> str:
+def _fault(region: PackageRegion | None, size: int) -> str:
     """Why TensorFlow's kernel would not take a region; empty where it does."""
     if region is None:
         return "is not there"

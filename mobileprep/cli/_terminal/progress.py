@@ -14,8 +14,8 @@ import threading
 import time
 from types import TracebackType
 
-from mobileprep.cli._stage_output import StageOutput
 from mobileprep.cli._terminal import StatusLine, is_terminal
+from mobileprep.cli._terminal.stage_output import StageOutput
 from mobileprep.pipeline.execute import Moment
 
 _BAR = 20
