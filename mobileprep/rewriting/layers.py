@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.node import Node
@@ -149,9 +150,7 @@ def data_input(layer: Node) -> int:
     return 2 if layer.op == "Conv2DBackpropInput" else 0
 
 
-def own_constant(
-    graph: Graph, ref: Ref, user: Node, protected: Collection[str]
-) -> Node | None:
+def own_constant(graph: Graph, ref: Ref, user: Node, protected: Collection[str]) -> Node | None:
     """The float constant behind an input, which nothing else takes; None where there is none.
 
     Args:
@@ -173,3 +172,11 @@ def own_constant(
             return None
         ref, user = node.data_inputs[0], node
     return None
+
+
+def bias_add(name: str, layer: Node, bias: Node) -> Node:
+    """A BiasAdd of a constant to what a layer puts out, under a name."""
+    attrs = {"T": attr.dtype(bias.attr_dtype("dtype"))}
+    if layer.op not in PRODUCTS_OF_MATRICES:
+        attrs["data_format"] = attr.string("NHWC" if output_axis(layer) == -1 else "NCHW")
+    return Node(name, "BiasAdd", (Ref(layer.name), Ref(bias.name)), layer.device, attrs)

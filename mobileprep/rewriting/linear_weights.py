@@ -34,7 +34,8 @@ class LinearWeights:
 
     def decoded(self) -> NDArray[np.float32]:
         """The weights that a runtime decodes, to the bit."""
-        return (self.codes.astype(np.float32) - np.float32(self.zero)) * self.scale
+        whole: NDArray[np.float32] = self.codes.astype(np.float32) - np.float32(self.zero)
+        return whole * self.scale
 
 
 def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeights:
@@ -91,6 +92,8 @@ def _rounded(values: Array, scale: Array, half: int) -> Array:
 def _as_float32(scale: Array) -> Array:
     """As it will be stored, never too small for a normal number."""
     stored = scale.astype(np.float32).astype(np.float64)
-    return np.where(np.abs(stored) < np.finfo(np.float32).tiny, np.copysign(
-        np.finfo(np.float32).tiny, scale
-    ), stored)
+    return np.where(
+        np.abs(stored) < np.finfo(np.float32).tiny,
+        np.copysign(np.finfo(np.float32).tiny, scale),
+        stored,
+    )

@@ -24,8 +24,8 @@ from mobileprep.rewriting.float_constants import (
     float_value,
     value_range,
 )
-from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.rewriting.variances import variances
+from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _TOO_SMALL: Final = "fewer elements than minimum_size"
 _NOT_FINITE: Final = "it holds infinity or NaN, or spans more than float32 can"

@@ -20,9 +20,14 @@ VERSIONS = Versions(producer=134, min_consumer=12, bad_consumers=(21,))
 INPUTS = ("x", "ids")
 OUTPUTS = ("out", "table", "requantized", "value")
 FLOATS_TWICE = AttrValue("func", FuncRef("twice", {"T": attr.dtype(DType.FLOAT)}))
+SAMPLES = {"data": "samples.npz"}
 LOG = ";range__print__;__requant_min_max:[-1.5][2.5]\n"
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "absorb_high_biases": SAMPLES,
+    "cast_weights": {"minimum_size": 16},
+    "clip_weights": {"minimum_size": 16, "bits": 2},
+    "correct_bias": {**SAMPLES, "minimum_size": 16},
     "freeze_requantization_ranges": {"min_max_log_file": "run.log"},
     "fuse_remote_graph": {
         "fused_nodes": "same",
@@ -43,6 +48,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rename_op": {"old_op_name": "Relu", "new_op_name": "Relu6"},
     "set_device": {"device": "/cpu:0"},
 }
+
+
+def samples() -> dict[str, Any]:
+    """What the busy graph may be fed: images and numbers, two of each."""
+    return {"x": normal(2, 8, 8, 4), "ids": np.zeros((2, 1), np.int64)}
 
 
 def busy_graph() -> Graph:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.chains.chain import ChainStep, run_step
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.ir.verify import check_graph
 from mobileprep.transforms.base import Context, Result, transform_names
-from tests.transforms.busy import INPUTS, LOG, OUTPUTS, VERSIONS, busy_graph
+from tests.transforms.busy import INPUTS, LOG, OUTPUTS, VERSIONS, busy_graph, samples
 from tests.transforms.examples import example
 
 GRAPH = busy_graph()
@@ -23,6 +24,7 @@ BOTH = pytest.mark.parametrize("tf115", [True, False])
 def log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.log").write_text(LOG)
+    write_arrays(tmp_path / "samples.npz", samples())
 
 
 def applied(name: str, graph: Graph, tf115: bool, outputs: tuple[str, ...] = OUTPUTS) -> Result:

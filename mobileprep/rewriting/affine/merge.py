@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mobileprep.formats.dtypes import DType
-from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.names import FreshNames
@@ -21,8 +19,7 @@ from mobileprep.rewriting.affine.moves import PADS
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
 from mobileprep.rewriting.layers import (
     LAYERS,
-    PRODUCTS_OF_MATRICES,
-    output_axis,
+    bias_add,
     output_channels,
     scaled,
 )
@@ -177,7 +174,7 @@ class _Merging:
         if whole.affine.offset is not None:
             source = self._names.name(f"{layer.name}/bias_add") if moves else name
             bias = self._constant(f"{layer.name}/bias", weights, whole.affine.offset)
-            nodes += [bias, _bias_add(source, layer, bias, weights.values.dtype)]
+            nodes += [bias, bias_add(source, layer, bias)]
         for i, move in enumerate(moves, start=1):
             again = replace(move, inputs=(Ref(source), *move.data_inputs[1:]))
             if move.op in ("Pad", "PadV2"):
@@ -204,10 +201,3 @@ class _Merging:
 def _before_padding(steps: Sequence[AffineStep]) -> Sequence[AffineStep]:
     first = next((i for i, s in enumerate(steps) if s.node.op in PADS), 0)
     return steps[:first]
-
-
-def _bias_add(name: str, layer: Node, bias: Node, dtype: DType) -> Node:
-    attrs = {"T": attr.dtype(dtype)}
-    if layer.op not in PRODUCTS_OF_MATRICES:
-        attrs["data_format"] = attr.string("NHWC" if output_axis(layer) == -1 else "NCHW")
-    return Node(name, "BiasAdd", (Ref(layer.name), Ref(bias.name)), layer.device, attrs)

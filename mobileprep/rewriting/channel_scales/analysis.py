@@ -142,7 +142,9 @@ class _Search:
         for ref in self._tensors:
             if not any(ref in n.data_inputs for n in self._graph.consumers.get(ref.node, ())):
                 self._pin(ref, "nothing takes what it puts out")
-        return ChannelScales(self._variables, self._layers, self._offsets, self._bounds, self._refused)
+        return ChannelScales(
+            self._variables, self._layers, self._offsets, self._bounds, self._refused
+        )
 
     def _look_at(self, node: Node) -> None:
         if node.op in LAYERS:

@@ -131,9 +131,7 @@ class _Applying:
             return
         name = self._names.name(f"{node.name}/scaled")
         tensor = Tensor.packed(scaled.astype(offset.values.dtype))
-        inputs = tuple(
-            Ref(name) if i == offset.index else r for i, r in enumerate(node.inputs)
-        )
+        inputs = tuple(Ref(name) if i == offset.index else r for i, r in enumerate(node.inputs))
         self._lost.append(ref.node)
         self._new[node.name] = [
             constant(name, tensor, node.device, offset.tensor.ties),

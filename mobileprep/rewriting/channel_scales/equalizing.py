@@ -99,10 +99,7 @@ class _Weights:
             logs = np.log2(peaks)
         outputs = places[scaled.outputs]
         depthwise = len(layer_kind(layer).channels) > 1
-        if scaled.inputs is None:
-            inputs = np.full(len(logs), pinned)
-        else:
-            inputs = places[scaled.inputs]
+        inputs = np.full(len(logs), pinned) if scaled.inputs is None else places[scaled.inputs]
         if not depthwise:
             inputs, logs = _by_place(inputs, logs)
         floor = logs.max(initial=-np.inf) + biases[scaled.outputs] - _BIAS
@@ -147,9 +144,7 @@ class _Block:
     def balance(self, exponents: Logs) -> float:
         """Move the scales to where both sides have one range; by how many bits at most."""
         size = len(exponents)
-        first = _mean_ranges(
-            ((w.outputs, w.output_ranges(exponents)) for w in self.before), size
-        )
+        first = _mean_ranges(((w.outputs, w.output_ranges(exponents)) for w in self.before), size)
         second = _mean_ranges(((w.inputs, w.input_ranges(exponents)) for w in self.behind), size)
         moves = ((first - second) / 2)[self.places]
         # A channel without weights on one side has no range there to be balanced with.
@@ -182,7 +177,6 @@ def _blocks(weights: Sequence[_Weights], pinned: int) -> Iterator[_Block]:
         seen.update(new)
         if new:
             before, behind = (
-                list({id(w): w for p in new for w in by_place[p][side]}.values())
-                for side in (0, 1)
+                list({id(w): w for p in new for w in by_place[p][side]}.values()) for side in (0, 1)
             )
             yield _Block(np.array(new), before, behind)

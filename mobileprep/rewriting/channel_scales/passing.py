@@ -30,6 +30,7 @@ _RESIZES: Final = frozenset(
 _REDUCTIONS: Final = frozenset({"Mean", "Sum", "Max", "Min"})
 _BLOCKS: Final = frozenset({"SpaceToBatchND", "BatchToSpaceND"})
 _PADS: Final = frozenset({"Pad", "PadV2", "MirrorPad"})
+_WITH_PARAMETERS: Final = _REDUCTIONS | _PADS | _BLOCKS | {"Transpose"}
 
 Passed = ScaledTensor | str
 """The output's channels, or why there are none."""
@@ -43,23 +44,23 @@ def passed(node: Node, tensor: ScaledTensor, value_of: ValueOf, shape_of: ShapeO
         return _pooled(node, tensor)
     if node.op in _RESIZES:
         return tensor if tensor.axis == -1 else "it resizes channels"
-    parameters = [value_of(r) for r in node.data_inputs[1:]]
-    given = [p.array() for p in parameters if p is not None]
     if node.op == "Reshape":
         return _reshaped(tensor, shape_of(node.data_inputs[0]), shape_of(Ref(node.name)))
-    if len(given) < len(parameters):
-        return f"{node.op} has computed parameters"
-    if node.op in _REDUCTIONS and given:
-        return _reduced(node, tensor, given[0])
-    if node.op in _PADS and given:
-        return _padded(tensor, given)
     if node.op == "Squeeze":
         return _squeezed(node, tensor)
-    if node.op == "Transpose" and given:
-        return _transposed(tensor, given[0])
-    if node.op in _BLOCKS and len(given) == 2:
-        return _in_blocks(tensor, given[0])
-    return f"its channels go to {node.op}"
+    parameters = [value_of(r) for r in node.data_inputs[1:]]
+    given = [p.array() for p in parameters if p is not None]
+    if node.op not in _WITH_PARAMETERS or not given or len(given) < len(parameters):
+        return f"its channels go to {node.op}"
+    return _with_parameters(node, tensor, given)
+
+
+def _with_parameters(node: Node, tensor: ScaledTensor, given: Sequence[Array]) -> Passed:
+    if node.op in _REDUCTIONS:
+        return _reduced(node, tensor, given[0])
+    if node.op in _PADS:
+        return _padded(tensor, given)
+    return _transposed(tensor, given[0]) if node.op == "Transpose" else _in_blocks(tensor, given[0])
 
 
 def joined(node: Node, tensors: Sequence[ScaledTensor], axis: Tensor | None) -> Passed:

@@ -28,7 +28,6 @@ _INDEX: Final = {"Index": attr.dtype(DType.INT32)}
 _SHAPE: Final = {"Tshape": attr.dtype(DType.INT32)}
 
 
-
 @dataclass(frozen=True)
 class _Part:
     """Some bits of each code.
@@ -152,9 +151,7 @@ class _Nodes:
         self._shared = shared
         self.nodes: list[Node] = []
 
-    def add(
-        self, what: str, op: str, inputs: tuple[str, ...], attrs: dict[str, AttrValue]
-    ) -> str:
+    def add(self, what: str, op: str, inputs: tuple[str, ...], attrs: dict[str, AttrValue]) -> str:
         """A node with inputs by name; its own name."""
         name = self._names.name(f"{self._old.name}_{what}")
         refs = tuple(Ref(i) for i in inputs)
@@ -164,9 +161,7 @@ class _Nodes:
     def constant(self, what: str, values: Array) -> str:
         """A constant in the branch or the loop of the old one."""
         name = self._names.name(f"{self._old.name}_{what}")
-        self.nodes.append(
-            constant(name, Tensor.packed(values), self._old.device, self._old.inputs)
-        )
+        self.nodes.append(constant(name, Tensor.packed(values), self._old.device, self._old.inputs))
         return name
 
     def shared(self, what: str, values: Array) -> str:

@@ -1,0 +1,119 @@
+"""Shifts biases by what rounding the weights will move each channel's mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.reachability import reachable
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.verify import check_inputs
+from mobileprep.options.declare import Option
+from mobileprep.rewriting.biases import Biased, with_biases
+from mobileprep.rewriting.clipping import range_with_zero, rounded
+from mobileprep.rewriting.linear_weights import linear_weights
+from mobileprep.rewriting.weight_channels import weight_axes
+from mobileprep.runtime.sampling.from_file import feeds_from_file
+from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.correct_bias.empirical import empirically_corrected
+
+
+@transform("correct_bias")
+@dataclass(frozen=True)
+class CorrectBias(Transform):
+    """Biases take back what rounded weights will add to the mean of each channel.
+
+    It stands before quantizing: the weights stay float, and are rounded here only to see what that
+    will do. So one graph tells both sides, and ranges that are measured afterwards fit the biases
+    that ship.
+
+    Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
+    (2019), section 4.2.
+    """
+
+    summary = (
+        "Shifts the biases of layers by what rounding the weights to few bits will move the mean "
+        "of each channel. Stands before what quantizes."
+    )
+
+    data: Annotated[
+        str,
+        Option(
+            "A .npz file with an array of samples for each input, to measure the means on.",
+            min_length=1,
+            format="path",
+        ),
+    ]
+    samples: Annotated[
+        int, Option("How many samples to take, spread evenly over the file.", minimum=1)
+    ] = 64
+    bits: Annotated[
+        int, Option("How many bits the weights will be stored in.", minimum=2, maximum=8)
+    ] = 8
+    granularity: Annotated[
+        Literal["tensor", "channel"],
+        Option(
+            "tensor: the weights will have one range, as quantize_weights and quantize_nodes give "
+            "them. channel: one for each channel, as linear_quantize_weights gives them."
+        ),
+    ] = "tensor"
+    minimum_size: Annotated[
+        int,
+        Option(
+            "Weights with fewer elements will stay float. quantize_nodes rounds all: 0.", minimum=0
+        ),
+    ] = 1024
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Correct the biases of all layers whose weights will be rounded.
+
+        Raises:
+            TransformError: an option is out of its bounds, or no data is named.
+            CorruptFileError: the data is missing or damaged.
+            AccuracyError: the data does not fit the inputs.
+            InvalidGraphError, UnsupportedError, UsageError: the graph cannot run on the data.
+        """
+        self._check()
+        check_inputs(graph, "")
+        biased = self._biased(graph, context)
+        if not biased.layers:
+            return Result(graph)
+        runs = feeds_from_file(graph, context.inputs, Path(self.data), self.samples)
+        weights = {layer.weights.name: layer.weights for layer in biased.layers}
+        rounded = {n: self._rounded(biased.graph, node) for n, node in weights.items()}
+        done = empirically_corrected(biased, rounded, runs)
+        return Result(done, len(biased.layers), Counter())
+
+    def _check(self) -> None:
+        if not 2 <= self.bits <= 8:
+            message = f"bits is {self.bits}"
+            raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")
+        if not self.data or self.samples < 1:
+            message = "data is empty" if not self.data else f"samples is {self.samples}"
+            raise refuse(self.transform_name, message, "name a .npz file with samples")
+
+    def _biased(self, graph: Graph, context: Context) -> Biased:
+        """The layers that the outputs need, and whose weights will be rounded."""
+        ends = [parse_ref(name).node for name in context.outputs]
+        needed = reachable(graph, [e for e in ends if e in graph]) if ends else graph.by_name
+
+        def wanted(layer: Node, weights: Node) -> bool:
+            size = weights.attr_tensor("value").size
+            return layer.name in needed and size >= max(self.minimum_size, 1)
+
+        return with_biases(graph, wanted, context.protected)
+
+    def _rounded(self, graph: Graph, weights: Node) -> Node:
+        """Weights as they will be after quantizing."""
+        values = weights.attr_tensor("value").array()
+        if self.granularity == "channel":
+            back = linear_weights(values, weight_axes(graph, weights), self.bits).decoded()
+        else:
+            back = rounded(values, range_with_zero(values), self.bits)
+        tensor = Tensor.of(back.astype(values.dtype))
+        return constant(weights.name, tensor, weights.device, weights.inputs)
