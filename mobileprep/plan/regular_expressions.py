@@ -17,14 +17,12 @@ from mobileprep.recipe.model import Step
 PYTHON: Final = "Python"
 _MODULE: Final = "re2"
 _DISTRIBUTION: Final = "google-re2"
-# The package's own transforms that run kernels of any op, which a test finds by running all, or
-# regular expressions of their own.
+# The package's own transforms that run kernels of any op; a test finds them by running all.
 COMPUTING: Final = frozenset(
-    {
-        *("fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"),
-        "quantize_nodes",
-    }
+    {"fold_constants", "fuse_remote_graph", "optimize", "place_remote_graph_arguments"}
 )
+# Those that run regular expressions where an option is given.
+_MATCHING: Final = {"quantize_nodes": "rule"}
 
 
 def step_regex_engine(step: Step) -> str:
@@ -32,7 +30,9 @@ def step_regex_engine(step: Step) -> str:
 
     What a transform from outside the package does is not known, so it counts as one that does.
     """
-    return regex_engine() if step.plugin is not None or step.name in COMPUTING else ""
+    matches = _MATCHING.get(step.name) in step.options
+    runs_any = step.plugin is not None or step.name in COMPUTING or matches
+    return regex_engine() if runs_any else ""
 
 
 @cache

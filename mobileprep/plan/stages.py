@@ -92,7 +92,7 @@ class TransformStage(Stage):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "step.json"
 
     transform: str

@@ -389,7 +389,7 @@ class QuantizeRule:
 
     @property
     def text(self) -> str:
-        """The rule as the transform takes it: words with blanks between, ``nodes`` the last."""
+        """The rule as the transform takes it: words with blanks between."""
         words = [
             f"{key}={value}"
             for key in ("mode", "bits", "granularity", "method")

@@ -142,7 +142,9 @@ def test_it_judges_every_keyword_of_a_transform(name):
     samples = {"array": ["x"], "string": "x", "integer": 2, "number": 0.5, "boolean": True}
     schema = TransformSchemas().get(name)
     parameters = {
-        key: described.get("default") or samples[described["type"]]
+        key: described.get("default")
+        or described.get("enum", [None])[0]
+        or samples[described["type"]]
         for key, described in schema["properties"].items()
     }
     assert surely_fits(parameters, schema)

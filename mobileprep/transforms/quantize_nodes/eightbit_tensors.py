@@ -24,6 +24,8 @@ CARRYING: Final = _MOVING | {"ConcatV2", "MaxPool", "Relu", "Relu6"}
 """Ops that eight-bit numbers are carried on by where nothing else needs their results."""
 
 _MOST: Final = {"Relu": float("inf"), "Relu6": 6.0}
+# Less than what the end of a range is rounded by: a step of it is a 255th.
+_ROUNDING: Final = 1e-4
 # QuantizeV2 makes narrower ranges as wide as this.
 _NARROWEST: Final = 0.01
 
@@ -112,8 +114,7 @@ class EightbitTensors:
         """A node's result computed in eight bits, or None where that cannot be."""
         source = node.data_inputs[0]
         if node.op in _MOST:
-            # Its bounds are the ends of the range, which quantization cuts at.
-            cut = steps is not None and steps.zero == 0 and steps.high <= _MOST[node.op] * 1.0001
+            cut = steps is not None and _cuts(steps, node)
             return self._by_steps(source, steps) if steps is not None and cut else None
         if node.op == "ConcatV2":
             return None if steps is None else self._joined(node, steps)
@@ -130,11 +131,17 @@ class EightbitTensors:
         return make.port(name, 0), low, high
 
     def _joined(self, node: Node, steps: Steps) -> Ports:
-        parts = [self._by_steps(r, steps) for r in node.data_inputs[:-1]]
+        parts = [self._by_steps(self._before_cut(r, steps), steps) for r in node.data_inputs[:-1]]
         name = self.name(f"{node.name}/eightbit")
         inputs = (*(part[0] for part in parts), node.data_inputs[-1])
         self._new.append(Node(name, node.op, inputs, attrs={**node.attrs, "T": QUINT8}))
         return make.port(name, 0), *parts[0][1:]
+
+    def _before_cut(self, ref: Ref, steps: Steps) -> Ref:
+        """What an activation takes that the range of some steps makes needless, or its result."""
+        node = self._graph[ref.node]
+        needless = node.op in _MOST and self._passes(node) and _cuts(steps, node)
+        return node.data_inputs[0] if needless else ref
 
     def _passes(self, node: Node) -> bool:
         """Whether a node's result is only needed in eight bits, and it could compute in them."""
@@ -194,6 +201,11 @@ class EightbitTensors:
         nodes = make.quantized_input(prefix, ref, tied=tied, with_zero=True)
         self._new += nodes
         return make.ports(nodes[-1].name)
+
+
+def _cuts(steps: Steps, activation: Node) -> bool:
+    """Whether quantization by some steps cuts where an activation does, or before."""
+    return steps.zero == 0 and steps.high <= _MOST[activation.op] * (1 + _ROUNDING)
 
 
 def _eightbit_inputs(node: Node) -> Ports | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.ir.node import Node
@@ -21,7 +21,7 @@ _CHOICES: Final = {
     "method": get_args(Method),
     "bits": ("2", "3", "4", "5", "6", "7", "8"),
 }
-_HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', nodes last"
+_HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
 # What has an eight-bit form; other layers are quantized where a rule asks for it.
 _EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
 
@@ -70,7 +70,7 @@ class Rules:
 
     Args:
         transform: the name of the transform, for errors.
-        texts: a rule each: words ``key=value`` with blanks between, ``nodes`` the last one.
+        texts: a rule each: words ``key=value`` with blanks between.
 
     Raises:
         TransformError: a rule is not understood.
@@ -109,24 +109,24 @@ def _merged(settings: Settings, rule: Rule) -> Settings:
 
 
 def _parsed(transform: str, text: str) -> Rule:
-    given: dict[str, str] = {}
-    words, found, nodes = text.strip().partition("nodes=")
-    for word in words.split():
+    given: dict[str, Any] = {}
+    for word in text.split():
         key, equals, value = word.partition("=")
-        if key not in _KEYS or not equals or key in given:
+        if key not in _KEYS or not (equals and value) or key in given:
             message = f"the rule {text!r} has the word {word!r}, which is not understood"
             raise refuse(transform, message, nearest_hint(key, _KEYS) or _HINT)
-        allowed = _CHOICES.get(key)
-        if allowed is not None and value not in allowed:
+        allowed = _CHOICES.get(key, (value,))
+        if value not in allowed:
             message = f"the rule {text!r} gives {key} the value {value!r}"
             raise refuse(transform, message, f"one of {', '.join(allowed)}")
         given[key] = value
-    if not given or (not found and words and "nodes" in given):
-        raise refuse(transform, f"the rule {text!r} says nothing", _HINT)
-    _check_expression(transform, nodes)
-    ops = tuple(filter(None, given.pop("ops", "").split(",")))
-    bits = given.pop("bits", None)
-    return Rule(nodes, ops, bits=None if bits is None else int(bits), **given)  # type: ignore[arg-type]
+    if not given.keys() - {"nodes", "ops"}:
+        raise refuse(transform, f"the rule {text!r} says nothing of what is to be done", _HINT)
+    _check_expression(transform, given.get("nodes", ""))
+    if "bits" in given:
+        given["bits"] = int(given["bits"])
+    given["ops"] = tuple(filter(None, given.get("ops", "").split(",")))
+    return Rule(**given)
 
 
 def _check_expression(transform: str, nodes: str) -> None:

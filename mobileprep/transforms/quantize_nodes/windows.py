@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.identities import source_behind
 from mobileprep.ir.node import Node
+
+_LONGEST: Final = 32
 
 
 def reason_windows_differ(graph: Graph, node: Node) -> str:
@@ -22,18 +25,18 @@ def reason_windows_differ(graph: Graph, node: Node) -> str:
     if node.attr_str("padding") == "VALID":
         fits = stride <= 3
     else:
-        size = _filter_size(graph, node)
-        fits = size is not None and min(size) >= stride - 1
+        fits = _filter_size(graph, node) >= stride - 1
     return "" if fits else "the windows of its eight-bit form may lie elsewhere"
 
 
-def _filter_size(graph: Graph, node: Node) -> tuple[int, int] | None:
-    if len(node.data_inputs) < 2:
-        return None
-    source = graph.get(source_behind(graph, node.data_inputs[1]).node)
-    while source is not None and source.op != "Const" and source.data_inputs:
+def _filter_size(graph: Graph, node: Node) -> int:
+    """The lesser of a filter's height and width; 1 where they are not known."""
+    source = graph.get(node.data_inputs[1].node) if len(node.data_inputs) > 1 else None
+    seen = 0
+    while source is not None and source.op != "Const" and source.data_inputs and seen < _LONGEST:
         source = graph.get(source.data_inputs[0].node)
+        seen += 1
     if source is None or source.op != "Const":
-        return None
+        return 1
     shape = source.attr_tensor("value").shape
-    return (shape[0], shape[1]) if len(shape) == 4 else None
+    return min(shape[:2]) if len(shape) == 4 else 1

@@ -1,0 +1,174 @@
+"""Real networks in eight bits: TensorFlow loads and runs them, and each eight-bit node agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep import freeze
+from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text
+from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.opdefs.signatures import output_count
+from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.transforms.base import Context, make_transform
+from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+
+pytestmark = pytest.mark.reference
+
+KWS, TF2ONNX, QAT = "arm-kws", "tf2onnx-models", "made-qat-mnist-tf115"
+NETWORKS = {
+    "android-wakeword-streaming-rnn/graph.pb": "golden_graph",
+    f"{KWS}/Basic_LSTM_S.pb": "golden_Basic_LSTM_S",
+    f"{KWS}/CNN_S.pb": "golden_CNN_S",
+    f"{KWS}/DS_CNN_S.pb": "golden_DS_CNN_S",
+    f"{QAT}/frozen_eval_graph.pb": "golden_frozen_eval_graph",
+    f"{QAT}/frozen_float_fusedbn.pb": "golden_frozen_float_fusedbn",
+    "mtcnn/mtcnn.pb": "golden_mtcnn",
+    f"{TF2ONNX}/fc-layers/frozen.pb": "../golden_fc-layers_frozen",
+    f"{TF2ONNX}/gru/frozen.pb": "../golden_gru_frozen",
+    f"{TF2ONNX}/lstm/frozen.pb": "../golden_lstm_frozen",
+    "tfjs-facemesh/facemesh.pb": "golden_facemesh",
+    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb": "golden_nsfwjs-mobilenet-v2",
+    "tfjs-posenet/posenet.pb": "golden_posenet",
+    "musicnn/MTT_musicnn/model.meta": "../golden_MTT_musicnn_model",
+    "basic-pitch-savedmodel/saved_model.pb": "golden_savedmodel_",
+}
+PREPARING = ("strip_unused_nodes", "remove_dropout", "fold_constants", "fold_batch_norms")
+SOURCES: dict[str, dict[str, Any]] = {
+    "original": {},
+    "dynamic": {"ranges": "dynamic"},
+    "observed": {"ranges": "observed"},
+    "trained": {"ranges": "trained"},
+    "tensor": {"ranges": "dynamic", "rule": ("granularity=tensor",)},
+    "weights": {"ranges": "dynamic", "rule": ("mode=weights",)},
+}
+EIGHTBIT = ("Quantize", "Dequantize", "Requantize", "Requantization")
+# A difference of the last bit in a transcendental function or a Fourier transform moves a measured
+# range, and with it a whole step, which the original's chain amplifies from turn to turn.
+SENSITIVE = {
+    "android-wakeword-streaming-rnn/graph.pb",
+    f"{TF2ONNX}/gru/frozen.pb",
+    f"{TF2ONNX}/lstm/frozen.pb",
+}
+
+
+class Network:
+    """A real network, prepared as a recipe would, with what is fed and fetched."""
+
+    def __init__(self, models: Path, name: str) -> None:
+        path = models / name
+        with np.load(path.parent / f"{NETWORKS[name]}.npz") as arrays:
+            names = {key: key.split(":", 1)[1].replace("|", "/") for key in arrays}
+            fed = {names[key]: arrays[key] for key in arrays if key.startswith("in:")}
+            self.fetches = [names[key] for key in arrays if key.startswith("out:")]
+        clip = (models / "data/speech_commands/tflite-micro/yes.wav").read_bytes()
+        # numpy cuts the zeros at the end of a text off.
+        self.feeds = {
+            key: np.array(clip, object) if value.dtype.kind in "SO" else value
+            for key, value in fed.items()
+        }
+        graph = _frozen(path, self.fetches)
+        self.feeds = {key: value for key, value in self.feeds.items() if key.split(":")[0] in graph}
+        self.context = Context(tuple(self.feeds), tuple(self.fetches))
+        for transform in PREPARING:
+            graph = make_transform(transform, {}).apply(graph, self.context).graph
+        self.feeds = {key: value for key, value in self.feeds.items() if key.split(":")[0] in graph}
+        self.graph = graph
+
+    def quantized(self, folder: Path, options: dict[str, Any]) -> Graph:
+        if options.get("ranges") == "observed":
+            options = {**options, "range_file": str(self._observed(folder))}
+        return make_transform("quantize_nodes", options).apply(self.graph, self.context).graph
+
+    def _observed(self, folder: Path) -> Path:
+        inside = conditional_nodes(self.graph)
+        names = [f"{n}:{i}" if i else n for n, i in ranged_tensors(self.graph) if n not in inside]
+        found = Interpreter(self.graph).run(names, self.feeds) if names else []
+        ranges = {
+            name: TensorRange(float(value.min()), float(value.max()))
+            for name, value in zip(names, found, strict=True)
+        }
+        path = folder / "ranges.yaml"
+        path.write_text(range_file_text(RangeFile(ranges)))
+        return path
+
+
+def _frozen(path: Path, fetches: list[str]) -> Graph:
+    if path.suffix == ".meta":
+        return freeze(path, fetches, checkpoint=path.with_suffix("")).graph
+    if path.name == "saved_model.pb":
+        return freeze(path.parent).graph
+    return read_graph(path)
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def network(request: pytest.FixtureRequest, models: Path) -> Iterator[Network]:
+    found = Network(models, request.param)
+    found.name = request.param
+    yield found
+
+
+def _run(tf: ModuleType, graph: Graph, names: list[str], feeds: dict) -> list[np.ndarray]:
+    definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
+    with tf.Graph().as_default() as imported:
+        tf.import_graph_def(definition, name="")
+        options = {"rewrite_options": {"disable_meta_optimizer": True}}
+        config = tf.compat.v1.ConfigProto(graph_options=options)
+        with tf.compat.v1.Session(graph=imported, config=config) as session:
+            return session.run(
+                [_tensor(n) for n in names], {_tensor(n): v for n, v in feeds.items()}
+            )
+
+
+def _tensor(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
+
+
+def _eightbit_nodes(graph: Graph) -> list[Node]:
+    inside = conditional_nodes(graph)
+    return [n for n in graph if n.op.startswith(EIGHTBIT) and n.name not in inside]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_tensorflow_runs_it_and_every_eight_bit_node_gives_the_same_bytes(
+    network: Any, source: str, tf: ModuleType, tmp_path: Path
+) -> None:
+    """Each eight-bit node is given what it had in TensorFlow; floats in between may round apart."""
+    graph = network.quantized(tmp_path, SOURCES[source])
+    nodes = _eightbit_nodes(graph)
+    taken = {str(r) for n in nodes for r in n.data_inputs}
+    given = {f"{n.name}:{i}" for n in nodes for i in range(output_count(n, graph.library) or 0)}
+    names = sorted({_tensor(name) for name in taken | given})
+    found = _run(tf, graph, [*names, *network.fetches], network.feeds)
+    values = {n: _plain(v) for n, v in zip(names, found, strict=False)}
+    for node in nodes:
+        feeds = {_tensor(str(r)): values[_tensor(str(r))] for r in node.data_inputs}
+        outputs = sorted(n for n in given if n.rpartition(":")[0] == node.name)
+        for name, ours in zip(outputs, Interpreter(graph).run(outputs, feeds), strict=True):
+            np.testing.assert_array_equal(ours, values[name], err_msg=name)
+    if network.name in SENSITIVE and source == "original":
+        return
+    ours = Interpreter(graph).run(network.fetches, network.feeds)
+    for mine, theirs in zip(ours, found[len(names) :], strict=True):
+        assert mine.shape == theirs.shape
+        if theirs.size:
+            # Of the largest: what floats between eight-bit nodes round apart, and a step of one
+            # that this moves a value over.
+            assert np.abs(mine - theirs).max() <= 0.02 * np.abs(theirs).max()
+
+
+def _plain(value: Any) -> np.ndarray:
+    """TensorFlow's quantized types as plain integers."""
+    array = np.asarray(value)
+    if array.dtype.names:
+        return array.view(array.dtype[0])
+    return array.view(array.dtype.name[1:]) if array.dtype.name.startswith("q") else array

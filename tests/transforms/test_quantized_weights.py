@@ -1,0 +1,94 @@
+"""Weights in eight bits: steps, and rounding that keeps the sums of channels."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
+from mobileprep.transforms.quantize_nodes.steps import Steps
+from mobileprep.transforms.quantize_nodes.weights import WeightSettings, quantize_weights
+from tests.transforms.graphs import normal
+
+FLOATS = st.floats(-100, 100, width=32)
+WEIGHTS = arrays(np.float32, array_shapes(min_dims=2, max_dims=4, max_side=6), elements=FLOATS)
+
+
+@settings(deadline=None)
+@given(FLOATS, FLOATS)
+def test_steps_hold_zero_exactly_and_the_range_up_to_half_a_step(a, b):
+    low, high = min(a, b), max(a, b)
+    steps = Steps.over(low, high)
+    assert 0 <= steps.zero <= 255
+    assert steps.nearest(np.zeros(1, np.float32)) == steps.zero
+    slack = steps.size * 0.501
+    assert steps.low <= min(low, 0) + slack
+    assert steps.high >= max(high, 0) - slack
+
+
+def test_the_steps_of_nothing_but_zeros_are_some():
+    assert Steps.over(0, 0) == Steps(1.0, 0)
+
+
+@settings(deadline=None)
+@given(WEIGHTS)
+def test_rounding_keeps_the_sum_of_each_channel(values):
+    found = rounded_with_sums(values, (-1,))
+    axes = tuple(range(values.ndim - 1))
+    np.testing.assert_array_equal(found, np.rint(found))
+    assert np.abs(found - values).max() <= 1
+    # A half, and what the sum itself is rounded by.
+    gap = np.abs((found - values).sum(axis=axes, dtype=np.float64))
+    assert gap.max() <= 0.5 + 1e-3
+
+
+def test_what_is_nearest_to_the_next_number_goes_there():
+    values = np.array([[0.4], [0.3], [0.45], [-0.2]], np.float32)
+    assert rounded_with_sums(values, (-1,)).ravel().tolist() == [0, 0, 1, 0]
+
+
+def test_channels_may_take_two_axes():
+    values = normal(3, 3, 4, 2)
+    found = rounded_with_sums(values, (-2, -1))
+    assert np.abs((found - values).sum(axis=(0, 1))).max() <= 0.5 + 1e-5
+
+
+def _values(found, axes_shape):
+    levels = found.values.astype(np.float32) - found.steps.zero
+    scales = 1 if found.scales is None else found.scales.reshape(axes_shape)
+    return levels * np.float32(found.steps.size) * scales
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("granularity", ["tensor", "channel"])
+def test_weights_are_off_by_a_step_at_most(granularity, bits):
+    weights = normal(3, 3, 8, 6, seed=4)
+    found = quantize_weights(weights, (-1,), WeightSettings(bits, granularity))
+    step = found.steps.size if found.scales is None else found.scales.max()
+    # Half a step by rounding, half a step to keep sums, half a step for zero.
+    assert np.abs(_values(found, (1, 1, 1, 6)) - weights).max() <= 1.5 * step
+    assert found.values.dtype == np.uint8
+
+
+def test_channels_of_different_sizes_take_steps_of_their_own():
+    weights = normal(1, 1, 32, 4) * np.array([1, 8, 64, 512], np.float32)
+    found = quantize_weights(weights, (-1,), WeightSettings())
+    assert found.scales is not None
+    np.testing.assert_allclose(found.scales, np.abs(weights).max(axis=(0, 1, 2)) / 127, rtol=1e-6)
+
+
+def test_weights_that_lie_on_steps_keep_them():
+    weights = (np.random.default_rng(0).integers(0, 256, (1, 1, 32, 8)) - 17) * np.float32(0.01)
+    weights[0, 0, 0, :2] = [-0.17, 2.38]
+    found = quantize_weights(weights.astype(np.float32), (-1,), WeightSettings())
+    assert found.scales is None
+    np.testing.assert_allclose(_values(found, ()), weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "channel"])
+@pytest.mark.parametrize("value", [0.0, 1e-42, 3.0, -3.0])
+def test_weights_of_one_value(value, granularity):
+    weights = np.full((1, 1, 4, 3), value, np.float32)
+    found = quantize_weights(weights, (-1,), WeightSettings(8, granularity))
+    np.testing.assert_allclose(_values(found, (1, 1, 1, 3)), weights, rtol=1e-6, atol=1e-30)
