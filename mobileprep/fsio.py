@@ -17,7 +17,8 @@ from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 
 _BLOCK = 1 << 20
-_HASHED_AT_ONCE = 1 << 18
+# Large enough that a thread which hashes seldom has to wait for others that run Python.
+_HASHED_AT_ONCE = 4 << 20
 # A temporary name is longer than the final one, which may be as long as the system allows.
 NAME_KEPT = 80
 """So many characters of it are kept."""
@@ -32,7 +33,7 @@ def sha256_bytes(data: bytes | memoryview) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """The hex digest of a file's bytes, read in blocks of 256 KiB.
+    """The hex digest of a file's bytes, read in blocks of 4 MiB.
 
     Raises:
         CorruptFileError: the file is missing or cannot be read.
@@ -45,10 +46,10 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_stream(stream: RawIOBase) -> str:
-    """The hex digest of what is left of an unbuffered file, read in blocks of 256 KiB."""
+    """The hex digest of what is left of an unbuffered file, read in blocks of 4 MiB."""
     digest = hashlib.sha256()
-    # One buffer that stays in the core's cache; other threads run while it is hashed.
-    buffer = bytearray(_HASHED_AT_ONCE)
+    size = os.fstat(stream.fileno()).st_size
+    buffer = bytearray(max(min(size, _HASHED_AT_ONCE), 1 << 12))
     view = memoryview(buffer)
     while count := stream.readinto(buffer):
         digest.update(view[:count])

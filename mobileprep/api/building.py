@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import check_names, load_recipe, target_folders
@@ -15,6 +16,7 @@ from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.pipeline.execute import Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
+from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import hash_all
@@ -180,6 +182,7 @@ def prepared(
     force: bool = False,
     checksum: bool = False,
     cache: Path | None = None,
+    files: FileIndex | None = None,
 ) -> State:
     """The plan of some recipes against the store, its pins and folders checked.
 
@@ -190,12 +193,16 @@ def prepared(
         force: judge every stage stale.
         checksum: hash every file, whatever its times say.
         cache: the store's folder; by default the user's.
+        files: what is known of files, where they are being hashed already, see ``being_hashed``.
 
     Raises:
         UsageError, CorruptFileError: see ``plan_state``.
         ArtifactError: an output folder holds what the build reads.
     """
-    store = Store(cache) if cache is not None else shared_store(recipes, out, checksum=checksum)
+    targets = list(targets)
+    if checksum and files is None:
+        files = being_hashed(recipes, out, targets)
+    store = Store(cache, files) if cache is not None else shared_store(recipes, out, files)
     state = plan_state(recipes, targets, store=store, force=force)
     check_overlaps(recipes, state.plan, state.store, out)
     if checksum:

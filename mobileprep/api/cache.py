@@ -15,7 +15,8 @@ from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import unreadable
 from mobileprep.pipeline.eviction import remove_unfinished, survey
 from mobileprep.pipeline.inspection import inspect
-from mobileprep.pipeline.store import FORMAT, Store, default_folder
+from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store_folder import FORMAT, default_folder
 from mobileprep.pipeline.store_lock import alone
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.pipeline.workspaces import sweep

@@ -11,7 +11,7 @@ from typing import Final
 from mobileprep.errors import ArtifactError, UsageError
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.folder_reasons import from_here
-from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.reads import files_read, folders_read
 from mobileprep.pipeline.state import State
 from mobileprep.recipe.model import Recipe

@@ -14,7 +14,7 @@ from typing import Final
 
 from mobileprep import __version__
 from mobileprep.api.cache import folder_bytes, shown_remote
-from mobileprep.pipeline.store import default_folder
+from mobileprep.pipeline.store_folder import default_folder
 from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
 
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from mobileprep.errors import UsageError
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.manifest import Manifest, read_manifest
-from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.published import MANIFEST
 
 BUILD_TYPE: Final = "urn:mobileprep:build:v1"
 BUILDER: Final = "urn:mobileprep:builder:unnamed"

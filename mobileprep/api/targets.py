@@ -8,16 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.api.known_files import files_of_builds
 from mobileprep.api.provenance import remove_provenance
 from mobileprep.errors import UsageError, nearest_hint
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
 from mobileprep.pipeline.remote.variables import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import FORMAT, Store, default_folder
+from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store_folder import default_folder
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import TargetPlan
@@ -65,17 +66,16 @@ def plan_state(
     return state
 
 
-def shared_store(recipes: Sequence[Recipe], out: Path, *, checksum: bool = False) -> Store:
+def shared_store(recipes: Sequence[Recipe], out: Path, files: FileIndex | None = None) -> Store:
     """The user's store for builds of some recipes into a folder.
 
     Args:
         recipes: what to build.
-        out: the output folder; the store knows which files there it has hashed.
-        checksum: hash every file all the same.
+        out: the output folder.
+        files: tells which files there, and outside, have not changed; by default what earlier
+            builds into that folder have left of it.
     """
-    key = sha256_bytes(os.fsencode(os.path.realpath(out)))
-    index = default_folder() / FORMAT / "seen" / f"{key}.json"
-    return Store(default_folder(), FileIndex(index, checksum=checksum), _remote(recipes))
+    return Store(default_folder(), files or files_of_builds(out), _remote(recipes))
 
 
 def _remote(recipes: Sequence[Recipe]) -> Remote | None:

@@ -14,7 +14,7 @@ from mobileprep.fsio import file_inside, inside
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.needs import Forecast, foretell
 from mobileprep.pipeline.output import Output
-from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.runner import Built, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.changes import Change

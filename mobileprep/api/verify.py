@@ -16,7 +16,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import sha256_file, unreadable
 from mobileprep.pipeline.execute import Listener, Warn
 from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest
-from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.state import State
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.spec import TargetPlan

@@ -29,6 +29,7 @@ from mobileprep.errors import MobileprepError, UsageError
 if TYPE_CHECKING:
     from mobileprep.api.building import BuiltTarget
     from mobileprep.api.verdicts import Verdict
+    from mobileprep.pipeline.file_index import FileIndex
     from mobileprep.pipeline.state import State
     from mobileprep.recipe.model import Recipe
 
@@ -81,7 +82,13 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     started = time.perf_counter()
     recipes, out = load_recipes(args), Path(args.out)
-    state = _prepared(args, recipes)
+    files = None
+    if args.checksum:
+        # Before the rest is imported: hashing runs beside that.
+        from mobileprep.api.known_files import being_hashed
+
+        files = being_hashed(recipes, out, targets_of(args))
+    state = _prepared(args, recipes, files)
     if args.dry_run:
         return _dry(args, _explain(state, out))
     with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
@@ -91,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
+def _prepared(
+    args: argparse.Namespace, recipes: Sequence[Recipe], files: FileIndex | None = None
+) -> State:
     """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
     from mobileprep.api.building import prepared
     from mobileprep.api.lock import check_locks, lock_warnings
@@ -99,7 +108,9 @@ def _prepared(args: argparse.Namespace, recipes: Sequence[Recipe]) -> State:
 
     targets = targets_of(args)
     out = Path(args.out)
-    state = prepared(recipes, out, targets=targets, force=args.force, checksum=args.checksum)
+    state = prepared(
+        recipes, out, targets=targets, force=args.force, checksum=args.checksum, files=files
+    )
     if args.locked:
         check_locks(recipes, state, whole=not targets)
     else:

@@ -26,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.api.recipes import target_folders
     from mobileprep.cli._load import load_recipes
     from mobileprep.pipeline.publish import unpublish
-    from mobileprep.pipeline.store import Store, default_folder
+    from mobileprep.pipeline.store import Store
+    from mobileprep.pipeline.store_folder import default_folder
 
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from mobileprep.processors import cores
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 _Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
 _Result = TypeVar("_Result")
 
 
@@ -31,3 +37,33 @@ def at_once(
         return list(pool.map(do, items))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Future[_Result]]:
+    """Begin with some work in the background, on all processors; what will come of each item.
+
+    A process that ends does not wait for it.
+
+    Args:
+        do: called in other threads, for the items in their order.
+        items: no two alike.
+    """
+    from concurrent.futures import Future  # costs start-up time
+
+    found: dict[_Key, Future[_Result]] = {item: Future() for item in items}
+    todo = deque(found.items())
+
+    def work() -> None:
+        while todo:
+            try:
+                item, future = todo.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                future.set_result(do(item))
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
+                future.set_exception(error)
+
+    for _ in range(min(len(found), cores())):
+        threading.Thread(target=work, name="mobileprep-ahead", daemon=True).start()
+    return found

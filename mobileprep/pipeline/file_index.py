@@ -11,10 +11,11 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 from time import time_ns
+from typing import TYPE_CHECKING
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import sha256_stream, unreadable
-from mobileprep.pipeline.at_once import at_once
+from mobileprep.pipeline.at_once import at_once, begun
 from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.index_entries import (
     FileStamp,
@@ -23,6 +24,9 @@ from mobileprep.pipeline.index_entries import (
     parse,
     save_entries,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class FileIndex:
@@ -44,6 +48,7 @@ class FileIndex:
         self._taken: dict[str, IndexEntry] = {}
         self._written: set[str] = set()
         self._touched: set[str] = set()
+        self._begun: dict[str, Future[str]] = {}
         self._has_news = False
 
     def digest(self, path: Path) -> str:
@@ -55,24 +60,30 @@ class FileIndex:
         known = self._trusted(_key(path), _stamp(path))
         return known.sha256 if known is not None else self._hash(path)
 
+    def begin(self, paths: Iterable[Path]) -> None:
+        """Begin to hash those of some files that have to be; whoever asks for them waits.
+
+        It is done in the background, the largest first. What is missing, or cannot be read, says so
+        when it is asked for.
+        """
+        due: dict[Path, int] = {}
+        for path in paths:
+            with contextlib.suppress(CorruptFileError):
+                stamp = _stamp(path)
+                if _key(path) not in self._begun and self._trusted(_key(path), stamp) is None:
+                    due[path] = stamp.size
+        hashing = begun(self._hash_now, sorted(due, key=due.__getitem__, reverse=True))
+        self._begun.update({_key(path): future for path, future in hashing.items()})
+
     def digest_many(self, paths: Iterable[Path]) -> dict[Path, str]:
-        """The digests of several files; those to hash are shared out among the cores.
+        """The digests of several files, those to hash shared out among the processors.
 
         Raises:
             CorruptFileError: one of them is missing or cannot be read.
         """
-        found: dict[Path, str] = {}
-        due: dict[Path, int] = {}
-        for path in paths:
-            stamp = _stamp(path)
-            known = self._trusted(_key(path), stamp)
-            if known is not None:
-                found[path] = known.sha256
-            else:
-                due[path] = stamp.size
-        largest_first = sorted(due, key=due.__getitem__, reverse=True)
-        found.update(zip(largest_first, at_once(self.digest, largest_first), strict=True))
-        return found
+        wanted = list(paths)
+        self.begin(wanted)
+        return {path: self.digest(path) for path in wanted}
 
     def matches(self, path: Path, sha256: str, size: int) -> bool:
         """Whether a path is a regular file, not a link, of these bytes; False where it is missing.
@@ -169,6 +180,15 @@ class FileIndex:
         return entry
 
     def _hash(self, path: Path) -> str:
+        under_way = self._begun.pop(_key(path), None)
+        if under_way is not None:
+            sha256 = under_way.result()
+            # It may have changed since then.
+            if self._taken[_key(path)].stamp == _stamp(path):
+                return sha256
+        return self._hash_now(path)
+
+    def _hash_now(self, path: Path) -> str:
         key = _key(path)
         moment = time_ns()
         try:

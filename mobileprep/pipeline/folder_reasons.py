@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import inside, read_file, sha256_bytes, sha256_file
-from mobileprep.pipeline.publish import MANIFEST, MOST_MANIFEST, Changes
+from mobileprep.pipeline.publish import Changes
+from mobileprep.pipeline.published import MANIFEST, MOST_MANIFEST
 from mobileprep.pipeline.runner import Built
 from mobileprep.plan.fingerprints import digest_text
 

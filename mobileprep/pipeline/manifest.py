@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import read_bytes, sha256_bytes, unreadable
-from mobileprep.pipeline.publish import MANIFEST
+from mobileprep.pipeline.published import MANIFEST, MOST_MANIFEST
 
-_MOST_BYTES: Final = 64 << 20
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 _HINT: Final = "build the folder again"
 
@@ -49,7 +48,7 @@ def read_manifest(folder: Path) -> Manifest:
         CorruptFileError: there is none, or it is none of ours.
     """
     path = folder / MANIFEST
-    data = read_bytes(path, limit=_MOST_BYTES)
+    data = read_bytes(path, limit=MOST_MANIFEST)
     try:
         found = json.loads(data)
         tool, recipe, target = found["tool"], found["recipe"], found["target"]

@@ -11,26 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from mobileprep import __version__
-from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.errors import ArtifactError
 from mobileprep.fsio import (
     NAME_KEPT,
     file_inside,
     inside,
-    read_bytes,
     sha256_bytes,
     write_bytes,
 )
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.output import Output
+from mobileprep.pipeline.published import MANIFEST, held, listed
 from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Upstream
 
-MANIFEST = "manifest.json"
 # As ``fsio.atomic_writer`` names what is not whole yet.
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
-MOST_MANIFEST = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
     wanted = {name: (output.sha256, output.size) for name, output in built.files.items()}
     wanted.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
     manifest = _manifest(built, {name: digest for name, (digest, _) in wanted.items()})
-    before = _listed(folder)
+    before = listed(folder)
     # What was of other bytes when the folder was last whole is not worth a look.
     write = [
         name
@@ -140,7 +138,7 @@ def unpublish(folder: Path) -> list[str]:
 
 def published_names(folder: Path) -> list[str]:
     """The files that a folder's manifest lists, which ``unpublish`` would remove."""
-    return sorted(_files_of(folder))
+    return sorted(listed(folder))
 
 
 def hash_all(state: State, out: Path) -> None:
@@ -149,18 +147,12 @@ def hash_all(state: State, out: Path) -> None:
     Raises:
         CorruptFileError: an input file is missing or unreadable.
     """
-    published = {p for t in state.plan.targets for p in _held(inside(out, t.folder))}
+    published = {p for t in state.plan.targets for p in held(inside(out, t.folder))}
     inputs = {file.path for spec in state.plan.stages for file in spec.input_files}
-    state.store.files.digest_many(sorted(published | inputs))
-
-
-def _held(folder: Path) -> Iterator[Path]:
-    """The files of an earlier build that are still there."""
-    for name in (*_files_of(folder), MANIFEST):
-        with contextlib.suppress(ArtifactError, OSError, ValueError):
-            path = file_inside(folder, name)
-            if path.is_file() and not path.is_symlink():
-                yield path
+    files = state.store.files
+    files.begin(sorted(published | inputs))
+    for path in sorted(published | inputs):
+        files.digest(path)
 
 
 def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
@@ -173,25 +165,6 @@ def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
         "files": {name: {"sha256": digest} for name, digest in files.items()},
     }
     return (json.dumps(data, sort_keys=True, indent=1) + "\n").encode()
-
-
-def _files_of(folder: Path) -> set[str]:
-    """The files that an earlier build left, as its manifest says; none without a manifest."""
-    return set(_listed(folder))
-
-
-def _listed(folder: Path) -> dict[str, str]:
-    """The digests of the files that an earlier build left, as its manifest says."""
-    path = folder / MANIFEST
-    try:
-        if path.is_symlink() or not path.is_file():
-            return {}
-        listed = json.loads(read_bytes(path, limit=MOST_MANIFEST))["files"]
-        return {str(n): str(f["sha256"]) for n, f in listed.items() if n != MANIFEST}
-    except (CorruptFileError, OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {}
-    except RecursionError:  # of lists in lists
-        return {}
 
 
 def _unfinished(folder: Path, names: Iterable[str]) -> Iterator[str]:

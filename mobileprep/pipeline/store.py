@@ -7,7 +7,6 @@ as gone.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from mobileprep.pipeline.output import (
     record_data,
     record_from,
 )
+from mobileprep.pipeline.store_folder import FORMAT
 from mobileprep.pipeline.upkeep import Upkeep
 from mobileprep.pipeline.workspaces import workspace_name
 
@@ -37,18 +37,10 @@ if TYPE_CHECKING:
     from mobileprep.pipeline.remote.base import Remote
     from mobileprep.pipeline.sharing import Sharing
 
-FORMAT = "v2"
-"""The folder of what this version reads and writes."""
 MOST_RECORD: Final = 64 << 20
 """No record is longer."""
 INLINE = 64 << 10
 """Outputs of at most so many bytes that are JSON stand in the record itself."""
-
-
-def default_folder() -> Path:
-    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
-    named = os.environ.get("MOBILEPREP_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "mobileprep"
 
 
 class Store:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.api import building
+from mobileprep.api import known_files, targets
 from mobileprep.api.building import prepared, run_build
 from mobileprep.api.recipes import load_recipe
 from mobileprep.api.verdicts import Verdict, verdicts
 from mobileprep.errors import UsageError
 from mobileprep.ir.files import write_graph
+from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import Store
 from tests.stages.jobs import classifier
 
 TEXT = """
@@ -125,11 +125,25 @@ def test_files_are_hashed_anew_only_where_that_is_asked_for(
 ) -> None:
     asked: list[bool] = []
 
-    def shared_store(recipes: object, out: Path, *, checksum: bool) -> Store:
+    def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
         asked.append(checksum)
-        return Store(Path("store"))
+        return FileIndex(None)
 
-    monkeypatch.setattr(building, "shared_store", shared_store)
+    monkeypatch.setattr(known_files, "files_of_builds", files_of_builds)
+    monkeypatch.setattr(targets, "files_of_builds", files_of_builds)
     state()
     state(checksum=True)
     assert asked == [False, True]
+
+
+def test_what_is_published_is_being_hashed_before_anything_is_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build()
+    begun: list[Path] = []
+    begin = FileIndex.begin
+    monkeypatch.setattr(
+        FileIndex, "begin", lambda self, paths: begin(self, begun.extend(paths) or begun)
+    )
+    known_files.being_hashed([load_recipe("recipe.yaml")], OUT)
+    assert {path.name for path in begun} >= {"manifest.json", "report.json"}

@@ -16,7 +16,8 @@ from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline import store as stores
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.state import State
-from mobileprep.pipeline.store import FORMAT, Store
+from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store_folder import FORMAT
 from mobileprep.plan.fingerprints import fingerprint
 from mobileprep.plan.spec import Plan
 from tests.pipeline.small_plans import SPOILS, Wish, files_below, mix, small_plan, spoil_one

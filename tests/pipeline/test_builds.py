@@ -17,7 +17,8 @@ import pytest
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.publish import MANIFEST, hash_all, publish, unpublish
+from mobileprep.pipeline.publish import hash_all, publish, unpublish
+from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.runner import build, collect, stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store

@@ -472,6 +472,32 @@ def test_a_pipe_matches_nothing_and_is_not_waited_for(bench: Bench) -> None:
     assert not bench.run().matches(pipe, sha256_bytes(b""), 0)
 
 
+def test_what_is_being_hashed_is_hashed_once(bench: Bench) -> None:
+    index = bench.run(checksum=True)
+
+    def ask() -> None:
+        index.begin([bench.model, bench.model.with_name("missing")])
+        assert index.digest(bench.model) == bench.real()
+        assert index.matches(bench.model, bench.real(), len(OLD))
+
+    assert bench.hashes(ask) == 1
+    with pytest.raises(CorruptFileError, match="missing"):
+        index.digest(bench.model.with_name("missing"))
+
+
+def test_what_changes_after_it_was_hashed_ahead_is_hashed_again(bench: Bench) -> None:
+    index = bench.run()
+    index.begin([bench.model])
+    until = time.monotonic() + 60
+    while bench.hashed < 1 or not index.unchanged(bench.model):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    bench.wait()
+    bench.model.write_bytes(OLD[::-1])
+    assert index.digest(bench.model) == bench.real()
+    assert not index.unchanged(bench.model)
+
+
 def test_many_files_are_answered_as_one_by_one(bench: Bench) -> None:
     paths = [bench.model.with_name(f"file{i}") for i in range(20)]
     for i, path in enumerate(paths):

@@ -9,7 +9,8 @@ import pytest
 
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.folder_reasons import folder_reasons
-from mobileprep.pipeline.publish import MANIFEST, Changes
+from mobileprep.pipeline.publish import Changes
+from mobileprep.pipeline.published import MANIFEST
 from mobileprep.plan.fingerprints import digest_text
 
 NEW = sha256_bytes(b"new")

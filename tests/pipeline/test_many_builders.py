@@ -14,7 +14,8 @@ from mobileprep.errors import MobileprepError
 from mobileprep.pipeline import eviction, execute, upkeep
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.file_index import FileIndex
-from mobileprep.pipeline.store import FORMAT, Store
+from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store_folder import FORMAT
 from tests.pipeline.small_plans import Wish, mix, small_plan
 
 top, seed = Path(sys.argv[1]), int(sys.argv[2])

@@ -11,7 +11,8 @@ import pytest
 from mobileprep.errors import ArtifactError
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.output import LastRun, Output, Record
-from mobileprep.pipeline.store import Store, default_folder
+from mobileprep.pipeline.store import Store
+from mobileprep.pipeline.store_folder import default_folder
 from mobileprep.plan.fingerprints import canonical
 
 OBJECT = {"sha256": "0" * 64, "size": 3}

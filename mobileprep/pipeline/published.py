@@ -1,0 +1,39 @@
+"""What an earlier build has left in a target's folder, as the manifest there says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.fsio import file_inside, read_bytes
+
+MANIFEST: Final = "manifest.json"
+MOST_MANIFEST: Final = 64 << 20
+"""No manifest is longer."""
+
+
+def listed(folder: Path) -> dict[str, str]:
+    """The digests of the files that an earlier build left, by name; none without a manifest."""
+    path = folder / MANIFEST
+    try:
+        if path.is_symlink() or not path.is_file():
+            return {}
+        found = json.loads(read_bytes(path, limit=MOST_MANIFEST))["files"]
+        return {str(n): str(f["sha256"]) for n, f in found.items() if n != MANIFEST}
+    except (CorruptFileError, OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+    except RecursionError:  # of lists in lists
+        return {}
+
+
+def held(folder: Path) -> Iterator[Path]:
+    """The files of an earlier build that are still there, the manifest too."""
+    for name in (*listed(folder), MANIFEST):
+        with contextlib.suppress(ArtifactError, OSError, ValueError):
+            path = file_inside(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path

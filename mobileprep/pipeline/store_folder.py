@@ -1,0 +1,16 @@
+"""Where the store of a user is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+FORMAT: Final = "v2"
+"""The folder of what this version reads and writes."""
+
+
+def default_folder() -> Path:
+    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
+    named = os.environ.get("MOBILEPREP_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "mobileprep"
