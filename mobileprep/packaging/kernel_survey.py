@@ -13,10 +13,8 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import RELEASES, op_def, op_names
 from mobileprep.opdefs.kernel_classes import kernel_class
+from mobileprep.opdefs.release_gaps import WITHOUT_KERNEL, type_text
 from mobileprep.packaging.op_lists import OpKernel
-
-_WITHOUT_KERNEL: Final = frozenset({"AccumulateNV2"})
-"""Ops that the runtime rewrites before they would run."""
 
 _LOOKED_AT: Final = frozenset({"type", "list(type)", "list", "string", "int", "bool"})
 """The kinds of attributes that kernels can be registered for."""
@@ -84,13 +82,13 @@ class KernelSurvey:
 
     def _look_up(self, node: Node) -> OpKernel | None:
         kernel = kernel_class(node, self._release)
-        if kernel is None and node.op not in _WITHOUT_KERNEL:
+        if kernel is None and node.op not in WITHOUT_KERNEL:
             return None
         return OpKernel(node.op, kernel)
 
     def _miss(self, node: Node, place: str, file: str) -> None:
         known = op_def(node.op, self._release) is not None
-        gap = _Gap(node.op, _types(node) if known else "", file)
+        gap = _Gap(node.op, type_text(node) if known else "", file)
         self._gaps.setdefault(gap, place)
         self._counts[gap] += 1
 
@@ -133,9 +131,3 @@ def _place(node: Node, function: str = "") -> str:
 def _look_up_key(node: Node) -> tuple[Any, ...]:
     attrs = [(n, v.kind, v.value) for n, v in node.attrs.items() if v.kind in _LOOKED_AT]
     return node.op, *attrs
-
-
-def _types(node: Node) -> str:
-    """The type attributes as text: ``T=int32, Tidx=int64``."""
-    named = [f"{n}={v.value.short}" for n, v in sorted(node.attrs.items()) if v.kind == "type"]
-    return ", ".join(named) or "its attributes"

@@ -1,0 +1,123 @@
+"""Has an older release of TensorFlow load what a newer one wrote."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, Literal
+
+from mobileprep.ir.graph import Function, Graph, Library, Versions
+from mobileprep.ir.node import Node
+from mobileprep.opdefs.definitions import TF115
+from mobileprep.opdefs.release_gaps import (
+    GRAPH_VERSIONS,
+    ReleaseGap,
+    release_gaps,
+    spare_attributes,
+)
+from mobileprep.options.declare import Option
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.downgrade.replacements import (
+    IN_FUNCTIONS,
+    REPLACEMENTS,
+    Facts,
+    Left,
+)
+
+Release = Literal["1.15"]
+
+_MOST_TOLD: Final = 20
+_LACKS: Final = {
+    "op": "no op {op}",
+    "attribute": "no attribute {what} of {op}",
+    "value": "no {what} of {op}",
+    "kernel": "no CPU kernel of {op} for {what}",
+    "removed": "{op} in graphs before {what} alone",
+}
+
+
+@transform("downgrade")
+@dataclass(frozen=True)
+class Downgrade(Transform):
+    """Newer ops become older ones that do the same, and what an older release need not know goes.
+
+    What still stands in the way is told op by op. Versions of the graph are lowered where nothing
+    does.
+    """
+
+    summary = (
+        "Replaces ops and attributes that are newer than a release of TensorFlow, where older ones "
+        "do the same, and tells what still keeps that release from loading the graph."
+    )
+
+    tensorflow: Annotated[Release, Option("The release that shall load the graph.")] = TF115
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Replace, drop, and tell what is left."""
+        skipped: Counter[str] = Counter()
+        facts = Facts(graph, context.outputs)
+        nodes = [self._older(n, facts, skipped, graph.library) for n in graph]
+        matched = sum(new is not old for new, old in zip(nodes, graph.nodes, strict=True))
+        library, changed = self._older_functions(graph.library)
+        done = Graph(nodes, library, graph.versions)
+        gaps = list(self._gaps(done))
+        done = Graph(nodes, library, self._versions(graph.versions, lowered=not gaps))
+        if not matched and not changed and done.versions == graph.versions:
+            done = graph
+        return Result(done, matched + changed, skipped, tuple(self._told(gaps)))
+
+    def _older(self, node: Node, facts: Facts, skipped: Counter[str], library: Library) -> Node:
+        """A node of ops and attributes that the release knows, as far as there are any."""
+        found = REPLACEMENTS.get(node.op)
+        while found is not None and node.op not in library.functions:
+            older = found(node, facts)
+            if isinstance(older, Left):
+                skipped[f"{node.op}: {older.reason}"] += 1
+                break
+            node = older
+            found = REPLACEMENTS.get(node.op)
+        spare = spare_attributes(node, self.tensorflow)
+        return node.without_attrs(*spare) if spare else node
+
+    def _older_functions(self, library: Library) -> tuple[Library, int]:
+        functions: dict[str, Function] = {}
+        changed = 0
+        for name, function in library.functions.items():
+            nodes = tuple(self._older_in_body(n, library) for n in function.nodes)
+            count = sum(a is not b for a, b in zip(nodes, function.nodes, strict=True))
+            functions[name] = replace(function, nodes=nodes) if count else function
+            changed += count
+        return (Library(functions, library.gradients) if changed else library), changed
+
+    def _older_in_body(self, node: Node, library: Library) -> Node:
+        if node.op in REPLACEMENTS and node.op not in IN_FUNCTIONS:
+            spare = spare_attributes(node, self.tensorflow)
+            return node.without_attrs(*spare) if spare else node
+        return self._older(node, Facts(Graph()), Counter(), library)
+
+    def _gaps(self, graph: Graph) -> Iterable[tuple[str, ReleaseGap, str]]:
+        """What the release lacks: op, gap and node."""
+        producer = min(graph.versions.producer, GRAPH_VERSIONS[self.tensorflow])
+        bodies = [f.nodes for f in graph.library.functions.values()]
+        for nodes in (graph.nodes, *bodies):
+            for node in nodes:
+                if node.op not in graph.library.functions:
+                    for gap in release_gaps(node, self.tensorflow, producer):
+                        yield node.op, gap, node.name
+
+    def _versions(self, versions: Versions, *, lowered: bool) -> Versions:
+        newest = GRAPH_VERSIONS[self.tensorflow]
+        least = min(versions.min_consumer, newest) if lowered else versions.min_consumer
+        return replace(versions, producer=min(versions.producer, newest), min_consumer=least)
+
+    def _told(self, gaps: Iterable[tuple[str, ReleaseGap, str]]) -> Iterable[str]:
+        places: dict[tuple[str, ReleaseGap], list[str]] = {}
+        for op, gap, name in gaps:
+            places.setdefault((op, gap), []).append(name)
+        for (op, gap), names in sorted(places.items())[:_MOST_TOLD]:
+            lack = _LACKS[gap.kind].format(op=op, what=gap.what)
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            yield f"TensorFlow {self.tensorflow} has {lack} (node {names[0]!r}{more})"
+        if len(places) > _MOST_TOLD:
+            yield f"and {len(places) - _MOST_TOLD} more that TensorFlow {self.tensorflow} lacks"

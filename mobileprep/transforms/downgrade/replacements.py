@@ -1,0 +1,157 @@
+"""Older ops that do what newer ones do, and when they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ops.shape_inference import infer_shapes
+
+_BROADCAST: Final = "its inputs are broadcast, or their shapes are not known in full"
+_TYPES: Final = "its types differ from each other, or the older op does not take them"
+_ALIGNED: Final = "several diagonals, which the older op aligns in another way"
+_RESERVED: Final = "its last output, which the older op does not have, is used"
+_UPDATED: Final = "it updates statistics by a factor"
+_FLAT: Final = frozenset({"NHWC", "NCHW"})
+_BATCH_NORM_OUTPUTS: Final = 5
+
+
+class Facts:
+    """What replacements ask of a graph, worked out when first asked for.
+
+    Args:
+        graph: the graph.
+        fetched: tensors that count as used, as the user names them.
+    """
+
+    def __init__(self, graph: Graph, fetched: tuple[str, ...] = ()) -> None:
+        self._graph = graph
+        self._fetched = fetched
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, tuple[TensorShape, ...]]:
+        return infer_shapes(self._graph)
+
+    @cached_property
+    def _used(self) -> frozenset[tuple[str, int]]:
+        refs = [ref for node in self._graph for ref in node.inputs]
+        return frozenset((r.node, r.index) for r in [*refs, *map(parse_ref, self._fetched)])
+
+    def shape(self, ref: Ref) -> TensorShape:
+        """A tensor's shape, as far as it is known."""
+        shapes = self._shapes.get(ref.node, ())
+        return shapes[ref.index] if ref.index < len(shapes) else None
+
+    def is_used(self, node: str, index: int) -> bool:
+        """Whether anything takes an output."""
+        return (node, index) in self._used
+
+    def is_one_number(self, ref: Ref) -> bool:
+        """Whether a tensor is a constant whose elements are all the same."""
+        node = self._graph.get(ref.node)
+        if node is None or node.op != "Const":
+            return False
+        return len(set(node.attr_tensor("value").array().ravel().tolist())) == 1
+
+
+@dataclass(frozen=True)
+class Left:
+    """Why a node stays as it is."""
+
+    reason: str
+
+
+Replacement = Callable[[Node, Facts], Node | Left]
+
+
+def _add(node: Node, _: Facts) -> Node | Left:
+    if node.attr_dtype("T") is DType.STRING:
+        return Left(_TYPES)
+    return replace(node, op="Add")
+
+
+def _batch_product_v3(node: Node, _: Facts) -> Node | Left:
+    types = {node.attr_dtype(name) for name in ("Ta", "Tb", "Tout")}
+    if len(types) > 1:
+        return Left(_TYPES)
+    typed = replace(node, op="BatchMatMulV2").with_attrs(T=attr.dtype(types.pop()))
+    return typed.without_attrs("Ta", "Tb", "Tout")
+
+
+def _batch_product(node: Node, facts: Facts) -> Node | Left:
+    shapes = [facts.shape(ref) for ref in node.data_inputs]
+    if not _are_same([None if s is None else s[:-2] for s in shapes]):
+        return Left(_BROADCAST)
+    return replace(node, op="BatchMatMul")
+
+
+def _select(node: Node, facts: Facts) -> Node | Left:
+    if not _are_same([facts.shape(ref) for ref in node.data_inputs]):
+        return Left(_BROADCAST)
+    return replace(node, op="Select")
+
+
+def _batch_norm(node: Node, facts: Facts) -> Node | Left:
+    factor = node.attr_float("exponential_avg_factor", 1.0)
+    if node.attr_bool("is_training", True) and factor != 1:
+        return Left(_UPDATED)
+    if facts.is_used(node.name, _BATCH_NORM_OUTPUTS):
+        return Left(_RESERVED)
+    statistics = node.attr_dtype("U", DType.FLOAT)
+    if node.attr_str("data_format", "NHWC") not in _FLAT or statistics is not DType.FLOAT:
+        return Left(_TYPES)
+    plain = node.without_attrs("exponential_avg_factor")
+    if node.attr_dtype("T") is DType.FLOAT:
+        return replace(plain, op="FusedBatchNorm").without_attrs("U")
+    return replace(plain, op="FusedBatchNormV2")
+
+
+def _diagonal(older: str, position: int) -> Replacement:
+    """A replacement whose ``position``-th input tells which diagonals are meant."""
+
+    def found(node: Node, facts: Facts) -> Node | Left:
+        aligned = node.attr_str("align", "RIGHT_LEFT")
+        if aligned != "LEFT_LEFT" and not facts.is_one_number(node.data_inputs[position]):
+            return Left(_ALIGNED)
+        return replace(node, op=older).without_attrs("align")
+
+    return found
+
+
+def _renamed(older: str) -> Replacement:
+    def found(node: Node, _: Facts) -> Node | Left:
+        return replace(node, op=older)
+
+    return found
+
+
+REPLACEMENTS: Final[Mapping[str, Replacement]] = {
+    "AddV2": _add,
+    "BatchMatMulV2": _batch_product,
+    "BatchMatMulV3": _batch_product_v3,
+    "CheckNumericsV2": _renamed("CheckNumerics"),
+    "FusedBatchNormV3": _batch_norm,
+    "MatrixDiagPartV3": _diagonal("MatrixDiagPartV2", 1),
+    "MatrixDiagV3": _diagonal("MatrixDiagV2", 1),
+    "MatrixSetDiagV3": _diagonal("MatrixSetDiagV2", 2),
+    "QuantizeAndDequantizeV4": _renamed("QuantizeAndDequantizeV2"),
+    "SelectV2": _select,
+}
+"""By op, what makes an older op of a node."""
+
+IN_FUNCTIONS: Final = frozenset({"AddV2", "BatchMatMulV3", "CheckNumericsV2"})
+"""Those that need to know of the node alone, and so are replaced in the bodies of functions."""
+
+
+def _are_same(shapes: list[TensorShape]) -> bool:
+    """Whether all shapes are known in full, and equal."""
+    first = shapes[0]
+    return first is not None and -1 not in first and all(shape == first for shape in shapes)
