@@ -196,13 +196,14 @@ class _Reader:
 
     def _number(self, tensor: str, key: str, text: str, event: yaml.Event) -> float:
         try:
-            value = float(text) if "_" not in text else math.nan
+            with np.errstate(over="ignore"):
+                value = float(np.float32(float(text) if "_" not in text else math.nan))
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or abs(value) > float(np.finfo(np.float32).max):
+        if not math.isfinite(value):
             message = f"the {key} of {_shown(tensor)} is no finite float32: {_shown(text)}"
             raise self._wrong(event, message)
-        return float(np.float32(value))
+        return value
 
     def _mapping(self, start: yaml.Event) -> Iterator[tuple[str, yaml.Event]]:
         """Keys and the events at which their values start."""
