@@ -22,7 +22,8 @@ _HEAD: Final = (
 _HINT: Final = "remove it and run 'mobileprep calibrate', which writes it anew"
 _LARGEST_FILE: Final = 64 << 20
 _MOST_TENSORS: Final = 1_000_000
-_LONGEST: Final = 2_000
+_LONGEST: Final = 20_000
+_LONGEST_KEY: Final = 1_000
 _DIGITS: Final = 15  # of a count
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 # What YAML would not take as it stands between double quotes.
@@ -80,7 +81,7 @@ def range_file_text(ranges: RangeFile) -> str:
     for tensor, found in sorted(ranges.tensors.items()):
         graph = f", graph: {_quoted(found.graph)}" if found.graph else ""
         ends = f"min: {number(found.low)}, max: {number(found.high)}"
-        lines.append(f"  {_name(tensor)}: {{{ends}{graph}}}\n")
+        lines.append(f"  {_key(tensor)}: {{{ends}{graph}}}\n")
     if ranges.unseen:
         lines.append("unseen:\n")
         lines += (f"  - {_name(tensor)}\n" for tensor in sorted(ranges.unseen))
@@ -195,10 +196,11 @@ class _Reader:
 
     def _number(self, tensor: str, key: str, text: str, event: yaml.Event) -> float:
         try:
-            value = float(text) if "_" not in text else math.nan
+            with np.errstate(over="ignore"):
+                value = float(np.float32(float(text) if "_" not in text else math.nan))
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or abs(value) > float(np.finfo(np.float32).max):
+        if not math.isfinite(value):
             message = f"the {key} of {_shown(tensor)} is no finite float32: {_shown(text)}"
             raise self._wrong(event, message)
         return value
@@ -240,6 +242,12 @@ class _Reader:
 
     def _wrong(self, event: Any, message: str) -> CorruptFileError:  # noqa: ANN401 - as above
         return CorruptFileError(message, _HINT, f"{self._where}:{event.start_mark.line + 1}")
+
+
+def _key(text: str) -> str:
+    """A key, marked as such where it is longer than what YAML takes for one on a single line."""
+    name = _name(text)
+    return name if len(name) < _LONGEST_KEY else f"? {name}\n  "
 
 
 def _name(text: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from mobileprep.numerics.histogram import BINS, Histogram
-from mobileprep.numerics.observed_values import ObservedValues
+from mobileprep.numerics.observed_values import MOST_COUNTED, ObservedValues
 from mobileprep.numerics.parallel import all_processors
 
 _FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -88,6 +88,18 @@ def test_threads_count_the_same_as_one() -> None:
     with all_processors():
         shared = observed(values)
     assert told(alone) == told(shared)
+
+
+def test_of_very_many_values_some_of_every_channel_are_counted() -> None:
+    values = np.tile(np.arange(24, dtype=np.float32), MOST_COUNTED // 8)
+    found = observed(values.reshape(-1, 24))
+    assert (found.low, found.high, found.count) == (0, 23, values.size)
+    assert found.histogram is not None
+    counts = found.histogram.counts
+    assert MOST_COUNTED / 2 < counts.sum() <= MOST_COUNTED
+    seen = counts[counts > 0]
+    assert len(seen) == 24
+    assert seen.max() - seen.min() <= 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
