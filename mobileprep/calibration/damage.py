@@ -14,11 +14,11 @@ from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.linear_quantization import Dequantizer
 from mobileprep.numerics.quantization import Limits
-from mobileprep.numerics.quantization_damage import Damage, DamageSum, Grid, worst_first
+from mobileprep.numerics.quantization_damage import Damage, DamageSum, Grid
 from mobileprep.runtime.interpreter import Interpreter
 
 # What is left of dropout draws numbers, though they change nothing where all is kept.
-_SEED: Final = 20160823
+SEED: Final = 20160823
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def tensor_damage(
 class _Comparison:
     def __init__(self, graph: Graph, quantized: Graph, inputs: tuple[str, ...]) -> None:
         self._graph = graph
-        self._float = Interpreter(graph, seed=_SEED)
-        self._quantized = Interpreter(quantized, seed=_SEED)
+        self._float = Interpreter(graph, seed=SEED)
+        self._quantized = Interpreter(quantized, seed=SEED)
         pairs = counterparts(graph, quantized, inputs)
         self._activations = [pair for pair in pairs if not pair.is_weights]
         self._sums = {pair: DamageSum() for pair in pairs}
@@ -96,7 +96,7 @@ class _Comparison:
             for pair, sums in self._sums.items()
             if pair not in self._unlike
         ]
-        return tuple(sorted(found, key=lambda tensor: worst_first(tensor.damage)))
+        return tuple(sorted(found, key=lambda tensor: tensor.damage.sqnr))
 
     def _count(self, pairs: Sequence[Counterpart], feed: Mapping[str, Array]) -> None:
         expected = self._float.run([str(Ref(*pair.tensor)) for pair in pairs], feed)
