@@ -17,6 +17,8 @@ from mobileprep.ir.tensor import Array
 
 # The root mean square of rounding alone, in steps: errors spread evenly over one step.
 HEALTHY_RMSE: Final = 1 / math.sqrt(12)
+# Signal to noise is told up to here: that of equal values, in dB. float32 itself has about 150.
+MOST_DECIBELS: Final = 200.0
 # Sums are made in double precision, of so many elements at a time.
 _BLOCK: Final = 1 << 16
 
@@ -27,8 +29,8 @@ class Damage:
 
     Args:
         elements: how many were compared.
-        sqnr: signal to quantization noise in dB, ``10 log10(sum(x^2) / sum((x - y)^2))``; None
-            where nothing differs, and minus infinity where a value is not finite on one side.
+        sqnr: signal to quantization noise in dB, ``10 log10(sum(x^2) / sum((x - y)^2))``, from
+            -200 to 200: 200 where nothing differs, -200 where a value is not finite.
         cosine: of the angle between both, as vectors; 1 where both are zeros.
         clipped: the share of float values that lie beyond the quantized range by more than half a
             step; None where there is no range.
@@ -37,7 +39,7 @@ class Damage:
     """
 
     elements: int
-    sqnr: float | None
+    sqnr: float
     cosine: float
     clipped: float | None
     rmse_over_scale: float | None
@@ -107,20 +109,18 @@ class DamageSum:
             math.sqrt(self._squared_steps / self._gridded) if self._gridded else None,
         )
 
-    def _sqnr(self) -> float | None:
+    def _sqnr(self) -> float:
         if self._is_lost:
-            return -math.inf
+            return -MOST_DECIBELS
         if not self._noise:
-            return None
-        return 10 * math.log10(self._signal / self._noise) if self._signal else -math.inf
+            return MOST_DECIBELS
+        if not self._signal:
+            return -MOST_DECIBELS
+        found = 10 * (math.log10(self._signal) - math.log10(self._noise))
+        return min(max(found, -MOST_DECIBELS), MOST_DECIBELS)
 
     def _cosine(self) -> float:
         lengths = math.sqrt(self._signal) * math.sqrt(self._other)
         if self._is_lost or not lengths:
             return 1.0 if not self._is_lost and self._signal == self._other else 0.0
         return self._product / lengths
-
-
-def worst_first(damage: Damage) -> float:
-    """A key to sort by: the lower the signal to noise, the worse; what is equal comes last."""
-    return math.inf if damage.sqnr is None else damage.sqnr

@@ -1,0 +1,141 @@
+"""What each layer's quantization alone does to a graph's outputs, and what leaving it float saves.
+
+TensorFlow Lite's quantization debugger calls leaving single layers in float selective quantization
+(https://ai.google.dev/edge/litert/models/quantization_debugger).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mobileprep.calibration.damage import SEED
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.numerics.differences import differences
+from mobileprep.numerics.quantization_damage import DamageSum
+from mobileprep.runtime.interpreter import Interpreter
+
+Quantize = Callable[[Collection[str]], Graph]
+"""Quantizes the float graph, but for the layers of these names."""
+
+
+@dataclass(frozen=True)
+class OutputDamage:
+    """How far a graph's outputs are from the float graph's.
+
+    Args:
+        sqnr: signal to noise in dB, of the output where it is lowest.
+        share_of_peak: the largest difference of any output's element, as a share of the largest
+            magnitude that the float graph gives for that output.
+    """
+
+    sqnr: float
+    share_of_peak: float
+
+
+@dataclass(frozen=True)
+class LayerDamage:
+    """What quantizing one layer does to the outputs.
+
+    Args:
+        layer: its name in the float graph.
+        op: its op there.
+        alone: with this layer quantized and all others in float.
+        without: with this layer in float and all others quantized.
+    """
+
+    layer: str
+    op: str
+    alone: OutputDamage
+    without: OutputDamage
+
+
+class OutputComparison:
+    """Compares graphs with a float graph by what they give for the same samples.
+
+    Args:
+        graph: the float graph.
+        fetches: the outputs.
+        feeds: what is fed, run by run.
+
+    Raises:
+        UsageError, UnsupportedError, InvalidGraphError: the graph cannot be run.
+    """
+
+    def __init__(
+        self, graph: Graph, fetches: Sequence[str], feeds: Sequence[Mapping[str, Array]]
+    ) -> None:
+        self._fetches = fetches
+        self._feeds = feeds
+        self._expected = self._outputs(graph)
+
+    def damage(self, graph: Graph) -> OutputDamage:
+        """How far a graph is off.
+
+        Raises:
+            AccuracyError: an output has another shape.
+            UsageError, UnsupportedError, InvalidGraphError: the graph cannot be run.
+        """
+        found = self._outputs(graph)
+        gaps = differences(self._fetches, self._expected, found)
+        sums = [DamageSum() for _ in self._fetches]
+        for expected, outputs in zip(self._expected, found, strict=True):
+            for total, x, y in zip(sums, expected, outputs, strict=True):
+                if x.dtype.kind == "f":
+                    total.add(x, y)
+        lowest = min(total.damage().sqnr for total in sums)
+        return OutputDamage(lowest, max(gap.share for gap in gaps))
+
+    def _outputs(self, graph: Graph) -> list[list[Array]]:
+        running = Interpreter(graph, seed=SEED)
+        return [[np.array(x) for x in running.run(self._fetches, feed)] for feed in self._feeds]
+
+
+def quantized_layers(graph: Graph, quantized: Graph) -> tuple[str, ...]:
+    """The layers of a float graph that another graph has in quantized form, in the graph's order.
+
+    A layer keeps its name, and becomes another op, or takes other weights.
+    """
+    found = []
+    for node in graph:
+        there = quantized.by_name.get(node.name)
+        if there is None or len(node.data_inputs) < 2:
+            continue
+        is_other = there.op != node.op or there.data_inputs[1:] != node.data_inputs[1:]
+        if is_other and graph.by_name.get(node.data_inputs[1].node) is not None:
+            found.append(node.name)
+    return tuple(found)
+
+
+def layer_damage(
+    graph: Graph,
+    quantize: Quantize,
+    comparison: OutputComparison,
+    tell: Callable[[int, int], None] = lambda done, count: None,
+) -> tuple[LayerDamage, ...]:
+    """Quantize one layer at a time, and all but one.
+
+    Args:
+        graph: the float graph.
+        quantize: quantizes it.
+        comparison: what measures the outputs.
+        tell: called after each layer with how many are done, and how many there are.
+
+    Returns:
+        The layers by what their quantization alone does, the worst first.
+
+    Raises:
+        MobileprepError: what ``quantize`` raises, and what ``OutputComparison.damage`` does.
+    """
+    layers = quantized_layers(graph, quantize(()))
+    found = []
+    for done, layer in enumerate(layers, start=1):
+        others = [other for other in layers if other != layer]
+        alone = comparison.damage(quantize(others))
+        without = comparison.damage(quantize([layer]))
+        found.append(LayerDamage(layer, graph[layer].op, alone, without))
+        tell(done, len(layers))
+    return tuple(sorted(found, key=lambda one: one.alone.sqnr))
