@@ -105,7 +105,7 @@ def is_tf_record(stream: IO[bytes]) -> bool:
         return True
     if len(head) < _HEAD.size:
         return False
-    return masked_crc32c(head[:8]) == _HEAD.unpack(head)[1]
+    return bool(masked_crc32c(head[:8]) == _HEAD.unpack(head)[1])
 
 
 def _length(stream: IO[bytes], where: str) -> int:
