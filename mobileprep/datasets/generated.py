@@ -123,9 +123,13 @@ class Generated:
             message = f"{place} is {type(feeds).__name__}, not a dictionary of arrays"
             raise AccuracyError(message, _HINT)
         arrays = {str(key): self._array(array, place) for key, array in feeds.items()}
-        given = {
-            fed.name: fitted(array_of(arrays, fed.name, place), fed, place) for fed in self._inputs
-        }
+        try:
+            given = {
+                fed.name: fitted(array_of(arrays, fed.name, place), fed, place)
+                for fed in self._inputs
+            }
+        except AccuracyError as error:
+            raise error.at(error.where, hint=error.hint or _HINT) from error
         if not self._labelled:
             return Sample(name, given)
         if label is None:

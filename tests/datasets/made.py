@@ -20,9 +20,7 @@ from tests.ops.pictures import encoded
 IMAGE = FedTensor("image", DType.FLOAT, (-1, 4, 6, 3))
 
 
-def fed(
-    shape: tuple[int, ...] | None, dtype: DType = DType.FLOAT, name: str = "x"
-) -> FedTensor:
+def fed(shape: tuple[int, ...] | None, dtype: DType = DType.FLOAT, name: str = "x") -> FedTensor:
     return FedTensor(name, dtype, shape)
 
 

@@ -251,7 +251,10 @@ X, LABEL = samples(4), np.zeros(4, np.int64)
         ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
         ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
         ({"x": X[:, :2], "label": LABEL}, r"takes the shape \[\?, 3\], and the array has \[4, 2\]"),
-        ({"x": X.astype(complex), "label": LABEL}, "'x' takes float32, and the array is complex128"),
+        (
+            {"x": X.astype(complex), "label": LABEL},
+            "'x' takes float32, and the array is complex128",
+        ),
         ({"x": X.astype("U3"), "label": LABEL}, "'x' takes float32, and the array is text"),
     ],
 )
