@@ -130,11 +130,12 @@ def _unpacked(packed: memoryview, path: Path) -> memoryview:
 
 def _blocks(packed: memoryview, path: Path) -> Iterator[bytes]:
     """What a file unpacks to, a megabyte at a time."""
-    if packed[: len(_GZIP)] == _GZIP:
+    magic = bytes(packed[: len(_GZIP)])
+    if magic == _GZIP:
         with gzip.GzipFile(fileobj=_Reader(packed)) as stream:
             while block := stream.read(_BLOCK):
                 yield block
-    elif packed[:1] == _ZLIB and int.from_bytes(packed[:2], "big") % 31 == 0:
+    elif magic[:1] == _ZLIB and int.from_bytes(magic[:2], "big") % 31 == 0:
         yield from _inflated(packed)
     else:
         raise CorruptFileError("is no TFRecord file", "name a file of tf.train.Example", str(path))  # noqa: EM101

@@ -94,6 +94,6 @@ def test_a_file_that_does_not_load_names_its_line(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_function_gets_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(AccuracyError, match="data.py has no function 'sample'") as caught:
+    with pytest.raises(AccuracyError, match=r"data\.py has no function 'sample'") as caught:
         opened(of(tmp_path, "    yield\n", function="sample"), INPUTS)
     assert caught.value.hint == "did you mean 'samples'?"
