@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.source import DataFiles
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.plan.running_stages import EvaluateStage, SamplesStage
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.stages.base import Job
 
 
 def data_files(files: Files, data: Data | None) -> DataFiles:
@@ -22,6 +27,20 @@ def data_files(files: Files, data: Data | None) -> DataFiles:
         return DataFiles(files.name, files.root)
     labels, classes = (None if f is None else f.path for f in (data.labels, data.classes))
     return DataFiles(files.name, files.root, data.kind, data.reading, labels, classes)
+
+
+def stage_inputs(
+    job: Job[EvaluateStage] | Job[SamplesStage], graph: Graph, names: Sequence[str]
+) -> list[FedTensor]:
+    """The inputs of a stage's graph, with the shapes that its recipe declares.
+
+    Raises:
+        InvalidGraphError, UsageError: see ``data_inputs``, at the recipe's place.
+    """
+    try:
+        return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
+    except (InvalidGraphError, UsageError) as error:
+        raise error.at(job.place("inputs")) from error
 
 
 @contextmanager

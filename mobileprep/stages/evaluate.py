@@ -11,7 +11,7 @@ from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import Run, runs
 from mobileprep.datasets.source import Choice, no_samples
-from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
+from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
@@ -20,7 +20,7 @@ from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine
-from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.labels import (
     class_count,
     counts_fault,
@@ -30,7 +30,7 @@ from mobileprep.runtime.sampling.labels import (
 )
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.data import data_files, placed
+from mobileprep.stages.data import data_files, placed, stage_inputs
 from mobileprep.stages.running import compared_with_reference, stage_engine, storable
 
 # Samples that a second engine runs too.
@@ -62,7 +62,7 @@ def run(job: Job[EvaluateStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     graph = job.graph(asked.graph)
-    inputs = _inputs(graph, interface.inputs, job)
+    inputs = stage_inputs(job, graph, interface.inputs)
     with placed(job.place("validation")):
         data = open_dataset(
             data_files(asked.data, asked.reading),
@@ -79,14 +79,6 @@ def run(job: Job[EvaluateStage]) -> None:
     top1 = correct / len(labels)
     record = EvaluationRecord(interface.outputs, len(labels), correct, top1, engine)
     job.write_record(asked.RECORD, record)
-
-
-def _inputs(graph: Graph, names: Sequence[str], job: Job[EvaluateStage]) -> list[FedTensor]:
-    declared = {fed.name: fed.shape for fed in job.asked.inputs}
-    try:
-        return fed_tensors(graph, names, declared)
-    except (InvalidGraphError, UsageError) as error:
-        raise error.at(job.place("inputs")) from error
 
 
 def _run(

@@ -26,12 +26,12 @@ from mobileprep.plan.spec import Files
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.movement import standing_still
 from mobileprep.runtime.sampling.recorded import array_of, recorded_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.data import data_files
+from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.stages.running import stage_engine, storable
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
@@ -48,7 +48,7 @@ def run(job: Job[SamplesStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     graph = job.graph(asked.graph)
-    inputs = _inputs(graph, interface.inputs, job)
+    inputs = stage_inputs(job, graph, interface.inputs)
     with asset_folder(job.path(asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, "the source")
@@ -88,14 +88,6 @@ def _write(target: Path, runs: Sequence[Sequence[Array]]) -> None:
     }
     with atomic_writer(target) as stream:
         write_arrays(stream, arrays)
-
-
-def _inputs(graph: Graph, names: Sequence[str], job: Job[SamplesStage]) -> list[FedTensor]:
-    declared = {fed.name: fed.shape for fed in job.asked.inputs}
-    try:
-        return fed_tensors(graph, names, declared)
-    except (InvalidGraphError, UsageError) as error:
-        raise error.at(job.place("inputs")) from error
 
 
 def _samples(
