@@ -87,9 +87,9 @@ def _blamed(path: Path, author: Author, error: BaseException) -> MobileprepError
 
 
 class _Exits:
-    """Makes ``os._exit``, which no ``except`` sees, raise while a plugin's code runs.
+    """Makes ``os._exit``, which no ``except`` sees, raise while a user's code runs.
 
-    Several threads may run plugins at once; the last one to finish puts the function back.
+    Several threads may run such code at once; the last one to finish puts the function back.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class _Exits:
         process = os.getpid()
 
         def refuse(status: int) -> NoReturn:
-            if os.getpid() != process:  # a child that the plugin forked ends as it likes
+            if os.getpid() != process:  # a child that the code forked ends as it likes
                 self._exit(status)
             error = SystemExit(status)
             for noted in self._running:

@@ -36,9 +36,7 @@ class ArraySamples:
         CorruptFileError: the file cannot be read.
     """
 
-    def __init__(
-        self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
-    ) -> None:
+    def __init__(self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None) -> None:
         arrays, self._labels = _arrays(files, inputs, labels)
         self._feeds = {fed.name: _of_type(arrays[fed.name], fed, files.name) for fed in inputs}
         lengths = {name: len(a) if a.ndim else 0 for name, a in self._feeds.items()}
@@ -82,8 +80,7 @@ def _arrays(
     given = dict(files.reading.inputs)
     only_keys(given, [fed.name for fed in inputs], f"{files.name}: 'inputs'")
     feeds = {
-        fed.name: array_of(found, given.get(fed.name, (fed.name,))[0], files.name)
-        for fed in inputs
+        fed.name: array_of(found, given.get(fed.name, (fed.name,))[0], files.name) for fed in inputs
     }
     if labels is None:
         return feeds, None

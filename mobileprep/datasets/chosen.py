@@ -75,5 +75,6 @@ class Chosen:
         more = f", and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
         listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(told)}{more}"
         if len(unread) == count:
-            raise AccuracyError(f"{self._name}: {listed}", unread[0].error.hint)
+            msg = f"{self._name}: {listed}"
+            raise AccuracyError(msg, unread[0].error.hint)
         self._warn(f"{self._name}: {listed}; they are left out")

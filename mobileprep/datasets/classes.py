@@ -133,7 +133,8 @@ def _rows(path: Path) -> dict[str, str]:
                 raise CorruptFileError(message, "write FILE,LABEL", f"{path}:{line}")
             found[row[0].replace("\\", "/").removeprefix("./")] = row[1].strip()
     except csv.Error as error:
-        raise CorruptFileError(f"is no CSV file: {error}", "save it again", str(path)) from error
+        msg = f"is no CSV file: {error}"
+        raise CorruptFileError(msg, "save it again", str(path)) from error
     return found
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import itertools
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
@@ -43,9 +41,7 @@ class CsvSamples:
         CorruptFileError: the file cannot be read, or a row has fewer columns than the first.
     """
 
-    def __init__(
-        self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
-    ) -> None:
+    def __init__(self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None) -> None:
         self._files = files
         self._delimiter = _DELIMITERS[files.reading.delimiter]
         self._classes = Classes() if files.classes is None else read_classes(files.classes)
@@ -166,7 +162,8 @@ def _rows(reader: Iterator[list[str]], where: str) -> Iterator[list[str]]:
     try:
         yield from reader
     except csv.Error as error:
-        raise CorruptFileError(f"is no CSV file: {error}", _HINT, where) from error
+        msg = f"is no CSV file: {error}"
+        raise CorruptFileError(msg, _HINT, where) from error
 
 
 def _numbers(count: int) -> list[str]:

@@ -29,8 +29,7 @@ def files_below(root: Path, suffixes: Collection[str] = ()) -> list[str]:
         found += [
             (below / name).as_posix()
             for name in names
-            if not name.startswith(".")
-            and (not suffixes or os.path.splitext(name)[1].lower() in suffixes)
+            if not name.startswith(".") and (not suffixes or Path(name).suffix.lower() in suffixes)
         ]
     return sorted(found)
 

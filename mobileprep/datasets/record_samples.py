@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +41,7 @@ class RecordSamples:
         CorruptFileError: a file cannot be read.
     """
 
-    def __init__(
-        self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
-    ) -> None:
+    def __init__(self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None) -> None:
         self._files = files
         self._inputs = [(fed, _feature_of(fed, files)) for fed in inputs]
         only_keys(dict(files.reading.features), [fed.name for fed in inputs], files.name)
@@ -81,8 +80,7 @@ class RecordSamples:
         file = bisect.bisect_right(self._ends, index)
         return file, index - (self._ends[file - 1] if file else 0)
 
-    def _values(self, features: object, key: str, place: str) -> Values:
-        assert isinstance(features, dict)
+    def _values(self, features: Mapping[bytes, memoryview], key: str, place: str) -> Values:
         found = features.get(key.encode())
         feature = None if found is None else read_feature(found)
         if feature is None:
@@ -132,14 +130,26 @@ def _raw(data: bytes, fed: FedTensor, feature: Feature, place: str) -> Array:
     return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
 
 
+def _narrowed(found: Array, wanted: np.dtype[Any], feature: Feature, place: str) -> Array:
+    """Whole numbers in the type of their input."""
+    if found.dtype.kind not in "iu" or wanted.kind not in "iuf":
+        return found
+    if wanted.kind != "f" and found.size:
+        limits = np.iinfo(wanted)
+        if found.min() < limits.min or found.max() > limits.max:
+            message = f"{place}: {feature.key!r} has values that {wanted} cannot hold"
+            raise AccuracyError(message, "feed it to an input of a wider type")
+    return found.astype(wanted)
+
+
 def _shaped(found: Array, fed: FedTensor, feature: Feature, place: str) -> Array:
     if feature.shape is not None:
         if found.size != np.prod(feature.shape):
             message = f"{feature.key!r} has {found.size} values, not those of {list(feature.shape)}"
-            raise AccuracyError(f"{place}: {message}", "write its 'shape' as it is")
+            msg = f"{place}: {message}"
+            raise AccuracyError(msg, "write its 'shape' as it is")
         found = found.reshape(feature.shape)
     if fed.dtype.numpy is not None and fed.dtype is not DType.STRING:
         # A feature has 64 bits where an input may have 8, and whole numbers where it takes others.
-        whole = found.dtype.kind in "iu" and fed.dtype.numpy.kind in "iuf"
-        found = found.astype(fed.dtype.numpy) if whole else found
+        found = _narrowed(found, fed.dtype.numpy, feature, place)
     return fitted(found, fed, place)

@@ -100,7 +100,8 @@ def _check_alike(first: Sample, other: Sample) -> None:
         raise AccuracyError(message, "give every sample the same inputs")
     if (first.label is None) != (other.label is None):
         without = first if first.label is None else other
-        raise AccuracyError(f"{without.name} has no label", "give every sample a label, or none")
+        msg = f"{without.name} has no label"
+        raise AccuracyError(msg, "give every sample a label, or none")
     for name, array in first.feeds.items():
         if other.feeds[name].shape != array.shape:
             message = f"{other.name} has the shape {list(other.feeds[name].shape)} for {name!r}, "

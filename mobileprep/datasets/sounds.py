@@ -43,12 +43,16 @@ class SoundReading:
         samples, _ = decode_wav(data)
         channels = self.reading.desired_channels or -1
         sound = desired_sound(samples, self._count(), channels)
+        shape = self.fed.shape
+        if sound.shape[1] == 1 and shape is not None and len(shape) == 2 and shape[1] != 1:
+            sound = sound[:, 0]
         return fitted(sound, self.fed, name)
 
     def _count(self) -> int:
         """What the recipe asks for, else what the input's shape says, else -1 for the file's."""
         if self.reading.desired_samples is not None:
             return self.reading.desired_samples
-        # Beside it an axis has samples or channels, which are fewer.
-        longest = max(self.fed.shape or (), default=-1)
-        return longest if longest > 1 else -1
+        shape = self.fed.shape or ()
+        # [samples], [batch, samples], [samples, 1] or [batch, samples, channels].
+        at = 0 if len(shape) < 2 or (len(shape) == 2 and shape[1] == 1) else 1
+        return shape[at] if shape and shape[at] > 1 else -1

@@ -12,7 +12,6 @@ from collections.abc import Container
 from pathlib import Path
 from typing import IO, Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.errors import CorruptFileError

@@ -6,24 +6,25 @@ bytes), the masked CRC-32C of that, its bytes, and the masked CRC-32C of those.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
+import io
+import mmap
 import struct
 import tempfile
-import threading
 import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import Any, Final
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checksums import masked_crc32c
+from mobileprep.formats.mapped_file import map_file
 from mobileprep.fsio import unreadable
 
 _HEAD: Final = struct.Struct("<QI")
+_LENGTH: Final = 8
 _TAIL: Final = struct.Struct("<I")
-_LONGEST: Final = 1 << 30
 _BLOCK: Final = 1 << 20
 _MOST_UNPACKED: Final = 1 << 36
 _GZIP: Final = b"\x1f\x8b\x08"
@@ -32,7 +33,7 @@ _HINT: Final = "write the records again"
 
 
 class TFRecordFile:
-    """The records of a file, read by number, from any thread.
+    """The records of a file, mapped into memory and read by number, from any thread.
 
     Where each begins is noted at once; a compressed file is unpacked to a temporary file that has
     no name and goes with this object.
@@ -46,22 +47,13 @@ class TFRecordFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._starts = array("q")
-        self._lock = threading.Lock()
-        try:
-            self._stream: IO[bytes] = path.open("rb")
-            if not is_tf_record(self._stream):
-                self._stream = _unpacked(self._stream, path)
-            self._index()
-        except OSError as error:
-            raise unreadable(path, error) from error
+        self._data = map_file(path)
+        if not is_tf_record(self._data):
+            self._data = _unpacked(self._data, path)
+        self._starts = array("q", self._found())
 
     def __len__(self) -> int:
         return len(self._starts)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
 
     def record(self, index: int) -> bytes:
         """A record's bytes.
@@ -70,67 +62,54 @@ class TFRecordFile:
             CorruptFileError: its checksum is another.
         """
         start = self._starts[index]
-        with self._lock:
-            self._stream.seek(start)
-            length = _length(self._stream, self._where(start)) or 0
-            data = self._stream.read(length)
-            (checksum,) = _TAIL.unpack(self._stream.read(_TAIL.size).ljust(_TAIL.size, b"\0"))
-        if len(data) < length or masked_crc32c(data) != checksum:
+        begin = start + _HEAD.size
+        end = begin + self._length(start)
+        data = bytes(self._data[begin:end])
+        if masked_crc32c(data) != _TAIL.unpack_from(self._data, end)[0]:
             raise CorruptFileError("is damaged: its checksum is another", _HINT, self._where(start))  # noqa: EM101
         return data
 
-    def _index(self) -> None:
-        self._stream.seek(0, 2)
-        size = self._stream.tell()
-        at = 0
+    def _found(self) -> Iterator[int]:
+        """Where each record begins; all of them lie within the file."""
+        size, at = len(self._data), 0
         while at < size:
-            self._stream.seek(at)
-            length = _length(self._stream, self._where(at))
+            length = self._length(at)
             end = at + _HEAD.size + length + _TAIL.size
             if end > size:
                 message = f"ends within a record of {length} bytes"
                 raise CorruptFileError(message, "copy the file again", self._where(at))
-            self._starts.append(at)
+            yield at
             at = end
+
+    def _length(self, at: int) -> int:
+        if at + _HEAD.size > len(self._data):
+            message = "ends within a record's length"
+            raise CorruptFileError(message, "copy the file again", self._where(at))
+        length, checksum = _HEAD.unpack_from(self._data, at)
+        if masked_crc32c(self._data[at : at + _LENGTH]) != checksum:
+            message = "is no TFRecord: the checksum of a length is another"
+            raise CorruptFileError(message, _HINT, self._where(at))
+        return int(length)
 
     def _where(self, at: int) -> str:
         return f"{self._path}, byte {at}"
 
 
-def is_tf_record(stream: IO[bytes]) -> bool:
+def is_tf_record(data: bytes | memoryview) -> bool:
     """Whether a file begins with a record, told by the checksum of its length; empty ones do."""
-    stream.seek(0)
-    head = stream.read(_HEAD.size)
-    if not head:
-        return True
-    if len(head) < _HEAD.size:
-        return False
-    return masked_crc32c(head[:8]) == _HEAD.unpack(head)[1]
+    if len(data) < _HEAD.size:
+        return not len(data)
+    return bool(masked_crc32c(data[:_LENGTH]) == _HEAD.unpack_from(data)[1])
 
 
-def _length(stream: IO[bytes], where: str) -> int:
-    head = stream.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise CorruptFileError("ends within a record's length", "copy the file again", where)  # noqa: EM101
-    length, checksum = _HEAD.unpack(head)
-    if masked_crc32c(head[:8]) != checksum:
-        raise CorruptFileError("is no TFRecord: the checksum of a length is another", _HINT, where)  # noqa: EM101
-    if length > _LONGEST:
-        message = f"has a record of {length} bytes; at most {_LONGEST} are read"
-        raise CorruptFileError(message, _HINT, where)
-    return int(length)
-
-
-def _unpacked(packed: IO[bytes], path: Path) -> IO[bytes]:
-    """The bytes of a compressed file in a temporary one.
+def _unpacked(packed: memoryview, path: Path) -> memoryview:
+    """The bytes of a compressed file, in a temporary one that is mapped.
 
     Raises:
         CorruptFileError: it is not compressed, is damaged, or unpacks to too much.
     """
-    spool = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the file that it is for
     size = 0
-    with packed, contextlib.ExitStack() as undo:
-        undo.callback(spool.close)
+    with tempfile.TemporaryFile() as spool:
         try:
             for block in _blocks(packed, path):
                 size += len(block)
@@ -138,32 +117,56 @@ def _unpacked(packed: IO[bytes], path: Path) -> IO[bytes]:
                     message = f"unpacks to more than {_MOST_UNPACKED} bytes"
                     raise CorruptFileError(message, "write it in parts", str(path))
                 spool.write(block)
+            spool.flush()
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             msg = f"is damaged: {error}"
             raise CorruptFileError(msg, "copy the file again", str(path)) from error
-        undo.pop_all()
-    return spool
+        except OSError as error:
+            raise unreadable(path, error) from error
+        if not size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _blocks(packed: IO[bytes], path: Path) -> Iterator[bytes]:
-    packed.seek(0)
-    magic = packed.read(len(_GZIP))
-    packed.seek(0)
+def _blocks(packed: memoryview, path: Path) -> Iterator[bytes]:
+    """What a file unpacks to, a megabyte at a time."""
+    magic = bytes(packed[: len(_GZIP)])
     if magic == _GZIP:
-        with gzip.GzipFile(fileobj=packed) as stream:
+        with gzip.GzipFile(fileobj=_Reader(packed)) as stream:
             while block := stream.read(_BLOCK):
                 yield block
-    elif magic[:1] == _ZLIB and len(magic) > 1 and int.from_bytes(magic[:2], "big") % 31 == 0:
+    elif magic[:1] == _ZLIB and int.from_bytes(magic[:2], "big") % 31 == 0:
         yield from _inflated(packed)
     else:
         raise CorruptFileError("is no TFRecord file", "name a file of tf.train.Example", str(path))  # noqa: EM101
 
 
-def _inflated(packed: IO[bytes]) -> Iterator[bytes]:
+def _inflated(packed: memoryview) -> Iterator[bytes]:
     inflate = zlib.decompressobj()
+    at = 0
     while not inflate.eof:
-        data = inflate.unconsumed_tail or packed.read(_BLOCK)
+        data = inflate.unconsumed_tail
+        if not data:
+            data, at = bytes(packed[at : at + _BLOCK]), at + _BLOCK
         if not data:
             message = "it ends before its compressed data does"
             raise EOFError(message)
         yield inflate.decompress(data, _BLOCK)
+
+
+class _Reader(io.RawIOBase):
+    """A view as a file, nothing copied ahead."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - typeshed's Buffer is newer than Python 3.10
+        view = memoryview(buffer)
+        part = self._data[self._at : self._at + len(view)]
+        view[: len(part)] = part
+        self._at += len(part)
+        return len(part)

@@ -48,7 +48,7 @@ class SamplesStage(RunningStage):
 
     Args:
         data: the samples; None to draw them.
-        reading: how they are read.
+        reading: how they are read; None where their content tells.
         section: the section that names the data.
         count: how many samples.
         inputs: what is fed.
@@ -137,7 +137,7 @@ class EvaluateStage(RunningStage):
 
     Args:
         data: the data.
-        reading: how it is read.
+        reading: how it is read; None where its content tells.
         labels: the name of its labels, where ``reading`` does not say.
         metric: what is measured.
         samples: how many are run; None for all.
@@ -153,7 +153,7 @@ class EvaluateStage(RunningStage):
     RECORD: ClassVar[str] = "evaluation.json"
 
     data: Files
-    reading: Data
+    reading: Data | None = None
     labels: str
     metric: Metric
     samples: int | None = None

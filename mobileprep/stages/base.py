@@ -56,6 +56,7 @@ class Job(Generic[StageTypeCo]):
         folder: where the files go that it leaves.
         places: where in the recipe parameters stand: ``{"outputs": "recipe.yaml:9:10"}``.
         warn: takes what the user should know before the stage does its work, a sentence a time.
+        progress: takes how many samples the stage has run, and how many there are.
     """
 
     task: str
@@ -64,6 +65,7 @@ class Job(Generic[StageTypeCo]):
     folder: Path
     places: Mapping[Section, str] = field(default_factory=dict)
     warn: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _total: None
 
     def path(self, upstream: Upstream) -> Path:
         """Where an output of an earlier stage lies that is a file."""

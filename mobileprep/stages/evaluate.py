@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.runs import Run, runs
+from mobileprep.datasets.source import Choice, no_samples
 from mobileprep.errors import AccuracyError, UsageError
-from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine
-from mobileprep.runtime.feeds import converted, tensor_dtype
-from mobileprep.runtime.sampling.inputs import fixed_batch
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.labels import (
     class_count,
     counts_fault,
@@ -25,15 +28,28 @@ from mobileprep.runtime.sampling.labels import (
     no_scores,
     range_fault,
 )
-from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.data import data_files, placed, stage_inputs
 from mobileprep.stages.running import compared_with_reference, stage_engine, storable
 
-# Enough for BLAS to be busy, little enough for the activations to stay small.
-_BATCH = 64
 # Samples that a second engine runs too.
 _COMPARED = 4
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What a graph gives for samples.
+
+    Args:
+        outputs: the tensors, an entry for each sample.
+        labels: of the samples.
+        first: the first run.
+    """
+
+    outputs: list[Array]
+    labels: Array
+    first: Run
 
 
 @stage(EvaluateStage)
@@ -45,16 +61,18 @@ def run(job: Job[EvaluateStage]) -> None:
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
-    arrays = read_arrays(asked.data.root)
     graph = job.graph(asked.graph)
-    feeds = {name: _array(arrays, name, job) for name in interface.inputs}
-    labels = _array(arrays, asked.labels, job)
-    _check_data(feeds, labels, asked.labels, job)
-    labels = labels.ravel()
-    try:
-        outputs, engine = _run(job, graph, feeds, interface.outputs)
-    except UsageError as error:
-        raise AccuracyError(error.message, error.hint, error.where) from error
+    inputs = stage_inputs(job, graph, interface.inputs)
+    with placed(job.place("validation")):
+        data = open_dataset(
+            data_files(asked.data, asked.reading),
+            inputs,
+            Choice(asked.samples, asked.seed, asked.strict),
+            labels=asked.labels,
+            warn=job.warn,
+        )
+        found, engine = _run(job, graph, inputs, data, interface.outputs)
+    outputs, labels = found.outputs, found.labels
     correct = _correct(outputs[0], labels, job)
     with atomic_writer(job.output(asked.OUTPUTS)) as stream:
         write_arrays(stream, {str(i): a for i, a in enumerate(outputs)})
@@ -64,141 +82,118 @@ def run(job: Job[EvaluateStage]) -> None:
 
 
 def _run(
-    job: Job[EvaluateStage], graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
-) -> tuple[list[Array], EngineRecord]:
-    """The outputs for all samples, and what computed them."""
-    where = job.asked.data.name
+    job: Job[EvaluateStage],
+    graph: Graph,
+    inputs: Sequence[FedTensor],
+    data: Dataset,
+    fetches: Sequence[str],
+) -> tuple[Evaluated, EngineRecord]:
+    """The outputs and labels of all samples, and what computed the outputs."""
     with asset_folder(job.path(job.asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
-        engine = stage_engine(job, graph, where)
-        outputs = evaluate(engine, graph, feeds, fetches, where=where)
-        few, samples = _few(graph, feeds)
-        record = compared_with_reference(
-            job, engine, graph, fetches, few, samples=samples, where=where
-        )
-    return outputs, record
+        engine = stage_engine(job, graph, data.name)
+        try:
+            found = evaluate(
+                engine,
+                _checked(runs(data, inputs, job.asked.batch), job),
+                fetches,
+                where=data.name,
+                progress=_Progress(job, data),
+            )
+            few = found.first.head(_COMPARED)
+            record = compared_with_reference(
+                job, engine, graph, fetches, few.feeds, samples=few.count, where=data.name
+            )
+        except UsageError as error:
+            raise AccuracyError(error.message, error.hint, error.where) from error
+    return found, record
 
 
-def _few(graph: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], int]:
-    """The first samples, as many as the graph insists on, and how many they are."""
-    fixed = fixed_batch(graph, feeds)
-    given = {name: _converted(graph, name, array) for name, array in feeds.items()}
-    size = fixed or _COMPARED
-    batch = next(_batches(given, size, fill=bool(fixed)))
-    return batch, min(size, *map(len, feeds.values()))
+def _checked(given: Iterable[Run], job: Job[EvaluateStage]) -> Iterable[Run]:
+    """What is fed, after a look at its labels: those of no classes are told before all is run."""
+    for one in given:
+        if one.labels is None:
+            message = f"{job.asked.data.name} has no labels"
+            raise AccuracyError(message, "name data with labels", job.place("validation"))
+        fault = labels_fault(one.labels, job.asked.labels, one.count)
+        if fault is not None:
+            raise AccuracyError(*fault, job.place("validation"))
+        yield one
 
 
 def evaluate(
     engine: Engine,
-    graph: Graph,
-    feeds: Mapping[str, Array],
+    given: Iterable[Run],
     fetches: Sequence[str],
     *,
     where: str,
-) -> list[Array]:
-    """The fetched tensors for every sample, batch by batch, joined along the first axis.
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluated:
+    """The fetched tensors for every sample, run by run, joined along the first axis.
 
-    Tensors after the first that have no axis for the samples are stacked, one entry a batch.
+    Tensors after the first that have no axis for the samples are stacked, one entry a run.
 
     Args:
         engine: what runs the graph.
-        graph: the graph.
-        feeds: arrays whose first axis is the sample; numbers are converted to the type of the
-            input where that keeps their kind.
+        given: what it is fed.
         fetches: the tensors.
         where: what the data is called, for messages.
+        progress: told how many samples are done.
 
     Raises:
         AccuracyError: the first output has no axis for the samples, or another changes its
-            shape from batch to batch.
+            shape from run to run.
         UsageError: the data does not fit the graph's inputs.
     """
-    given = {name: _converted(graph, name, array) for name, array in feeds.items()}
-    fixed = fixed_batch(graph, feeds)
-    size = fixed or _BATCH
-    parts = [engine.run(fetches, batch) for batch in _batches(given, size, fill=bool(fixed))]
-    count = len(next(iter(feeds.values())))
-    sizes = [size if fixed else min(size, count - start) for start in range(0, count, size)]
-    columns = [list(pieces) for pieces in zip(*parts, strict=True)]
-    return [
-        _joined(name, pieces, sizes, where, required=i == 0)[:count]
+    columns: list[list[Array]] = [[] for _ in fetches]
+    fed: list[tuple[int, int]] = []
+    labels: list[Array] = []
+    first: Run | None = None
+    for one in given:
+        first = first or one
+        for pieces, piece in zip(columns, engine.run(fetches, one.feeds), strict=True):
+            pieces.append(piece)
+        fed.append((one.fed, one.count))
+        if one.labels is not None:
+            labels.append(one.labels)
+        progress(one.count)
+    if first is None:
+        raise no_samples(where)
+    outputs = [
+        _joined(name, pieces, fed, where, required=i == 0)
         for i, (name, pieces) in enumerate(zip(fetches, columns, strict=True))
     ]
+    return Evaluated(outputs, np.concatenate(labels) if labels else np.zeros(0), first)
 
 
 def _joined(
-    name: str, pieces: list[Array], sizes: Sequence[int], where: str, *, required: bool
+    name: str,
+    pieces: list[Array],
+    fed: Sequence[tuple[int, int]],
+    where: str,
+    *,
+    required: bool,
 ) -> Array:
-    """What each batch gave for an output, as one array of a type that files can hold."""
-    if all(p.ndim and len(p) == n for p, n in zip(pieces, sizes, strict=True)):
-        return storable(np.concatenate(pieces))
-    if required:
+    """What each run gave for an output, as one array of a type that files can hold.
+
+    Args:
+        name: the output's.
+        pieces: what each run gave.
+        fed: how many samples each run was fed, and how many of them count.
+        where: what the data is called, for messages.
+        required: whether it needs an entry for each sample.
+    """
+    if all(p.ndim and len(p) == size for p, (size, _) in zip(pieces, fed, strict=True)):
+        cut = [p[:count] for p, (_, count) in zip(pieces, fed, strict=True)]
+        return storable(np.concatenate(cut))
+    if required and max(size for size, _ in fed) > 1:
         shape = list(pieces[0].shape)
-        message = f"the output {name!r} has the shape {shape} for {sizes[0]} samples"
+        message = f"the output {name!r} has the shape {shape} for {fed[0][0]} samples"
         raise AccuracyError(message, "name an output first that has an entry a sample", where)
     if len({p.shape for p in pieces}) > 1:
         message = f"the output {name!r} changes its shape from batch to batch"
         raise AccuracyError(message, "leave it out of the outputs", where)
     return storable(np.stack(pieces))
-
-
-def _batches(feeds: Mapping[str, Array], size: int, *, fill: bool) -> Iterator[dict[str, Array]]:
-    """The samples, ``size`` at a time.
-
-    Args:
-        feeds: arrays of equal length.
-        size: of a batch.
-        fill: repeat samples in the last batch, for a graph that takes no fewer; what they give
-            is cut off again.
-    """
-    count = len(next(iter(feeds.values())))
-    for start in range(0, count, size):
-        if fill and start + size > count:
-            chosen = np.arange(start, start + size) % count
-            yield {name: array[chosen] for name, array in feeds.items()}
-        else:
-            yield {name: array[start : start + size] for name, array in feeds.items()}
-
-
-def _converted(graph: Graph, name: str, array: Array) -> Array:
-    """An array in the type of its input, where that is only a matter of width."""
-    ref = parse_ref(name)
-    return converted(array, tensor_dtype(graph, ref) if ref.node in graph else None)
-
-
-def _array(arrays: Mapping[str, Array], name: str, job: Job[EvaluateStage]) -> Array:
-    try:
-        return array_of(arrays, name, job.asked.data.name)
-    except AccuracyError as error:
-        raise AccuracyError(error.message, error.hint, job.place("validation")) from error
-
-
-def _check_data(
-    feeds: Mapping[str, Array], labels: Array, name: str, job: Job[EvaluateStage]
-) -> None:
-    """Whether arrays and labels belong together, and hold numbers."""
-    place = job.place("validation")
-    lengths = {name: len(a) if a.ndim else 0 for name, a in feeds.items()}
-    count = labels.size
-    fault = labels_fault(labels, name, max(lengths.values(), default=0))
-    fault = fault or counts_fault(count, lengths)
-    if fault is not None:
-        raise AccuracyError(*fault, place)
-    for array_name, array in feeds.items():
-        lost = _all_nan(array)
-        if len(lost):
-            message = (
-                f"{len(lost)} of {count} samples of {array_name!r} are NaN throughout, the first "
-                f"of them sample {lost[0]}"
-            )
-            raise AccuracyError(message, "leave them out of the data", place)
-
-
-def _all_nan(array: Array) -> Array:
-    """The samples that have no number at all."""
-    if array.dtype.kind not in "fc" or not array.size:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))
 
 
 def _correct(output: Array, labels: Array, job: Job[EvaluateStage]) -> int:
@@ -207,6 +202,10 @@ def _correct(output: Array, labels: Array, job: Job[EvaluateStage]) -> int:
     Raises:
         AccuracyError: the output is no score for each class, is NaN, or a label is no class.
     """
+    fault = labels_fault(labels, job.asked.labels, len(output))
+    fault = fault or counts_fault(labels.size, {"the data": len(output)})
+    if fault is not None:
+        raise AccuracyError(*fault, job.place("validation"))
     classes = class_count(output.shape)
     if classes is None or output.dtype.kind not in "iuf":
         found = f"{output.dtype} of shape {list(output.shape)}"
@@ -224,3 +223,21 @@ def _correct(output: Array, labels: Array, job: Job[EvaluateStage]) -> int:
         hint = "look for NaN in the data, and for a transform that breaks the model (check: true)"
         raise AccuracyError(message, hint, job.place("validation"))
     return int(np.count_nonzero(scores.argmax(axis=1) == labels))
+
+
+class _Progress:
+    """Tells how many samples are done.
+
+    Args:
+        job: whom to tell.
+        data: the samples.
+    """
+
+    def __init__(self, job: Job[EvaluateStage], data: Dataset) -> None:
+        self._job = job
+        self._total = len(data)
+        self._done = 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        self._job.progress(self._done, self._total)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from mobileprep.datasets.opening import data_kind, open_dataset
+from mobileprep.datasets.source import Choice
 from mobileprep.errors import (
     AccuracyError,
     InvalidGraphError,
@@ -14,19 +16,22 @@ from mobileprep.errors import (
     UsageError,
 )
 from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats.mapped_arrays import map_arrays
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface, SamplesRecord
 from mobileprep.plan.running_stages import SamplesStage
+from mobileprep.plan.spec import Files
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.movement import standing_still
-from mobileprep.runtime.sampling.recorded import recorded_feeds
+from mobileprep.runtime.sampling.recorded import array_of, recorded_feeds
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.stages.running import stage_engine, storable
 
 _NO_INPUTS: Final = "no inputs are named, so the check runs the model on its constants alone"
@@ -43,7 +48,7 @@ def run(job: Job[SamplesStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     graph = job.graph(asked.graph)
-    inputs = _inputs(graph, interface.inputs, job)
+    inputs = stage_inputs(job, graph, interface.inputs)
     with asset_folder(job.path(asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, "the source")
@@ -85,14 +90,6 @@ def _write(target: Path, runs: Sequence[Sequence[Array]]) -> None:
         write_arrays(stream, arrays)
 
 
-def _inputs(graph: Graph, names: Sequence[str], job: Job[SamplesStage]) -> list[FedTensor]:
-    declared = {fed.name: fed.shape for fed in job.asked.inputs}
-    try:
-        return fed_tensors(graph, names, declared)
-    except (InvalidGraphError, UsageError) as error:
-        raise error.at(job.place("inputs")) from error
-
-
 def _samples(
     job: Job[SamplesStage],
     graph: Graph,
@@ -105,9 +102,9 @@ def _samples(
             return draw_samples(graph, inputs, count, run)
         except UsageError as error:
             raise RecipeError(error.message, error.hint, job.place("check")) from error
-    arrays = read_arrays(data.root)
     ops = [first_ops(graph, fed.ref) for fed in inputs]
     try:
+        arrays = _arrays(job, data, inputs)
         feeds = recorded_feeds(arrays, inputs, ops, count, data.name)
         outputs = tuple(run(given) for given in feeds)
     except (AccuracyError, InvalidGraphError, UsageError) as error:
@@ -116,8 +113,22 @@ def _samples(
     return Samples(feeds, outputs, told)
 
 
+def _arrays(
+    job: Job[SamplesStage], data: Files, inputs: Sequence[FedTensor]
+) -> Mapping[str, Array]:
+    """The array of each input: all that a file of arrays holds, else as many samples as wanted."""
+    files = data_files(data, job.asked.reading)
+    if (files.kind or data_kind(files)) == "npz":
+        given = dict(files.reading.inputs)
+        arrays = map_arrays(files.root)
+        return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in given.items()}
+    choice = Choice(job.asked.count, exactly=False)
+    dataset = open_dataset(files, inputs, choice, warn=job.warn)
+    return next(dataset.batches(len(dataset))).feeds
+
+
 def _about_data(error: MobileprepError, data: str, place: str) -> AccuracyError:
     if isinstance(error, AccuracyError):
-        return AccuracyError(error.message, error.hint, place)
+        return AccuracyError(error.message, error.hint, error.where or place)
     message = f"the source does not run on the samples of {data}: {error.message}"
     return AccuracyError(message, error.hint, place)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.runs import runs
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.formats.dtypes import DType
@@ -19,6 +23,7 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.running_stages import EngineChoice, EvaluateStage
 from mobileprep.runtime.engines.choose import open_engine
+from mobileprep.runtime.sampling.inputs import fed_tensors
 from mobileprep.stages.base import Job
 from mobileprep.stages.evaluate import evaluate as evaluate_with
 from mobileprep.stages.evaluate import run
@@ -43,7 +48,26 @@ def samples(count: int) -> np.ndarray:
 def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str], *, where: str):
     """What the interpreter gives for all samples."""
     engine = open_engine("numpy", graph, None, where=where)
-    return evaluate_with(engine, graph, feeds, fetches, where=where)
+    inputs = fed_tensors(graph, feeds)
+    given = runs(Arrays(where, feeds), inputs, 64)
+    return evaluate_with(engine, given, fetches, where=where).outputs
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A data set of arrays."""
+
+    name: str
+    feeds: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.feeds.values())))
+
+    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        for at in range(start, len(self) if stop is None else stop, size):
+            feeds = {name: array[at : at + size] for name, array in self.feeds.items()}
+            count = len(next(iter(feeds.values())))
+            yield Batch(feeds, None, tuple(f"sample {at + i}" for i in range(count)))
 
 
 def evaluation(
@@ -182,7 +206,7 @@ def test_labels_that_are_no_classes_are_told(
 
 def test_an_output_for_each_pixel_is_no_score_a_class(tmp_path: Path) -> None:
     graph = Graph([placeholder((-1, 2, 2, 3)), op("y", "Relu", "x")])
-    x = np.ones((4, 2, 2, 3), np.float32)
+    x = np.arange(48, dtype=np.float32).reshape(4, 2, 2, 3)
     with pytest.raises(AccuracyError, match=r"a score for each class, .* \[4, 2, 2, 3\]"):
         run(evaluation(tmp_path, {"x": x, "label": LABEL}, graph=graph))
 
@@ -223,12 +247,15 @@ X, LABEL = samples(4), np.zeros(4, np.int64)
         ({"x": X[:3], "label": LABEL}, "4 labels, and x has 3"),
         ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
         ({"x": np.float32(1), "label": LABEL}, "4 labels, and x has 0"),
-        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and x has 4"),
+        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and the data has 4"),
         ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
         ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
-        ({"x": X[:, :2], "label": LABEL}, r"'x' takes the shape \[\?, 3\], and is fed \[4, 2\]"),
-        ({"x": X.astype(complex), "label": LABEL}, "'x' takes float32, and is fed complex128"),
-        ({"x": X.astype("U3"), "label": LABEL}, "'x' takes float32, and is fed string"),
+        ({"x": X[:, :2], "label": LABEL}, r"takes the shape \[\?, 3\], and the array has \[4, 2\]"),
+        (
+            {"x": X.astype(complex), "label": LABEL},
+            "'x' takes float32, and the array is complex128",
+        ),
+        ({"x": X.astype("U3"), "label": LABEL}, "'x' takes float32, and the array is text"),
     ],
 )
 def test_data_that_does_not_fit_is_told(

@@ -10,7 +10,6 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.wav import decode_wav, desired_sound
-from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN

@@ -1,0 +1,39 @@
+"""The inputs of a graph, as data is read for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.sampling.first_ops import first_ops
+from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
+
+# These read one file at a time, a text without axes.
+_ONE_FILE: Final = frozenset(
+    {"DecodeWav", "DecodePng", "DecodeBmp", "DecodeJpeg", "DecodeImage", "DecodeGif"}
+    | {"DecodeAndCropJpeg", "ParseSingleExample"}
+)
+
+
+def data_inputs(
+    graph: Graph, names: Iterable[str], declared: Mapping[str, TensorShape]
+) -> list[FedTensor]:
+    """The tensors of these names; one whose shape nobody tells, and that a file is decoded from,
+    takes one file at a time.
+
+    Raises:
+        InvalidGraphError, UsageError: see ``fed_tensors``.
+    """
+    return [_sharpened(graph, fed) for fed in fed_tensors(graph, names, declared)]
+
+
+def _sharpened(graph: Graph, fed: FedTensor) -> FedTensor:
+    if fed.dtype is not DType.STRING or fed.shape is not None:
+        return fed
+    reader = first_ops(graph, fed.ref).file
+    is_one = reader is not None and reader.op in _ONE_FILE
+    return replace(fed, shape=()) if is_one else fed

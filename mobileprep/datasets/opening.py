@@ -1,0 +1,124 @@
+"""From files of any kind to samples of a model."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mobileprep.datasets.array_samples import ArraySamples
+from mobileprep.datasets.chosen import Chosen
+from mobileprep.datasets.csv_samples import CsvSamples
+from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.file_samples import FileSamples
+from mobileprep.datasets.fitting import only_input
+from mobileprep.datasets.generated import Generated
+from mobileprep.datasets.listing import files_below
+from mobileprep.datasets.pictures import PICTURES, PictureReading
+from mobileprep.datasets.record_samples import RecordSamples
+from mobileprep.datasets.singles import Singles
+from mobileprep.datasets.sounds import SOUNDS, SoundReading
+from mobileprep.datasets.source import Choice, DataFiles, Source
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import unreadable
+from mobileprep.options.data import DATA_KINDS, DataKind
+from mobileprep.runtime.sampling.inputs import FedTensor
+
+_SUFFIXES: Final[dict[str, DataKind]] = {
+    ".npz": "npz",
+    ".npy": "npy",
+    ".csv": "csv",
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
+    ".py": "python",
+}
+_NPY: Final = b"\x93NUMPY"
+
+
+def open_dataset(
+    files: DataFiles,
+    inputs: Sequence[FedTensor],
+    choice: Choice,
+    *,
+    labels: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Dataset:
+    """The samples that files hold for a model.
+
+    Args:
+        files: the files, and how they are read.
+        inputs: what is fed of them: an array, or a column, feature or key of that name.
+        choice: which samples.
+        labels: the name of the labels where ``files`` does not say; None where none are needed.
+        warn: told of samples that are left out, in a sentence.
+
+    Raises:
+        AccuracyError: the data does not fit the model, is too little, or has no labels.
+        CorruptFileError: a file cannot be read.
+    """
+    kind = files.kind or data_kind(files)
+    if kind == "python":
+        return Generated(files, inputs, choice, labelled=labels is not None)
+    return Chosen(files.name, _source(kind, files, inputs, labels), choice, warn)
+
+
+def data_kind(files: DataFiles) -> DataKind:
+    """What a file or folder holds, by its name or what lies in it.
+
+    Raises:
+        CorruptFileError: it is not there, or is nothing that is known.
+    """
+    if files.root.is_dir():
+        return _kind_of_folder(files)
+    named = _SUFFIXES.get(files.root.suffix.lower())
+    if named is not None:
+        return named
+    try:
+        with files.root.open("rb") as stream:
+            if zipfile.is_zipfile(stream):
+                return "npz"
+            stream.seek(0)
+            if stream.read(len(_NPY)) == _NPY:
+                return "npy"
+    except OSError as error:
+        raise unreadable(files.root, error) from error
+    message = f"it cannot be told what {files.name} holds"
+    hint = f"say so: 'data: {{KIND: {files.name}}}' with {', '.join(DATA_KINDS)}"
+    raise CorruptFileError(message, hint, str(files.root))
+
+
+def _kind_of_folder(files: DataFiles) -> DataKind:
+    found = files_below(files.root)
+    suffixes = {name[name.rfind(".") :].lower() for name in found if "." in name}
+    kinds: list[DataKind] = []
+    if suffixes & PICTURES:
+        kinds.append("pictures")
+    if suffixes & SOUNDS:
+        kinds.append("wav")
+    # Parts of a TFRecord are called part-00000-of-00010, whatever goes before.
+    if any(".tfrecord" in name or "-of-" in name for name in found):
+        kinds.append("tfrecord")
+    if len(kinds) == 1:
+        return kinds[0]
+    told = " and ".join(kinds) if kinds else "neither pictures nor sounds nor TFRecords"
+    message = f"the folder {files.name} holds {told}"
+    hint = f"name one kind: 'data: {{pictures: {files.name}}}'" if kinds else "name another folder"
+    raise CorruptFileError(message, hint, str(files.root))
+
+
+def _source(
+    kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
+) -> Source:
+    if kind in ("npz", "npy"):
+        return ArraySamples(files, inputs, labels)
+    if kind == "csv":
+        return Singles(CsvSamples(files, inputs, labels))
+    if kind == "tfrecord":
+        return Singles(RecordSamples(files, inputs, labels))
+    fed = only_input(inputs, files.reading.input, files.name)
+    labelled = labels is not None
+    if kind == "wav":
+        sounds = SoundReading(fed, files.reading, files.name)
+        return Singles(FileSamples(files, SOUNDS, sounds, labelled=labelled))
+    pictures = PictureReading(fed, files.reading, files.name)
+    return Singles(FileSamples(files, PICTURES, pictures, labelled=labelled))

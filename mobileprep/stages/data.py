@@ -1,0 +1,54 @@
+"""The data that a recipe names for a stage, opened for the stage's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.source import DataFiles
+from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.plan.running_stages import EvaluateStage, SamplesStage
+from mobileprep.plan.spec import Files
+from mobileprep.recipe.settings import Data
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.stages.base import Job
+
+
+def data_files(files: Files, data: Data | None) -> DataFiles:
+    """The files of a stage's data, as readers take them.
+
+    Args:
+        files: the files.
+        data: how they are read; None where their content tells.
+    """
+    if data is None:
+        return DataFiles(files.name, files.root)
+    labels, classes = (None if f is None else f.path for f in (data.labels, data.classes))
+    return DataFiles(files.name, files.root, data.kind, data.reading, labels, classes)
+
+
+def stage_inputs(
+    job: Job[EvaluateStage] | Job[SamplesStage], graph: Graph, names: Sequence[str]
+) -> list[FedTensor]:
+    """The inputs of a stage's graph, with the shapes that its recipe declares.
+
+    Raises:
+        InvalidGraphError, UsageError: see ``data_inputs``, at the recipe's place.
+    """
+    try:
+        return data_inputs(graph, names, {fed.name: fed.shape for fed in job.asked.inputs})
+    except (InvalidGraphError, UsageError) as error:
+        raise error.at(job.place("inputs")) from error
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Names a place of the recipe in errors about data that name none of their own."""
+    try:
+        yield
+    except AccuracyError as error:
+        if error.where:
+            raise
+        raise error.at(place) from error
