@@ -15,12 +15,11 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import MERGES
+from mobileprep.ir.op_sets import BATCH_NORMS, MERGES
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.ops.shape_inference import infer_shapes
-from mobileprep.ir.op_sets import BATCH_NORMS
 from mobileprep.rewriting.channel_scales.passing import Passed, joined, multiplied, passed
 from mobileprep.rewriting.channel_scales.variables import Ids, ScaledTensor, Variables
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
