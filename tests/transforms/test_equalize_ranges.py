@@ -15,11 +15,11 @@ INT = {"Tidx": DType.INT32}
 # Channels that a network gained or lost a power of two in, the same each time.
 FACTORS = 2.0 ** np.array([0, 6, -6, 3, -2, 5, -4, 1])
 EXAMPLE_NODES = [
-    const("first", normal(1, 1, 4, 5) * FACTORS[:5]),
-    conv("before", "x first"),
-    node("rectified", "Relu", "before"),
-    const("second", normal(1, 1, 5, 2)),
-    conv("behind", "rectified second"),
+    const("more_first", normal(1, 1, 4, 5) * FACTORS[:5]),
+    conv("more_before", "x more_first"),
+    node("more_rectified", "Relu", "more_before"),
+    const("more_second", normal(1, 1, 5, 2)),
+    conv("more_behind", "more_rectified more_second"),
 ]
 
 
