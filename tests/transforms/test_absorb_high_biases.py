@@ -105,7 +105,9 @@ def test_the_least_value_and_some_deviations_below_the_mean_decide(data):
 
 def test_golden(data):
     result = absorbed(network("Relu6"), data)
-    assert shown(result.graph) == """\
+    assert (
+        shown(result.graph)
+        == """\
 x = Placeholder()
 w = Const() value=float32[1, 1, 3, 4]
 layer = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1
@@ -118,6 +120,7 @@ w2 = Const() value=float32[1, 1, 4, 8]
 out/layer = Conv2D(act, w2) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1
 out/bias = Const() value=float32[8]
 out = BiasAdd(out/layer, out/bias) T=float32 data_format=NHWC"""
+    )
 
 
 NEAR_MISSES = {
@@ -126,9 +129,7 @@ NEAR_MISSES = {
     ),
     "another taker": network(more=[node("more", "Neg", "act")]),
     "another activation": network("Tanh"),
-    "a negative bias": Graph(
-        [const("b", [-3.0] * 4) if n.name == "b" else n for n in network()]
-    ),
+    "a negative bias": Graph([const("b", [-3.0] * 4) if n.name == "b" else n for n in network()]),
     "a bias that others use": network(more=[node("twice", "Mul", "b b")]),
     "a bound that is computed": network(
         "Relu",

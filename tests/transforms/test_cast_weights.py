@@ -23,11 +23,14 @@ def layer(weights: np.ndarray) -> Graph:
 
 @each_type
 def test_golden(kind):
-    assert shown(apply("cast_weights", layer(normal(3, 3, 8, 16)), type=kind).graph) == f"""\
+    assert (
+        shown(apply("cast_weights", layer(normal(3, 3, 8, 16)), type=kind).graph)
+        == f"""\
 x = Placeholder()
 w_{kind} = Const() value={kind}[3, 3, 8, 16]
 w = Cast(w_{kind}) DstT=float32 SrcT={kind}
 out = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1"""
+    )
 
 
 @each_type

@@ -81,7 +81,9 @@ def wide() -> Graph:
 def test_golden(data):
     result = apply("correct_bias", network(), data=data, minimum_size=1)
     assert result.matched == 3
-    assert shown(result.graph) == """\
+    assert (
+        shown(result.graph)
+        == """\
 x = Placeholder()
 w = Const() value=float32[3, 3, 3, 16]
 layer = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1
@@ -97,6 +99,7 @@ w2 = Const() value=float32[1, 1, 16, 8]
 out/layer = Conv2D(act2, w2) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1
 out/bias = Const() value=float32[8]
 out = BiasAdd(out/layer, out/bias) T=float32 data_format=NHWC"""
+    )
 
 
 def test_weights_stay(data):
@@ -149,9 +152,7 @@ def test_channels_first(data, tmp_path):
         ]
     )
     after = apply("correct_bias", graph, data=str(path), minimum_size=1).graph
-    both = [
-        run(stored(g, 8, "tensor"), images).mean(axis=(0, 2, 3)) for g in (graph, after)
-    ]
+    both = [run(stored(g, 8, "tensor"), images).mean(axis=(0, 2, 3)) for g in (graph, after)]
     expected = run(graph, images).mean(axis=(0, 2, 3))
     # As above: float32 rounds each of some terms of ten at 1e-6.
     assert np.abs(both[1] - expected).max() < 1e-5 < np.abs(both[0] - expected).max()

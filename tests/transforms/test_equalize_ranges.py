@@ -197,7 +197,9 @@ def test_golden():
     result = apply("equalize_ranges", graph)
     assert result.matched == 1
     assert result.skipped == {"what it puts out is fed or fetched": 1}
-    assert shown(result.graph) == """\
+    assert (
+        shown(result.graph)
+        == """\
 x = Placeholder()
 w = Const() value=float32[3, 3, 3, 8]
 layer = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1
@@ -208,6 +210,7 @@ act/bound = Const() value=float32[8]
 act = Minimum(act/relu, act/bound) T=float32
 w2 = Const() value=float32[1, 1, 8, 4]
 out = Conv2D(act, w2) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1"""
+    )
 
 
 NEAR_MISSES = {

@@ -92,7 +92,9 @@ def test_the_longer_side_has_the_step_more(sign):
 
 def test_golden():
     graph = layer(normal(3, 3, 8, 16))
-    assert shown(apply(NAME, graph).graph) == """\
+    assert (
+        shown(apply(NAME, graph).graph)
+        == """\
 x = Placeholder()
 w_codes = Const() value=uint8[3, 3, 8, 16]
 w_cast = Cast(w_codes) DstT=float32 SrcT=uint8
@@ -101,11 +103,14 @@ w_centred = Sub(w_cast, decoding/zero) T=float32
 w_scale = Const() value=float32[16]
 w = Mul(w_centred, w_scale) T=float32
 out = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1"""
+    )
 
 
 def test_golden_of_five_bits():
     graph = layer(normal(3, 3, 13, 17))
-    assert shown(apply(NAME, graph, bits=5).graph) == """\
+    assert (
+        shown(apply(NAME, graph, bits=5).graph)
+        == """\
 x = Placeholder()
 w_codes_4 = Const() value=uint8[996, 1]
 decoding/down_4 = Const() value=uint8[2]
@@ -134,6 +139,7 @@ w_centred = Sub(w_cast, decoding/zero) T=float32
 w_scale = Const() value=float32[17]
 w = Mul(w_centred, w_scale) T=float32
 out = Conv2D(x, w) T=float32 data_format=NHWC padding=SAME strides=1,1,1,1"""
+    )
 
 
 SCALES = {
