@@ -14,6 +14,8 @@ _SHARES: Final = np.linspace(1.0, 0.02, 50).tolist()
 _COARSE: Final = np.geomspace(1.0, 0.02, 16).tolist()
 _ROUNDS: Final = 2
 _BLOCK: Final = 1 << 18
+_CODES: Final = 1 << 8
+_MANY: Final = 4 * _CODES
 
 
 def best_range(values: Array, bits: int) -> tuple[float, float]:
@@ -84,3 +86,11 @@ def rounding_error(values: Array, limits: tuple[float, float], bits: int) -> flo
 
 def _error(centres: Array, counts: Array, limits: tuple[float, float], bits: int) -> float:
     return float((np.square(rounded(centres, limits, bits) - centres) * counts).sum())
+
+
+def has_few_values(values: Array) -> bool:
+    """Whether many weights have so few different values that 8 bits were enough for them before."""
+    flat = values.reshape(-1)
+    if flat.size < _MANY or np.unique(flat[:_MANY]).size > _CODES:
+        return False
+    return np.unique(flat).size <= _CODES

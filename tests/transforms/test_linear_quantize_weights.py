@@ -194,6 +194,15 @@ def test_weights_behind_an_identity_have_a_scale_for_each_channel():
     assert after["w_scale"].attr_tensor("value").shape == (16,)
 
 
+@every_bits
+def test_weights_that_were_in_as_few_bits_before_come_back(bits):
+    codes = np.random.default_rng(0).integers(0, 2**bits, (3, 3, 16, 16))
+    codes.flat[:2] = 0, 2**bits - 1
+    weights = ((codes - 1) * np.float32(0.037)).astype(np.float32)
+    # The step is found from the range, rounded to float32.
+    np.testing.assert_allclose(decoded(weights, bits=bits), weights, rtol=1e-6)
+
+
 NEAR_MISSES = {
     "small": (normal(3, 3, 4, 4), "fewer elements than minimum_size"),
     "infinite": (np.where(normal(3, 3, 16, 16) > 3, np.inf, 1), "it holds infinity or NaN"),
