@@ -14,6 +14,9 @@ from mobileprep.ir.tensor import Array
 
 _EXACT_BITS: Final = 8
 """From here on the whole range is kept: clipping gains less than one part in a thousand."""
+_SOME: Final = 4096
+_NOISE: Final = 1e-3
+"""What a float32 of some hundred steps may be off by, in steps, and more."""
 _SHRINKS: Final = np.linspace(1.0, 0.3, 36)
 
 
@@ -23,7 +26,7 @@ class LinearWeights:
 
     Args:
         codes: uint8, of the weights' shape, from 0 to ``2 ** bits - 1``.
-        zero: the code that stands for zero, ``2 ** (bits - 1)``.
+        zero: the code that stands for zero; ``2 ** (bits - 1)`` unless the steps were given.
         scale: float32, negative where the longer side of the range is the positive one; of a
             shape that broadcasts to the weights'.
     """
@@ -36,6 +39,31 @@ class LinearWeights:
         """The weights that a runtime decodes, to the bit."""
         whole: NDArray[np.float32] = self.codes.astype(np.float32) - np.float32(self.zero)
         return whole * self.scale
+
+
+def weights_stored_before(values: Array, bits: int) -> LinearWeights | None:
+    """Weights that are multiples of one step already, as they were; None for others.
+
+    Args:
+        values: finite floats of any shape.
+        bits: how many there are for a code.
+    """
+    found = np.unique(values.reshape(-1)[:_SOME]).astype(np.float64)
+    if found.size < 2 or found.size > 1 << bits:
+        return None
+    found = np.unique(values).astype(np.float64)
+    if found.size > 1 << bits:
+        return None
+    # The least distance is rounded; over the whole range it is exact enough to count steps by.
+    steps = np.rint((found[-1] - found[0]) / np.diff(found).min())
+    step = (found[-1] - found[0]) / steps
+    codes = np.rint(found / step)
+    zero = -int(codes[0])
+    off = np.abs(codes * step - found).max()
+    if off > _NOISE * step or steps >= 1 << bits or not 0 <= zero < 1 << bits:
+        return None
+    stored = (np.rint(values / step) + zero).astype(np.uint8)
+    return LinearWeights(stored, zero, np.asarray(step, np.float32))
 
 
 def linear_weights(values: Array, axes: Sequence[int], bits: int) -> LinearWeights:

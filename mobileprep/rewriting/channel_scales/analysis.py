@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -18,10 +17,18 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import BATCH_NORMS, MERGES
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.static_values import SHAPE_OPS
 from mobileprep.rewriting.channel_scales.passing import Passed, joined, multiplied, passed
-from mobileprep.rewriting.channel_scales.variables import Ids, ScaledTensor, Variables
+from mobileprep.rewriting.channel_scales.scales import (
+    Bound,
+    ChannelScales,
+    ScaledConstant,
+    ScaledLayer,
+)
+from mobileprep.rewriting.channel_scales.variables import ScaledTensor, Variables
+from mobileprep.rewriting.clipping import has_few_values
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
 from mobileprep.rewriting.layers import (
     LAYERS,
@@ -44,69 +51,12 @@ _SHARED: Final = "its weights are shared, computed or no floats"
 _NORM: Final = "a batch normalization is not fused yet"
 
 
-@dataclass(frozen=True)
-class ScaledLayer:
-    """A layer whose weights change with the scales of its channels.
-
-    Args:
-        layer: the layer.
-        weights: the constant, used by this layer alone.
-        inputs: the scales of the channels that it takes; None where they stay.
-        outputs: the scales of the channels that it puts out.
-    """
-
-    layer: Node
-    weights: Node
-    inputs: Ids | None
-    outputs: Ids
-
-
-@dataclass(frozen=True)
-class ScaledConstant:
-    """A node that combines channels with a constant, which has to be scaled as they are.
-
-    Args:
-        node: BiasAdd, Add, AddV2, Sub, Minimum or Maximum.
-        index: which input is the constant.
-        values: the constant.
-        tensor: the channels.
-    """
-
-    node: Node
-    index: int
-    values: Array
-    tensor: ScaledTensor
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A Relu6, whose upper bound has to be scaled as the channels are."""
-
-    node: Node
-    tensor: ScaledTensor
-
-
-@dataclass(frozen=True)
-class ChannelScales:
-    """What would have to be scaled along in a graph.
-
-    Args:
-        variables: the scales.
-        layers: the layers, in the order of execution.
-        constants: the constants that are combined with channels.
-        bounds: the upper bounds.
-        refused: how many layers have weights that cannot be scaled, by reason.
-    """
-
-    variables: Variables
-    layers: Sequence[ScaledLayer]
-    constants: Sequence[ScaledConstant]
-    bounds: Sequence[Bound]
-    refused: Mapping[str, int]
-
-
 def find_scales(
-    graph: Graph, protected: Collection[str], *, through_relu6: bool = True
+    graph: Graph,
+    protected: Collection[str],
+    *,
+    through_relu6: bool = True,
+    keep_stored: bool = False,
 ) -> ChannelScales:
     """Find the channels that may be scaled without changing what the graph computes.
 
@@ -114,17 +64,25 @@ def find_scales(
         graph: the graph; its inputs must be there.
         protected: names of nodes that are fed or fetched: their tensors stay as they are.
         through_relu6: whether scales may pass Relu6, which then becomes Relu and Minimum.
+        keep_stored: whether to leave weights that were in 8 bits before: their steps are even.
     """
-    return _Search(graph, protected, through_relu6=through_relu6).run()
+    return _Search(graph, protected, through_relu6, keep_stored).run()
 
 
 class _Search:
     """One walk over the graph in the order of execution."""
 
-    def __init__(self, graph: Graph, protected: Collection[str], *, through_relu6: bool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        protected: Collection[str],
+        through_relu6: bool,
+        keep_stored: bool,
+    ) -> None:
         self._graph = graph
         self._protected = protected
         self._through_relu6 = through_relu6
+        self._keep_stored = keep_stored
         self._constants = ConstantExpressions(graph)
         self._variables = Variables()
         self._tensors: dict[Ref, ScaledTensor] = {}
@@ -148,12 +106,13 @@ class _Search:
     def _look_at(self, node: Node) -> None:
         if node.op in LAYERS:
             out = self._layer(node)
-        elif not any(r in self._tensors for r in node.data_inputs):
-            return
+        elif node.op in SHAPE_OPS or not any(r in self._tensors for r in node.data_inputs):
+            return  # it does not see its channels' values
         else:
             out = self._passed(node)
         if isinstance(out, str):
-            self._refused[out] += node.op in LAYERS
+            if node.op in LAYERS:
+                self._refused[out] += 1
             for ref in node.data_inputs:
                 self._pin(ref, out)
             return
@@ -190,6 +149,8 @@ class _Search:
             return _SHARED
         if not np.isfinite(value.array()).all():
             return "its weights are not finite"
+        if self._keep_stored and has_few_values(value.array()):
+            return "its weights fit 8 bits as they are: they have 256 values at most"
         given = self._tensors.get(refs[where])
         if given is not None and not self._takes(layer, value, given):
             return f"{layer.op} takes its channels in another order"

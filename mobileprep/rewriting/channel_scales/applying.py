@@ -16,7 +16,7 @@ from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.channel_scales.analysis import (
+from mobileprep.rewriting.channel_scales.scales import (
     Bound,
     ChannelScales,
     ScaledConstant,

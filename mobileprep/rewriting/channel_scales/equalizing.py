@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.ir.tensor import Array
-from mobileprep.rewriting.channel_scales.analysis import ChannelScales, ScaledLayer
+from mobileprep.rewriting.channel_scales.scales import ChannelScales, ScaledLayer
 from mobileprep.rewriting.channel_scales.variables import Ids
 from mobileprep.rewriting.layers import input_axis, layer_kind
 
 Logs = NDArray[np.float64]
 
-_SWEEPS: Final = 200
-_ENOUGH: Final = 1e-3  # bits; a thousandth of a power of two is no part of an eight-bit range
+_SWEEPS: Final = 100
+_ENOUGH: Final = 4e-3  # bits: less than half a step of eight bits
 _BIAS: Final = 6.0  # bits, see ``_Weights.floor``
 _SUMS: Final = frozenset({"BiasAdd", "Add", "AddV2", "Sub"})
 _STEEPEST: Final = 64.0  # bits; beyond lie channels that broken training left, not ranges

@@ -109,4 +109,4 @@ def condition(graph: Graph, node: Node) -> str:
 
 
 def _identity(node: Node, inputs: tuple[Ref, ...]) -> Node:
-    return Node(node.name, "Identity", inputs, node.device, {"T": node.attrs["T"]})
+    return Node(node.name, "Identity", inputs, node.device, {"T": node.attribute("T")})

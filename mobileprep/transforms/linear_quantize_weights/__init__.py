@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.float_constants import float_value
-from mobileprep.rewriting.linear_weights import linear_weights
+from mobileprep.rewriting.linear_weights import linear_weights, weights_stored_before
 from mobileprep.rewriting.variances import variances
 from mobileprep.rewriting.weight_channels import weight_axes
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
@@ -33,8 +33,9 @@ class LinearQuantizeWeights(Transform):
     """A float32 constant becomes whole numbers of few bits, and nodes that make floats of them.
 
     Weights of layers have a scale for each output channel, tables one for each row, and other
-    constants one. Zero stays zero. Codes of less than eight bits lie side by side in bytes, that of
-    three, five, six or seven bits in parts of four, two and one. They are decoded by RightShift,
+    constants one; weights that are multiples of one step already, because they were in as few bits
+    before, keep it. Zero stays zero. Codes of less than eight bits lie side by side in bytes, that
+    of three, five, six or seven bits in parts of four, two and one. They are decoded by RightShift,
     BitwiseAnd, Cast, Sub and Mul, which TensorFlow's default mobile builds have.
     """
 
@@ -95,7 +96,8 @@ class LinearQuantizeWeights(Transform):
         if not np.isfinite(values).all():
             return _NOT_FINITE
         axes = weight_axes(graph, node) if self.granularity == "channel" else ()
-        weights = linear_weights(values, axes, self.bits)
+        stored = weights_stored_before(values, self.bits)
+        weights = linear_weights(values, axes, self.bits) if stored is None else stored
         if to.size(node, weights) >= value.nbytes:
             return _NO_SMALLER
         return to.nodes(node, weights)

@@ -96,7 +96,9 @@ class Decoding:
             codes = self._unpacked(made, weights.codes)
         types = {"SrcT": attr.dtype(DType.UINT8), "DstT": attr.dtype(DType.FLOAT)}
         cast = made.add("cast", "Cast", (codes,), types)
-        zero = made.shared("zero", np.array(weights.zero, np.float32))
+        usual = weights.zero == 1 << (self._bits - 1)
+        what = "zero" if usual else f"zero_{weights.zero}"
+        zero = made.shared(what, np.array(weights.zero, np.float32))
         difference = made.add("centred", "Sub", (cast, zero), {"T": attr.dtype(DType.FLOAT)})
         scale = made.constant("scale", weights.scale)
         inputs = (Ref(difference), Ref(scale))
