@@ -68,6 +68,7 @@ def opened(folder: Path, block: str) -> Dataset:
         [FedTensor("image", DType.FLOAT, shape)],
         Choice(validation.samples, validation.seed, validation.strict),
         labels=validation.labels,
+        labelled=True,
     )
 
 

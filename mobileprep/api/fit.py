@@ -21,7 +21,7 @@ from mobileprep.options.data import Reading
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
-from mobileprep.recipe.settings import Data, InputFile
+from mobileprep.recipe.settings import Data, InputFile, Validation
 from mobileprep.recipe.tree import Key, place_of
 from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
 from mobileprep.runtime.sampling.first_ops import first_ops
@@ -107,6 +107,7 @@ def _data_problems(
 ) -> Iterator[Problem]:
     """What is wrong with the samples of a target's validation and check."""
     validation, check = target.validation, target.check
+    labels = Validation.labels if validation is None else validation.labels
     if validation is not None:
         (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
         data, file = validation.data, validation.data.file
@@ -115,7 +116,9 @@ def _data_problems(
                 faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
             else:
                 choice = Choice(validation.samples)
-                faults = list(_opening_faults(data, inputs, choice, validation.labels))
+                faults = list(
+                    _opening_faults(data, inputs, choice, validation.labels, labelled=True)
+                )
         yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
     if check is not None and check.data is not None:
         data, file = check.data, check.data.file
@@ -123,7 +126,7 @@ def _data_problems(
             if _is_plain_npz(data):
                 faults = sample_faults(file.path, file.name, inputs)
             else:
-                faults = list(_opening_faults(data, inputs, Choice(), None))
+                faults = list(_opening_faults(data, inputs, Choice(), labels, labelled=False))
         yield from (_problem(target, ("check", "data"), *fault) for fault in faults)
 
 
@@ -134,14 +137,14 @@ def _is_plain_npz(data: Data) -> bool:
 
 
 def _opening_faults(
-    data: Data, inputs: Sequence[FedTensor], choice: Choice, labels: str | None
+    data: Data, inputs: Sequence[FedTensor], choice: Choice, labels: str, *, labelled: bool
 ) -> Iterator[Fault]:
     """What is wrong with samples as far as opening them tells; a user's code is not run."""
     files = _files(data)
     if (files.kind or data_kind(files)) == "python":
         return
     try:
-        open_dataset(files, inputs, choice, labels=labels)
+        open_dataset(files, inputs, choice, labels=labels, labelled=labelled)
     except AccuracyError as error:
         yield error.message, error.hint
 
