@@ -14,7 +14,7 @@ from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import check_names, load_recipe, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MobileprepError, UsageError
-from mobileprep.pipeline.execute import Executor, Listener, Moment, Ran
+from mobileprep.pipeline.execute import Advance, Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.folder_lock import folder_locks
@@ -136,6 +136,7 @@ def run_build(
     jobs: int,
     listen: Listener,
     warn: StageWarn,
+    advance: Advance = lambda _task, _done, _total: None,
     keep_going: bool = False,
 ) -> BuildRun:
     """Run what is stale of a plan, and bring the folder of each target up to date.
@@ -146,6 +147,7 @@ def run_build(
         jobs: how many stages may run at once.
         listen: told of every stage's start and end.
         warn: told what stages warn of.
+        advance: told how far stages are that run samples.
         keep_going: after a failure go on with what does not depend on it.
 
     Raises:
@@ -153,7 +155,7 @@ def run_build(
         MobileprepError: the first failure, unless the build was to go on.
     """
     bound = store_bound(os.environ)
-    executor = Executor(state, listen, warn)
+    executor = Executor(state, listen, warn, advance)
     done: dict[str, BuiltTarget] = {}
 
     def finish(target: TargetPlan) -> None:

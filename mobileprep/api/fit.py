@@ -8,20 +8,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mobileprep.chains.norms_left import norms_foreseen
+from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.opening import data_kind, open_dataset
+from mobileprep.datasets.source import Choice, DataFiles
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
 from mobileprep.freezing.fit import DeclaredInput, Fit, fit
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
+from mobileprep.options.data import Reading
+from mobileprep.plan.spec import Files
 from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
-from mobileprep.recipe.settings import InputFile
+from mobileprep.recipe.settings import Data, InputFile, Validation
 from mobileprep.recipe.tree import Key, place_of
 from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
 from mobileprep.runtime.sampling.first_ops import first_ops
-from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, known_shapes
+from mobileprep.runtime.sampling.inputs import FedTensor, known_shapes
+from mobileprep.runtime.sampling.labels import Fault
 from mobileprep.runtime.sampling.values import undrawable
+from mobileprep.stages.data import data_files
 
 
 def check_models(recipes: Iterable[Recipe]) -> tuple[str, ...]:
@@ -83,7 +90,7 @@ def _fit(target: Target) -> Fit:
 
 def _inputs(target: Target, frozen: FreezeResult) -> list[FedTensor]:
     names = tuple(i.name for i in target.inputs) or frozen.inputs
-    return fed_tensors(frozen.graph, names, {i.name: i.shape for i in target.inputs})
+    return data_inputs(frozen.graph, names, {i.name: i.shape for i in target.inputs})
 
 
 def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) -> Iterator[Problem]:
@@ -100,11 +107,18 @@ def _data_problems(
 ) -> Iterator[Problem]:
     """What is wrong with the samples of a target's validation, check and calibration."""
     validation, check, calibration = target.validation, target.check, target.calibration
+    labels = Validation.labels if validation is None else validation.labels
     if validation is not None:
         (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
-        file = validation.data.file
+        data, file = validation.data, validation.data.file
         with _placed(file):
-            faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
+            if _is_plain_npz(data):
+                faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
+            else:
+                choice = Choice(validation.samples)
+                faults = list(
+                    _opening_faults(data, inputs, choice, validation.labels, labelled=True)
+                )
         yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
     samples = {"check": None if check is None else check.data}
     if calibration is not None:
@@ -115,8 +129,34 @@ def _data_problems(
             continue
         file = data.file
         with _placed(file):
-            faults = sample_faults(file.path, file.name, inputs)
+            if _is_plain_npz(data):
+                faults = sample_faults(file.path, file.name, inputs)
+            else:
+                faults = list(_opening_faults(data, inputs, Choice(), labels, labelled=False))
         yield from (_problem(target, (section, "data"), *fault) for fault in faults)
+
+
+def _is_plain_npz(data: Data) -> bool:
+    """Whether data is arrays under the names of the inputs, of which more is told at once."""
+    is_bare = data.reading == Reading()
+    return is_bare and (data.kind or data_kind(_files(data))) == "npz"
+
+
+def _opening_faults(
+    data: Data, inputs: Sequence[FedTensor], choice: Choice, labels: str, *, labelled: bool
+) -> Iterator[Fault]:
+    """What is wrong with samples as far as opening them tells; a user's code is not run."""
+    files = _files(data)
+    if (files.kind or data_kind(files)) == "python":
+        return
+    try:
+        open_dataset(files, inputs, choice, labels=labels, labelled=labelled)
+    except AccuracyError as error:
+        yield error.message, error.hint
+
+
+def _files(data: Data) -> DataFiles:
+    return data_files(Files(data.file.name, data.file.path, ()), data)
 
 
 def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:

@@ -135,6 +135,7 @@ def _build(
             jobs=jobs_of(args),
             listen=progress.listen,
             warn=progress.warn,
+            advance=progress.advance,
             keep_going=args.keep_going,
         )
     warn(done.warnings)

@@ -33,15 +33,17 @@ class CsvSamples:
     Args:
         files: the file, and which columns are meant.
         inputs: what is fed of it.
-        labels: the column of labels, where the recipe's data does not say; None where labels are
-            not asked for.
+        labels: the column of labels, where the recipe's data does not say.
+        labelled: whether labels are asked for; their column is no input's all the same.
 
     Raises:
         AccuracyError: a column is missing.
         CorruptFileError: the file cannot be read, or a row has fewer columns than the first.
     """
 
-    def __init__(self, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None) -> None:
+    def __init__(
+        self, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labelled: bool
+    ) -> None:
         self._files = files
         self._delimiter = _DELIMITERS[files.reading.delimiter]
         self._classes = Classes() if files.classes is None else read_classes(files.classes)
@@ -49,7 +51,7 @@ class CsvSamples:
         self._lines = array("q")
         self._names = self._index()
         written = files.reading.labels or labels
-        self._label = None if labels is None or written is None else self._column(written)
+        self._label = self._column(written) if labelled else None
         self._columns = self._of_inputs(inputs, written)
 
     def __len__(self) -> int:
@@ -106,7 +108,7 @@ class CsvSamples:
             raise unreadable(self._files.root, error) from error
 
     def _of_inputs(
-        self, inputs: Sequence[FedTensor], labels: str | None
+        self, inputs: Sequence[FedTensor], labels: str
     ) -> list[tuple[FedTensor, list[int]]]:
         given = dict(self._files.reading.inputs)
         only_keys(given, [fed.name for fed in inputs], f"{self._files.name}: 'inputs'")

@@ -40,7 +40,8 @@ def open_dataset(
     inputs: Sequence[FedTensor],
     choice: Choice,
     *,
-    labels: str | None = None,
+    labels: str = "label",
+    labelled: bool = False,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Dataset:
     """The samples that files hold for a model.
@@ -49,7 +50,8 @@ def open_dataset(
         files: the files, and how they are read.
         inputs: what is fed of them: an array, or a column, feature or key of that name.
         choice: which samples.
-        labels: the name of the labels where ``files`` does not say; None where none are needed.
+        labels: the name of the labels where ``files`` does not say.
+        labelled: whether they are needed.
         warn: told of samples that are left out, in a sentence.
 
     Raises:
@@ -58,8 +60,8 @@ def open_dataset(
     """
     kind = files.kind or data_kind(files)
     if kind == "python":
-        return Generated(files, inputs, choice, labelled=labels is not None)
-    return Chosen(files.name, _source(kind, files, inputs, labels), choice, warn)
+        return Generated(files, inputs, choice, labelled=labelled)
+    return Chosen(files.name, _source(kind, files, inputs, labels, labelled=labelled), choice, warn)
 
 
 def data_kind(files: DataFiles) -> DataKind:
@@ -107,16 +109,16 @@ def _kind_of_folder(files: DataFiles) -> DataKind:
 
 
 def _source(
-    kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str | None
+    kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labelled: bool
 ) -> Source:
+    wanted = labels if labelled else None
     if kind in ("npz", "npy"):
-        return ArraySamples(files, inputs, labels)
+        return ArraySamples(files, inputs, wanted)
     if kind == "csv":
-        return Singles(CsvSamples(files, inputs, labels))
+        return Singles(CsvSamples(files, inputs, labels, labelled=labelled))
     if kind == "tfrecord":
-        return Singles(RecordSamples(files, inputs, labels))
+        return Singles(RecordSamples(files, inputs, wanted))
     fed = only_input(inputs, files.reading.input, files.name)
-    labelled = labels is not None
     if kind == "wav":
         sounds = SoundReading(fed, files.reading, files.name)
         return Singles(FileSamples(files, SOUNDS, sounds, labelled=labelled))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import shutil
 import threading
@@ -33,6 +34,9 @@ Listener = Callable[[str, Moment], None]
 Warn = Callable[[str, str], None]
 """Called with a task's name and what it has to say before it does its work."""
 
+Advance = Callable[[str, int, int], None]
+"""Called with a task's name, how many samples it has run, and how many there are."""
+
 
 # Giving memory back takes milliseconds, which small models do not repay.
 _MUCH: Final = 4 << 20
@@ -53,14 +57,22 @@ class Executor:
         state: the plan against a store.
         listen: told of every stage's start and end.
         warn: told what stages warn of.
+        advance: told how far stages are that run samples.
     """
 
-    def __init__(self, state: State, listen: Listener, warn: Warn) -> None:
+    def __init__(
+        self,
+        state: State,
+        listen: Listener,
+        warn: Warn,
+        advance: Advance = lambda _task, _done, _total: None,
+    ) -> None:
         self.state = state
         self.ran: list[Ran] = []
         """The stages that ran, in the order they finished."""
         self._listen = listen
         self._warn = warn
+        self._advance = advance
         self._handover = Handover(state.plan)
         # By task, and by fingerprint: two tasks may ask for the same.
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
@@ -157,7 +169,11 @@ class Executor:
         try:
             made = folder.stat()
             exchange = StoreExchange(spec.task, store, inputs, self._handover, workspace / "read")
-            job = Job(spec.task, spec.stage, exchange, folder, spec.places, self._warning(spec))
+            job = Job(
+                *(spec.task, spec.stage, exchange, folder, spec.places),
+                warn=functools.partial(self._warn, spec.task),
+                progress=functools.partial(self._advance, spec.task),
+            )
             stage_function(spec.kind)(job)
             self.state.check_unchanged(spec)
             outputs = {**exchange.left, **self._taken(folder)}
@@ -197,9 +213,6 @@ class Executor:
             message = f"{task} is stale after it has run"
             raise InternalError(message)
         return verdict.record
-
-    def _warning(self, spec: StageSpec) -> Callable[[str], None]:
-        return lambda text: self._warn(spec.task, text)
 
 
 def _check_promised(spec: StageSpec, outputs: Mapping[str, Output]) -> None:

@@ -10,7 +10,7 @@ from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
-from mobileprep.recipe.settings import Check
+from mobileprep.recipe.settings import Check, Validation
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
         data=None if data is None else data_files(data),
         reading=data,
         section=section,
+        labels=Validation.labels if target.validation is None else target.validation.labels,
         count=check.samples,
         inputs=target.inputs,
         engine=engine_choice(target),

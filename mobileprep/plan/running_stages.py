@@ -50,6 +50,7 @@ class SamplesStage(RunningStage):
         data: the samples; None to draw them.
         reading: how they are read; None where their content tells.
         section: the section that names the data.
+        labels: the name of its labels, which are not fed, where ``reading`` does not say.
         count: how many samples.
         inputs: what is fed.
     """
@@ -63,6 +64,7 @@ class SamplesStage(RunningStage):
     data: Files | None = None
     reading: Data | None = None
     section: str
+    labels: str = "label"
     count: int
     inputs: tuple[InputSpec, ...] = ()
 

@@ -69,6 +69,7 @@ def run(job: Job[EvaluateStage]) -> None:
             inputs,
             Choice(asked.samples, asked.seed, asked.strict),
             labels=asked.labels,
+            labelled=True,
             warn=job.warn,
         )
         found, engine = _run(job, graph, inputs, data, interface.outputs)

@@ -123,8 +123,9 @@ def _arrays(
         arrays = map_arrays(files.root)
         return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in given.items()}
     choice = Choice(job.asked.count, exactly=False)
-    dataset = open_dataset(files, inputs, choice, warn=job.warn)
-    return next(dataset.batches(len(dataset))).feeds
+    dataset = open_dataset(files, inputs, choice, labels=job.asked.labels, warn=job.warn)
+    (batch,) = dataset.batches(len(dataset))
+    return batch.feeds
 
 
 def _about_data(error: MobileprepError, data: str, place: str) -> AccuracyError:

@@ -173,3 +173,25 @@ def test_batch_norms_that_no_step_folds_are_told_at_the_chain_once(
     )
     assert code == 0
     assert told == (warning if is_told else "recipe.yaml: ok, 2 targets: phone, pi\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("d.csv", ""),
+        ("{csv: d.csv, labels: lable}", "d.csv has no column 'lable'"),
+        ("{csv: d.csv, inputs: {y: a}}", "'inputs' names the input 'y'; the model has x"),
+        ("folder", "the folder folder holds neither pictures nor sounds nor TFRecords"),
+        ("no.csv", "there is no file 'no.csv'"),
+        ("data.py", ""),
+    ],
+)
+def test_data_of_other_kinds_is_opened_and_a_user_s_code_not_run(
+    run: Run, data: str, told: str
+) -> None:
+    Path("d.csv").write_text("a,b,c,label\n1,2,3,0\n")
+    Path("data.py").write_text("raise RuntimeError\n")
+    Path("folder").mkdir()
+    code, err = validate(run, f"validation:\n  data: {data}\n")
+    assert (code == 0) == (not told)
+    assert told in err

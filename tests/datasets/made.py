@@ -63,7 +63,12 @@ def opened(
 ) -> Dataset:
     told = [] if warnings is None else warnings
     return open_dataset(
-        files, inputs, Choice(samples, seed, strict), labels=labels, warn=told.append
+        files,
+        inputs,
+        Choice(samples, seed, strict),
+        labels=labels or "label",
+        labelled=labels is not None,
+        warn=told.append,
     )
 
 

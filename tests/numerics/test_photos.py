@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import CorruptFileError, UsageError
-from mobileprep.numerics.photos import Normalization, picture
+from mobileprep.numerics.photos import Normalization, central_crop, decoded, picture
 from tests.ops.pictures import PIXELS, encoded
 
 
@@ -43,3 +43,32 @@ def test_what_is_no_picture_is_refused() -> None:
 def test_impossible_normalizations_are_refused(wrong: tuple) -> None:
     with pytest.raises(UsageError):
         Normalization(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("share", "rows", "columns"),
+    [
+        (1.0, (0, 11), (0, 8)),
+        (0.5, (2, 9), (2, 6)),
+        (0.875, (0, 11), (0, 8)),
+        (0.7, (1, 10), (1, 7)),
+    ],
+)
+def test_the_middle_is_cut_out_as_tensorflow_does(share, rows, columns) -> None:
+    pixels = np.arange(11 * 8 * 3).reshape(11, 8, 3)
+    expected = pixels[slice(*rows), slice(*columns)]
+    np.testing.assert_array_equal(central_crop(pixels, share), expected)
+
+
+def test_luminance_of_a_bmp_is_that_of_rgb_to_grayscale() -> None:
+    found = decoded(encoded(PIXELS, "BMP"), 1)
+    weighted = PIXELS @ np.array([0.2989, 0.5870, 0.1140])
+    assert found.shape == (5, 7, 1)
+    # Values are cut off after half of 255ths is added, as convert_image_dtype does.
+    np.testing.assert_allclose(found[..., 0], weighted, atol=1.0)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_kind_is_decoded_in_the_channels_asked_for(kind: str, channels: int) -> None:
+    assert decoded(encoded(PIXELS, kind), channels).shape == (5, 7, channels)

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.plan.sources import checkpoint_files, folder_files, meta_graph_files, single_file
-from mobileprep.recipe.settings import InputFile
+from mobileprep.plan.sources import (
+    checkpoint_files,
+    data_files,
+    folder_files,
+    meta_graph_files,
+    single_file,
+)
+from mobileprep.recipe.settings import Data, InputFile
 
 PLACE = "recipe.yaml:3:1"
 
@@ -148,3 +154,18 @@ def test_a_folder_without_files_is_missing(tmp_path: Path) -> None:
 def test_a_meta_graph_comes_with_the_assets_beside_it(model: Path) -> None:
     found = meta_graph_files(named(model, "m.ckpt-1.meta")).members
     assert [f.name for f in found] == ["model/m.ckpt-1.meta", "model/assets/words.txt"]
+
+
+def test_data_is_all_files_of_its_folder_and_those_beside_it(tmp_path: Path) -> None:
+    for name in ("p/b/1.png", "p/a.png", "labels.csv", "more/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    names = ("p", "labels.csv", "more")
+    folder, labels, more = (InputFile(name, tmp_path / name) for name in names)
+    found = data_files(Data(folder, "pictures", labels=labels, files=(more,)))
+    assert (found.name, found.root) == ("p", tmp_path / "p")
+    assert [f.name for f in found.members] == ["p/a.png", "p/b/1.png", "labels.csv", "more/x"]
+    gone = InputFile("gone.csv", tmp_path / "gone.csv", "recipe.yaml:3:4")
+    with pytest.raises(CorruptFileError, match=r"gone\.csv is not there") as caught:
+        data_files(Data(folder, labels=gone))
+    assert caught.value.where == "recipe.yaml:3:4"

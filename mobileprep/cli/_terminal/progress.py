@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from types import TracebackType
+from typing import NamedTuple
 
 from mobileprep.cli._terminal import StatusLine, is_terminal
 from mobileprep.cli._terminal.stage_output import StageOutput
@@ -24,6 +25,32 @@ _NAME = 24
 # Seconds between two looks at the clock, and after which a stage's time is shown.
 _TICK = 1.0
 _CUT = "..."
+
+
+class Samples(NamedTuple):
+    """How far a stage is with its samples.
+
+    Args:
+        done: how many it has run.
+        total: how many there are.
+        since: when it had run ``before``, as ``time.monotonic`` has it.
+        before: how many it had run then.
+    """
+
+    done: int
+    total: int
+    since: float
+    before: int
+
+    def told(self, now: float) -> str:
+        """`` 120/200 samples, 35/s, 2 s left``, without a rate where none is known yet."""
+        told = f" {self.done}/{self.total} samples"
+        took = now - self.since
+        if self.done <= self.before or took <= 0:
+            return told
+        rate = (self.done - self.before) / took
+        left = max(self.total - self.done, 0) / rate
+        return f"{told}, {rate:.{0 if rate >= 10 else 1}f}/s, {left:.0f} s left"
 
 
 class Progress:
@@ -40,6 +67,7 @@ class Progress:
         self._total = total
         self._done = 0
         self._running: dict[str, float] = {}
+        self._samples: dict[str, Samples] = {}
         # Of the thread itself too: a warning may be told while the bar is being drawn.
         self._lock = threading.RLock()
         self._stream = sys.stderr
@@ -76,6 +104,15 @@ class Progress:
         """A stage has something to say before it does its work."""
         print(f"mobileprep: warning: {task}: {text}", file=sys.stderr)
 
+    def advance(self, task: str, done: int, total: int) -> None:
+        """A stage has run some of its samples; called by the thread that runs it."""
+        with self._lock:
+            first = self._samples.get(task)
+            now = time.monotonic()
+            # The first batch also has the model set up: the rate counts from its end.
+            since, before = (now, done) if first is None else (first.since, first.before)
+            self._samples[task] = Samples(done, total, since, before)
+
     def listen(self, task: str, moment: Moment) -> None:
         """A stage has started, or has ended; called by the thread that runs it."""
         with self._lock:
@@ -83,6 +120,7 @@ class Progress:
                 self._running[task] = time.monotonic()
             else:
                 self._running.pop(task, None)
+                self._samples.pop(task, None)
                 self._done += 1
         if moment is None:
             self._output.begin()
@@ -120,6 +158,8 @@ class Progress:
         now = time.monotonic()
         oldest = min(self._running.values(), default=now)
         took = f" {now - oldest:.0f} s" if now - oldest >= _TICK else ""
+        if took and len(self._samples) == 1:
+            took += next(iter(self._samples.values())).told(now)
         name = _fitting(", ".join(self._running), room - len(head) - len(took) - 1)
         return f"{head} {name}{took}" if name else head
 
