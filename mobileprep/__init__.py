@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mobileprep.api.benchmark import Benchmark, benchmark
     from mobileprep.api.building import Build, BuiltTarget, build
+    from mobileprep.api.calibrating import Calibrated, calibrate
     from mobileprep.api.chains import Transformed, transform
     from mobileprep.api.freezing import freeze
     from mobileprep.api.graphs import load_graph, save_graph
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "mobileprep.api.benchmark": ("Benchmark", "benchmark"),
     "mobileprep.api.building": ("Build", "BuiltTarget", "build"),
+    "mobileprep.api.calibrating": ("Calibrated", "calibrate"),
     "mobileprep.api.chains": ("Transformed", "transform"),
     "mobileprep.api.freezing": ("freeze",),
     "mobileprep.api.graphs": ("load_graph", "save_graph"),
@@ -76,6 +78,7 @@ __all__ = [
     "Benchmark",
     "Build",
     "BuiltTarget",
+    "Calibrated",
     "CorruptFileError",
     "FreezeOptions",
     "FreezeResult",
@@ -93,6 +96,7 @@ __all__ = [
     "UsageError",
     "benchmark",
     "build",
+    "calibrate",
     "freeze",
     "load_graph",
     "load_recipe",

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
 
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
+from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
 from mobileprep.api.verdicts import Verdict
 from mobileprep.api.verify import CheckedFile
@@ -210,6 +211,7 @@ OUTPUTS: dict[str, Any] = {
     "cache-gc": CacheCollected,
     "cache-info": CacheInfo,
     "cache-verify": CacheVerified,
+    "calibrate": list[Calibrated],
     "compare": list[GraphDifference],
     "doctor": Doctor,
     "error": Failed,

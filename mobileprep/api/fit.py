@@ -98,19 +98,24 @@ def _draw_problems(target: Target, graph: Graph, inputs: Sequence[FedTensor]) ->
 def _data_problems(
     target: Target, frozen: FreezeResult, inputs: Sequence[FedTensor]
 ) -> Iterator[Problem]:
-    """What is wrong with the samples of a target's validation and check."""
-    validation, check = target.validation, target.check
+    """What is wrong with the samples of a target's validation, check and calibration."""
+    validation, check, calibration = target.validation, target.check, target.calibration
     if validation is not None:
         (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
         file = validation.data
         with _placed(file):
             faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
         yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
-    if check is not None and check.data is not None:
-        file = check.data
+    samples = {"check": None if check is None else check.data}
+    if calibration is not None:
+        samples["calibration"] = calibration.data
+    for section, file in samples.items():
+        # A range file may stand in for the data of a calibration.
+        if file is None or (section == "calibration" and not file.path.is_file()):
+            continue
         with _placed(file):
             faults = sample_faults(file.path, file.name, inputs)
-        yield from (_problem(target, ("check", "data"), *fault) for fault in faults)
+        yield from (_problem(target, (section, "data"), *fault) for fault in faults)
 
 
 def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:

@@ -60,32 +60,70 @@ class Observation:
     samples: int = 0
 
 
-def observe(subject: Subject, data: Dataset, start: int, stop: int) -> Observation:
-    """Run a graph on the samples from ``start`` to ``stop``, and note what its tensors hold.
+class Watcher:
+    """Runs a graph on samples, and notes what its tensors hold.
 
     Args:
         subject: the graph, and what to observe of it.
         data: the samples.
-        start: the first, a multiple of ``subject.batch``.
-        stop: the one after the last.
-
-    Raises:
-        AccuracyError: a tensor is NaN or infinite, or a sample cannot be had.
-        UsageError: the samples do not fit the graph.
     """
-    watching = _Watching(subject)
-    interpreter = Interpreter(
-        subject.graph,
-        where=data.name,
-        seed=_SEED,
-        watched=subject.tensors,
-        watcher=watching.see,
-    )
-    for batch in data.batches(subject.batch, start, stop):
-        feeds = {name: _given(subject, name, array) for name, array in batch.feeds.items()}
-        interpreter.run(subject.fetches, feeds)
-        watching.end(batch, data.name)
-    return watching.observation
+
+    def __init__(self, subject: Subject, data: Dataset) -> None:
+        self._subject = subject
+        self._data = data
+        self._observation = Observation()
+        self._in_batch: dict[Edge, ObservedValues] = {}
+        self._fault: tuple[Edge, int | None] | None = None
+        self._interpreter = Interpreter(
+            subject.graph,
+            where=data.name,
+            seed=_SEED,
+            watched=subject.tensors,
+            watcher=self._see,
+        )
+
+    def observe(self, start: int, stop: int) -> Observation:
+        """What the samples from ``start``, a multiple of the batch, to before ``stop`` show.
+
+        Raises:
+            AccuracyError: a tensor is NaN or infinite, or a sample cannot be had.
+            UsageError: the samples do not fit the graph.
+        """
+        subject = self._subject
+        self._observation, self._fault = Observation(), None
+        self._in_batch.clear()
+        for batch in self._data.batches(subject.batch, start, stop):
+            feeds = {name: _given(subject, name, array) for name, array in batch.feeds.items()}
+            self._interpreter.run(subject.fetches, feeds)
+            self._end(batch)
+        return self._observation
+
+    def _see(self, tensor: Edge, array: Array) -> None:
+        if self._fault is not None or array.dtype != np.float32 or not array.size:
+            return
+        values = self._values(tensor)
+        if not values.add(array):
+            self._fault = tensor, _first_lost(array)
+
+    def _end(self, batch: Batch) -> None:
+        """A batch was run."""
+        if self._fault is not None:
+            raise _lost(*self._fault, batch, self._data.name)
+        observation = self._observation
+        observation.samples += len(batch.names)
+        for tensor, values in self._in_batch.items():
+            observation.batches.setdefault(tensor, []).append((values.low, values.high))
+        self._in_batch.clear()
+
+    def _values(self, tensor: Edge) -> ObservedValues:
+        method = self._subject.method
+        if method.name == MOVING_AVERAGE:
+            return self._in_batch.setdefault(tensor, ObservedValues())
+        known = self._observation.values.get(tensor)
+        if known is None:
+            histogram = Histogram() if method.has_histogram else None
+            known = self._observation.values[tensor] = ObservedValues(histogram=histogram)
+        return known
 
 
 def _given(subject: Subject, name: str, array: Array) -> Array:
@@ -94,46 +132,6 @@ def _given(subject: Subject, name: str, array: Array) -> Array:
         array = array[np.arange(subject.batch) % len(array)]
     ref = parse_ref(name)
     return converted(array, tensor_dtype(subject.graph, ref) if ref.node in subject.graph else None)
-
-
-class _Watching:
-    """Takes note of tensors as they are computed."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.observation = Observation()
-        self._method = subject.method
-        self._in_batch: dict[Edge, ObservedValues] = {}
-        self._fault: tuple[Edge, int | None] | None = None
-
-    def see(self, tensor: Edge, array: Array) -> None:
-        """Take note of a tensor that was computed."""
-        if self._fault is not None or array.dtype != np.float32 or not array.size:
-            return
-        values = self._values(tensor)
-        if not values.add(array):
-            self._fault = tensor, _first_lost(array)
-
-    def end(self, batch: Batch, data: str) -> None:
-        """A batch was run.
-
-        Raises:
-            AccuracyError: a tensor was NaN or infinite.
-        """
-        if self._fault is not None:
-            raise _lost(*self._fault, batch, data)
-        self.observation.samples += len(batch.names)
-        for tensor, values in self._in_batch.items():
-            self.observation.batches.setdefault(tensor, []).append((values.low, values.high))
-        self._in_batch.clear()
-
-    def _values(self, tensor: Edge) -> ObservedValues:
-        if self._method.name == MOVING_AVERAGE:
-            return self._in_batch.setdefault(tensor, ObservedValues())
-        known = self.observation.values.get(tensor)
-        if known is None:
-            histogram = Histogram() if self._method.has_histogram else None
-            known = self.observation.values[tensor] = ObservedValues(histogram=histogram)
-        return known
 
 
 def _first_lost(array: Array) -> int | None:

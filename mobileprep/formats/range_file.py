@@ -19,10 +19,11 @@ from mobileprep.fsio import unreadable
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"
 )
-_HINT: Final = "run 'mobileprep calibrate' to write it again"
+_HINT: Final = "remove it and run 'mobileprep calibrate', which writes it anew"
 _LARGEST_FILE: Final = 64 << 20
 _MOST_TENSORS: Final = 1_000_000
-_LONGEST: Final = 2_000
+_LONGEST: Final = 20_000
+_LONGEST_KEY: Final = 1_000
 _DIGITS: Final = 15  # of a count
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 # What YAML would not take as it stands between double quotes.
@@ -80,7 +81,7 @@ def range_file_text(ranges: RangeFile) -> str:
     for tensor, found in sorted(ranges.tensors.items()):
         graph = f", graph: {_quoted(found.graph)}" if found.graph else ""
         ends = f"min: {number(found.low)}, max: {number(found.high)}"
-        lines.append(f"  {_name(tensor)}: {{{ends}{graph}}}\n")
+        lines.append(f"  {_key(tensor)}: {{{ends}{graph}}}\n")
     if ranges.unseen:
         lines.append("unseen:\n")
         lines += (f"  - {_name(tensor)}\n" for tensor in sorted(ranges.unseen))
@@ -108,24 +109,37 @@ def read_range_file(path: Path) -> RangeFile:
     if len(data) > _LARGEST_FILE:
         message = f"a range file has at most {_LARGEST_FILE >> 20} MiB"
         raise CorruptFileError(message, _HINT, str(path))
+    return ranges_from_bytes(data, str(path))
+
+
+def ranges_from_bytes(data: bytes, where: str) -> RangeFile:
+    """The ranges of a file that was read.
+
+    Args:
+        data: its bytes.
+        where: its name, for messages.
+
+    Raises:
+        CorruptFileError: it is no range file; with the line.
+    """
     try:
-        return _Reader(data.decode(), path).read()
+        return _Reader(data.decode(), where).read()
     except UnicodeDecodeError as error:
         message = f"byte {error.start} is no UTF-8"
-        raise CorruptFileError(message, _HINT, str(path)) from error
+        raise CorruptFileError(message, _HINT, where) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML's Python parser lets ValueError and OverflowError of odd escapes through.
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        place = f"{where}:{mark.line + 1}" if mark is not None else where
         message = f"not YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}"
-        raise CorruptFileError(message, _HINT, where) from error
+        raise CorruptFileError(message, _HINT, place) from error
 
 
 class _Reader:
     """Reads events one by one: files may be large, and nothing but mappings of texts is read."""
 
-    def __init__(self, text: str, path: Path) -> None:
-        self._path = path
+    def __init__(self, text: str, where: str) -> None:
+        self._where = where
         self._events: Iterator[yaml.Event] = yaml.parse(text, _LOADER)
 
     def read(self) -> RangeFile:
@@ -182,10 +196,11 @@ class _Reader:
 
     def _number(self, tensor: str, key: str, text: str, event: yaml.Event) -> float:
         try:
-            value = float(text) if "_" not in text else math.nan
+            with np.errstate(over="ignore"):
+                value = float(np.float32(float(text) if "_" not in text else math.nan))
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or abs(value) > float(np.finfo(np.float32).max):
+        if not math.isfinite(value):
             message = f"the {key} of {_shown(tensor)} is no finite float32: {_shown(text)}"
             raise self._wrong(event, message)
         return value
@@ -226,7 +241,13 @@ class _Reader:
             raise self._wrong(event, message)
 
     def _wrong(self, event: Any, message: str) -> CorruptFileError:  # noqa: ANN401 - as above
-        return CorruptFileError(message, _HINT, f"{self._path}:{event.start_mark.line + 1}")
+        return CorruptFileError(message, _HINT, f"{self._where}:{event.start_mark.line + 1}")
+
+
+def _key(text: str) -> str:
+    """A key, marked as such where it is longer than what YAML takes for one on a single line."""
+    name = _name(text)
+    return name if len(name) < _LONGEST_KEY else f"? {name}\n  "
 
 
 def _name(text: str) -> str:

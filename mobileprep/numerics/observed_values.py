@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,18 @@ from mobileprep.numerics.histogram import Histogram
 from mobileprep.numerics.parallel import for_each
 
 # Enough for a pass to be worth a thread.
-_BLOCK = 1 << 16
+_BLOCK: Final = 1 << 16
+MOST_COUNTED: Final = 1 << 18
+"""How many values a histogram counts of those that are added at once."""
 
 
 @dataclass
 class ObservedValues:
     """The values of a tensor, as much of them as the methods need.
+
+    The ends are those of all values. Of more than ``MOST_COUNTED`` that are added at once, the
+    histogram counts some that are spread evenly over them: a convolution's output has millions for
+    each picture, and counting them would take longer than the convolution.
 
     Args:
         low: the least; infinity where there are none.
@@ -41,7 +48,7 @@ class ObservedValues:
         self.low, self.high = min(self.low, low), max(self.high, high)
         self.count += values.size
         if self.histogram is not None:
-            self.histogram.add(values, max(-low, high))
+            self.histogram.add(thinned(values), max(-low, high))
         return True
 
     def merge(self, other: ObservedValues) -> None:
@@ -50,6 +57,16 @@ class ObservedValues:
         self.count += other.count
         if self.histogram is not None and other.histogram is not None:
             self.histogram.merge(other.histogram)
+
+
+def thinned(values: NDArray[Any]) -> NDArray[Any]:
+    """At most ``MOST_COUNTED`` of some values, evenly spread over them and over the last axis."""
+    step = -(-values.size // MOST_COUNTED)
+    channels = values.shape[-1] if values.ndim else 1
+    # A step that has a divisor in common with the channels would always meet the same of them.
+    while math.gcd(step, channels) > 1:
+        step += 1
+    return values.reshape(-1)[::step]
 
 
 def ends(values: NDArray[Any]) -> tuple[float, float]:

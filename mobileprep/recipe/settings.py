@@ -252,7 +252,7 @@ class Calibration:
             minimum=1,
             maximum=4096,
         ),
-    ] = 32
+    ] = 8
     range_file: Annotated[
         InputFile | None,
         Option(

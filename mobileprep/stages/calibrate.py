@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from mobileprep.calibration.methods import Method
-from mobileprep.calibration.observation import Subject, observe
+from mobileprep.calibration.observation import Subject
 from mobileprep.calibration.ranges import ranges_of
+from mobileprep.calibration.shards import observed
 from mobileprep.calibration.staleness import check_fresh
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file
@@ -99,7 +100,8 @@ def _measured(
                 fixed or calibration.batch,
                 bool(fixed),
             )
-            found, samples = ranges_of([observe(subject, data, 0, len(data))], method)
+            seen = observed(subject, data, workers=calibration.workers, dask=calibration.dask)
+            found, samples = ranges_of(seen, method)
     except (AccuracyError, UsageError) as error:
         raise AccuracyError(error.message, error.hint, place) from error
     by_name = {str(Ref(*tensor)): ends for tensor, ends in found.items()}

@@ -1,0 +1,191 @@
+"""Observing samples piece by piece: here, in processes, or on the workers of a Dask cluster.
+
+Pieces are whole batches, and are the same however many work at them; what they show is put
+together in their order. So the ranges are the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Protocol
+
+from mobileprep.calibration.observation import Observation, Subject, Watcher
+from mobileprep.datasets.dataset import Dataset
+from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
+from mobileprep.processors import cores
+
+# Batches of a piece: enough to pay for sending what it shows, few enough to share out evenly.
+_BATCHES: Final = 4
+# Pieces that wait for each worker, so that none is idle and little is held.
+_WAITING: Final = 2
+_TRIES: Final = 3
+_PATIENCE: Final = "10s"
+_KILLED: Final = "a process that ran samples of the calibration was killed"
+_INSTALL: Final = "install it: pip install 'mobileprep[dask]'"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker is told: all that it needs, ready to be sent.
+
+    Args:
+        key: tells one calibration from another.
+        graph: the graph, serialized.
+        subject: what is observed, its graph empty.
+        data: the samples.
+        threads: how many threads a worker may use; 0 for as many as it has.
+    """
+
+    key: str
+    graph: bytes
+    subject: Subject
+    data: Dataset
+    threads: int = 0
+
+
+class _Handle(Protocol):
+    def result(self) -> Observation: ...
+
+
+def observed(
+    subject: Subject, data: Dataset, *, workers: int = 1, dask: str | None = None
+) -> Iterator[Observation]:
+    """What each piece of the samples shows, in order.
+
+    Args:
+        subject: the graph, and what to observe of it.
+        data: the samples; they are pickled where others run them.
+        workers: how many processes run them; with one, this process does.
+        dask: the address of a scheduler whose workers run them instead.
+
+    Raises:
+        AccuracyError: see ``Watcher.observe``; or processes were killed again and again.
+        UnsupportedError: dask.distributed is not installed, or its scheduler cannot be reached.
+    """
+    pieces = _pieces(len(data), subject.batch)
+    if dask is not None:
+        return _on_dask(_work(subject, data), pieces, dask)
+    count = min(workers, len(pieces))
+    if count > 1:
+        return _in_processes(_work(subject, data, threads=max(cores() // count, 1)), pieces, count)
+    watcher = Watcher(subject, data)
+    return (watcher.observe(start, stop) for start, stop in pieces)
+
+
+def _pieces(count: int, batch: int) -> list[tuple[int, int]]:
+    step = batch * _BATCHES
+    return [(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _work(subject: Subject, data: Dataset, threads: int = 0) -> Work:
+    graph = graph_to_bytes(subject.graph)
+    return Work(uuid.uuid4().hex, graph, replace(subject, graph=Graph()), data, threads)
+
+
+_kept = threading.local()
+_told: list[Work] = []
+
+
+def _start(work: Work) -> None:
+    """Begin a process: what it is told once, and how many threads it may use."""
+    import threadpoolctl
+
+    _told.append(work)
+    threadpoolctl.threadpool_limits(work.threads, user_api="blas")
+
+
+def _observe_told(start: int, stop: int) -> Observation:
+    return observe_piece(_told[-1], start, stop)
+
+
+def observe_piece(work: Work, start: int, stop: int) -> Observation:
+    """What some samples show, on a worker; each of its threads keeps the plan for the next."""
+    if getattr(_kept, "key", None) != work.key:
+        graph = graph_from_bytes(work.graph, work.data.name)
+        _kept.watcher = Watcher(replace(work.subject, graph=graph), work.data)
+        _kept.key = work.key
+    watcher: Watcher = _kept.watcher
+    return watcher.observe(start, stop)
+
+
+def _in_processes(
+    work: Work, pieces: Sequence[tuple[int, int]], count: int
+) -> Iterator[Observation]:
+    done = 0
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            for found in _in_pool(work, pieces[done:], count):
+                done += 1
+                yield found
+        except BrokenProcessPool as error:
+            if not left:
+                hint = "give it fewer workers or a smaller batch, or look whether memory ran out"
+                raise AccuracyError(_KILLED, hint) from error
+        else:
+            return
+
+
+def _in_pool(work: Work, pieces: Sequence[tuple[int, int]], count: int) -> Iterator[Observation]:
+    """The results for pieces by processes of their own, begun anew as on every system."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, context, initializer=_start, initargs=(work,))
+    try:
+        submit = partial(pool.submit, _observe_told)
+        yield from _in_order(lambda piece: submit(*piece), pieces, count * _WAITING)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_order(
+    submit: Callable[[tuple[int, int]], _Handle], pieces: Sequence[tuple[int, int]], most: int
+) -> Iterator[Observation]:
+    """The results for pieces in their order, of which no more than some are under way."""
+    rest = iter(pieces)
+    waiting = deque(submit(piece) for piece in itertools.islice(rest, most))
+    while waiting:
+        yield waiting.popleft().result()
+        waiting.extend(submit(piece) for piece in itertools.islice(rest, 1))
+
+
+def _on_dask(work: Work, pieces: Sequence[tuple[int, int]], address: str) -> Iterator[Observation]:
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        message = f"there is no Dask scheduler at {address}: {error}"
+        raise UnsupportedError(message, "start one: dask scheduler") from error
+    with client:
+        most = max(sum(client.nthreads().values()), 1) * _WAITING
+        # A future that is recomputed where a worker is lost; scattered data would be gone.
+        told = client.submit(_same, work, key=f"mobileprep-{work.key}")
+        try:
+            yield from _in_order(
+                lambda piece: client.submit(observe_piece, told, *piece, pure=False), pieces, most
+            )
+        except distributed.KilledWorker as error:
+            hint = "look whether the workers' memory ran out, or take a smaller batch"
+            raise AccuracyError(_KILLED, hint) from error
+
+
+def _same(work: Work) -> Work:
+    return work
+
+
+def _distributed() -> Any:  # noqa: ANN401 - it has no types
+    try:
+        import distributed
+    except ImportError as error:
+        message = "the calibration names a Dask scheduler, and distributed is not installed"
+        raise UnsupportedError(message, _INSTALL) from error
+    return distributed

@@ -1,0 +1,89 @@
+"""The verb ``calibrate``: measures ranges of tensors, and keeps them in range files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mobileprep.cli._arguments import recipe_arguments, target_argument, targets_of
+from mobileprep.cli.verb import verb
+from mobileprep.errors import AccuracyError
+
+if TYPE_CHECKING:
+    from mobileprep.api.calibrating import Calibrated, Moved
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    recipe_arguments(parser)
+    target_argument(parser)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing, and fail where a range file is not what would be written",
+    )
+    parser.add_argument("--json", action="store_true", help="print what has moved as JSON")
+
+
+@verb("calibrate", "measure the ranges of tensors, and keep them in range files", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Measure, write, and tell which ranges moved and by how much.
+
+    Raises:
+        AccuracyError: with ``--check``, a range file would change.
+    """
+    from dataclasses import asdict
+
+    from mobileprep.api.calibrating import calibrate
+    from mobileprep.cli._load import load_recipes, warn
+
+    recipes = load_recipes(args)
+    done = calibrate(
+        recipes, targets=targets_of(args), check=args.check, warn=lambda text: warn([text])
+    )
+    if args.json:
+        print(json.dumps([asdict(one) for one in done], sort_keys=True, indent=1))
+    for one in done:
+        if not args.json:
+            for line in _lines(one):
+                print(line)
+        print(_told(one, check=args.check), file=sys.stderr)
+    changed = [one.range_file for one in done if one.range_file and one.is_changed]
+    if args.check and changed:
+        message = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not up to date"
+        raise AccuracyError(message, "run 'mobileprep calibrate' and check in what it writes")
+    return 0
+
+
+def _told(one: Calibrated, *, check: bool) -> str:
+    if one.range_file is None:
+        return f"{', '.join(one.targets)}: no range_file is named that would keep the ranges"
+    state = "would change" if check else "written"
+    return f"{one.range_file}: {state if one.is_changed else 'up to date'}"
+
+
+def _lines(one: Calibrated) -> Iterator[str]:
+    more = f", {len(one.moved)} moved" if one.range_file else ""
+    unseen = f", {len(one.unseen)} that no sample reached" if one.unseen else ""
+    yield (
+        f"{', '.join(one.targets)}: {one.tensors} ranges by {one.method} on {one.samples} "
+        f"samples{unseen}{more}"
+    )
+    # What moved furthest first; of tensors that are new or gone the names alone say which.
+    for moved in sorted(one.moved, key=lambda m: (-(m.share or 0), m.tensor)):
+        yield f"  {moved.tensor}: {_change(moved)}"
+
+
+def _change(moved: Moved) -> str:
+    if moved.before is None:
+        return f"new, {_range(moved.after)}"
+    if moved.after is None:
+        return f"gone, was {_range(moved.before)}"
+    share = "" if moved.share is None else f", by {moved.share:.2%} of its width"
+    return f"{_range(moved.before)} became {_range(moved.after)}{share}"
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return "none" if ends is None else f"{ends[0]:.6g} to {ends[1]:.6g}"

@@ -1,0 +1,160 @@
+"""The verb ``calibrate``, and builds by the range files that it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mobileprep
+from mobileprep.errors import UsageError
+from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats.range_file import range_file_text, read_range_file
+from tests.cli.conftest import Run
+
+TARGETS = """
+  eight: {platform: android, quantize: {mode: nodes, ranges: observed}}
+calibration: {data: data/calibration.npz, method: min_max, range_file: ranges.yaml}
+"""
+
+
+@pytest.fixture
+def recipe(built: Path) -> Path:
+    """The digits recipe with one more target, which takes observed ranges."""
+    built.write_text(built.read_text() + TARGETS)
+    return built
+
+
+@pytest.fixture
+def ranges(recipe: Path) -> Path:
+    return recipe.with_name("ranges.yaml")
+
+
+def test_ranges_are_written_once_and_used_without_the_data(
+    recipe: Path, ranges: Path, run: Run
+) -> None:
+    first = run("calibrate", recipe)
+    assert first.code == 0
+    assert first.err.endswith("ranges.yaml: written\n")
+    assert first.out.startswith("digits/eight: 14 ranges by min_max on ")
+    assert "  image: new, 0 to 1\n" in first.out
+    again = run("calibrate", recipe)
+    assert again.err.endswith("ranges.yaml: up to date\n")
+    assert again.out.endswith(" samples, 0 moved\n")
+    (recipe.parent / "data" / "calibration.npz").unlink()
+    assert run("validate", recipe).code == 0
+    assert run("build", recipe, "--target", "eight").code == 0
+
+
+def test_a_build_measures_where_there_is_no_range_file(recipe: Path, run: Run) -> None:
+    assert run("build", recipe, "--target", "eight").code == 0
+
+
+def test_what_moved_is_told_with_how_far(recipe: Path, ranges: Path, run: Run) -> None:
+    run("calibrate", recipe)
+    text = ranges.read_text()
+    ranges.write_text(text.replace("image: {min: 0.0, max: 1.0", "image: {min: 0.0, max: 0.8"))
+    checked = run("calibrate", recipe, "--check", "--target", "eight")
+    assert checked.code == 8
+    assert "  image: 0 to 0.8 became 0 to 1, by 25.00% of its width\n" in checked.out
+    assert "ranges.yaml: would change\n" in checked.err
+    assert "ranges.yaml is not up to date" in checked.err
+    told = run("calibrate", recipe, "--json")
+    assert told.code == 0
+    (found,) = json.loads(told.out)
+    assert found["moved"] == [
+        {
+            "tensor": "image",
+            "before": [0.0, pytest.approx(0.8)],
+            "after": [0.0, 1.0],
+            "share": pytest.approx(0.25),
+        }
+    ]
+    assert ranges.read_text() == text
+    assert run("calibrate", recipe, "--check").code == 0
+
+
+def test_a_stale_range_file_fails_the_build_and_names_the_tensors(
+    recipe: Path, ranges: Path, run: Run
+) -> None:
+    run("calibrate", recipe)
+    recipe.write_text(recipe.read_text().replace("  - fold_old_batch_norms\n", ""))
+    told = run("build", recipe, "--target", "eight")
+    assert told.code == 8
+    assert "Conv/Conv2D: what computes it has changed\n" in told.err
+    assert "run 'mobileprep calibrate'" in told.err
+    # What stands before the change is as it was.
+    assert "image: " not in told.err
+
+
+def test_data_that_changed_makes_a_range_file_stale(recipe: Path, ranges: Path, run: Run) -> None:
+    run("calibrate", recipe)
+    path = recipe.parent / "data" / "calibration.npz"
+    arrays = read_arrays(path)
+    with path.open("wb") as stream:
+        write_arrays(stream, {**arrays, "image": arrays["image"] / 2})
+    told = run("build", recipe, "--target", "eight")
+    assert told.code == 8
+    assert "it was measured on other data\n" in told.err
+
+
+def test_a_sample_without_a_range_is_named(recipe: Path, run: Run) -> None:
+    path = recipe.parent / "data" / "calibration.npz"
+    arrays = read_arrays(path)
+    image = arrays["image"].astype(np.float32)
+    image[3, 0, 0, 0] = np.inf
+    with path.open("wb") as stream:
+        write_arrays(stream, {**arrays, "image": image})
+    told = run("calibrate", recipe)
+    assert told.code == 8
+    assert "the tensor 'image' is NaN or infinite for sample 3" in told.err
+
+
+def test_what_is_no_range_file_is_not_overwritten(recipe: Path, run: Run) -> None:
+    recipe.write_text(recipe.read_text().replace("range_file: ranges", "range_file: other"))
+    other = recipe.with_name("other.yaml")
+    other.write_text("mine: yes\n")
+    told = run("calibrate", recipe)
+    assert told.code == 4
+    assert "there is no key 'mine'" in told.err
+    assert other.read_text() == "mine: yes\n"
+
+
+def test_targets_that_share_a_file_need_the_same_ranges(recipe: Path, run: Run) -> None:
+    same = "  more: {quantize: {mode: nodes, ranges: observed}}\ncalibration:"
+    recipe.write_text(recipe.read_text().replace("calibration:", same))
+    told = run("calibrate", recipe, "--target", "more")
+    assert told.code == 0
+    assert told.out.startswith("digits/eight, digits/more: 14 ranges")
+    other = same.replace("observed}", "observed}, calibration: {method: mse}")
+    recipe.write_text(recipe.read_text().replace(same, other))
+    told = run("calibrate", recipe)
+    assert told.code == 3
+    assert "digits/more and digits/eight cannot share ranges.yaml" in told.err
+
+
+def test_without_a_range_file_ranges_are_told_alone(recipe: Path, run: Run) -> None:
+    recipe.write_text(recipe.read_text().replace(", range_file: ranges.yaml", ""))
+    told = run("calibrate", recipe)
+    assert told.code == 0
+    assert "no range_file is named that would keep the ranges" in told.err
+    assert not recipe.with_name("ranges.yaml").exists()
+
+
+def test_recipes_without_observed_ranges_are_told(built: Path, run: Run) -> None:
+    told = run("calibrate", built)
+    assert told.code == 2
+    assert "no target takes observed ranges" in told.err
+
+
+def test_the_function_takes_files_and_recipes(recipe: Path, ranges: Path) -> None:
+    (found,) = mobileprep.calibrate(recipe, check=True)
+    assert found.is_changed
+    assert not ranges.exists()
+    (written,) = mobileprep.calibrate(mobileprep.load_recipe(recipe), targets=["eight"])
+    assert written == found
+    assert range_file_text(read_range_file(ranges)) == ranges.read_text()
+    with pytest.raises(UsageError, match="no target phone takes observed ranges"):
+        mobileprep.calibrate(recipe, targets=["phone"])
