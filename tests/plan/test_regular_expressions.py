@@ -144,6 +144,8 @@ def test_plans_that_run_none_do_not_ask(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_transform_of_one_s_own_may_run_any(tmp_path: Path) -> None:
     file = InputFile("own.py", tmp_path / "own.py")
     assert step_regex_engine(Step("own")) == ""
+    assert step_regex_engine(Step("quantize_nodes", (("ranges", "dynamic"),))) == ""
+    assert step_regex_engine(Step("quantize_nodes", (("rule", ("bits=4",)),))) == regex_engine()
     assert step_regex_engine(Step("own", plugin=Plugin("own", file, file))) == regex_engine()
 
 

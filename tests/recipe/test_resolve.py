@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.errors import RecipeError
 from mobileprep.recipe import (
     Budget,
     Freeze,
@@ -17,6 +18,9 @@ from mobileprep.recipe import (
     Validation,
     digestible,
 )
+from mobileprep.transforms.base import make_transform
+from mobileprep.transforms.quantize_nodes.rules import Rules
+from tests.transforms.graphs import node
 
 HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
 
@@ -307,3 +311,33 @@ def test_a_recipe_can_be_hashed_and_pickled(load):
     assert copy == recipe
     assert hash(copy.targets) == hash(recipe.targets)
     assert copy.place(("targets", "p")) == recipe.place(("targets", "p"))
+
+
+RULED = """targets:
+  p:
+    quantize:
+      mode: nodes
+      ranges: dynamic
+      rules:
+        - {ops: [Conv2D, MatMul], bits: 6, granularity: channel, method: mse}
+        - {nodes: '^logits/[a-z]+$', mode: float}
+"""
+
+
+def test_rules_are_an_option_of_the_step(target):
+    (step,) = target(RULED).transforms
+    assert step.name == "quantize_nodes"
+    assert step.options == {
+        "ranges": "dynamic",
+        "rule": (
+            "bits=6 granularity=channel method=mse ops=Conv2D,MatMul",
+            "mode=float nodes=^logits/[a-z]+$",
+        ),
+    }
+    made = make_transform(step.name, step.options)
+    assert Rules(step.name, made.rule).settings(node("logits/x", "MatMul")).mode == "float"
+
+
+def test_a_mode_that_takes_no_ranges_takes_no_rules_either(load):
+    with pytest.raises(RecipeError, match="'rules' goes with"):
+        load(HEAD + "targets: {p: {quantize: {mode: weights, rules: [{mode: float}]}}}\n")

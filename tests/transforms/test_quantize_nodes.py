@@ -1,14 +1,17 @@
 """quantize_nodes: float ops compute in eight bits."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_graph
+from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
 
 NAME = "quantize_nodes"
@@ -336,3 +339,73 @@ def test_integers_of_another_kind_are_not_taken_as_they_are(kind, mode, tf115):
 def test_a_recipe_without_anything_to_quantize_gives_the_same_object():
     graph = Graph([placeholder(), node("out", "Softmax", "x")])
     assert apply(NAME, graph).graph is graph
+
+
+def _summed(kind, x=None, y=None):
+    fed = [
+        replace(placeholder(n), attrs={**placeholder(n).attrs, "shape": attr.shape(s)})
+        for n, s in (("x", x), ("y", y))
+    ]
+    return Graph(
+        [*fed, const("w", normal(1, 1, 4, 4)), conv("layer", "x w"), node("out", kind, "layer y")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "is_eightbit"),
+    [
+        ((1, 8, 8, 4), (1, 8, 8, 4), True),
+        ((-1, 8, 8, 4), (4,), True),
+        ((-1, 8, 8, 4), (-1, 8, 8, 4), True),
+        ((-1, 8, 8, 4), (1,), True),
+        ((1, 8, 8, 4), (8, 1, 4), False),
+        ((-1, -1, -1, 4), (-1, -1, -1, 4), False),
+        ((1, 8, 8, 4), None, False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Add", "AddV2", "Mul"])
+def test_a_recipe_leaves_sums_float_that_tensorflow_may_not_broadcast(kind, x, y, is_eightbit):
+    graph = _summed(kind, x=x, y=y)
+    result = apply(NAME, graph, inputs=("x", "y"))
+    assert ("out/eightbit" in result.graph) == is_eightbit
+    assert any("broadcast" in reason for reason in result.skipped) != is_eightbit
+
+
+def test_a_recipe_quantizes_the_newer_sum_as_the_older_one():
+    graph = apply(NAME, _summed("AddV2", x=(1, 8, 8, 4), y=(4,)), inputs=("x", "y")).graph
+    assert graph["out/eightbit"].op == "QuantizedAdd"
+    assert apply(NAME, _summed("AddV2"), inputs=("x", "y"), tf115=True).graph["out"].op == "AddV2"
+
+
+@pytest.mark.parametrize(("axis", "is_eightbit"), [(3, True), (-1, False)])
+def test_a_recipe_quantizes_the_newer_concatenation_as_the_older_one(axis, is_eightbit):
+    """The eight-bit form counts axes from the front alone."""
+    joined = node("out", "ConcatV2", "layer layer axis", N=2, Tidx=DType.INT32)
+    result = apply(NAME, _layer(const("axis", axis, np.int32), joined)).graph
+    assert ("out/eightbit" in result) == is_eightbit
+    if is_eightbit:
+        main = result["out/eightbit"]
+        assert (main.op, str(main.inputs[0])) == ("QuantizedConcat", "axis")
+        check_graph(result, "test")
+
+
+def test_a_recipe_leaves_convolutions_float_that_tensorflow_does_otherwise():
+    graph = _layer(strides=(1, 2, 1, 1))
+    assert apply(NAME, graph, outputs=("layer",)).graph is graph
+    assert "layer/eightbit" in apply(NAME, graph, outputs=("layer",), tf115=True).graph
+
+
+def test_an_empty_tensor_of_a_branch_has_a_range_in_a_recipe():
+    """The least of no elements is infinity, the greatest minus infinity."""
+    chain = [
+        placeholder(),
+        placeholder("on", DType.BOOL),
+        node("way", "Switch", "x on"),
+        const("w", normal(1, 1, 4, 5)),
+        conv("layer", "way:1 w"),
+        node("out", "Relu", "layer"),
+    ]
+    graph = apply(NAME, Graph(chain), inputs=("x", "on")).graph
+    empty = {"x": np.empty((0, 4, 4, 4), np.float32), "on": np.True_}
+    (found,) = Interpreter(graph).run(["out"], empty)
+    assert found.shape == (0, 4, 4, 5)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import Steps
 from mobileprep.transforms.quantize_nodes.weights import WeightSettings, quantize_weights
@@ -92,3 +93,36 @@ def test_weights_of_one_value(value, granularity):
     weights = np.full((1, 1, 4, 3), value, np.float32)
     found = quantize_weights(weights, (-1,), WeightSettings(8, granularity))
     np.testing.assert_allclose(_values(found, (1, 1, 1, 3)), weights, rtol=1e-6, atol=1e-30)
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 256),
+    st.floats(0.125, 10, width=32),
+    st.integers(0, 255),
+)
+def test_weights_of_a_network_that_was_trained_for_eight_bits_stay_as_they_are(
+    seed, count, size, zero
+):
+    """Whatever part of the steps they use, as long as two of them are neighbours."""
+    levels = np.random.default_rng(seed).integers(0, count, (1, 1, 16, 8))
+    levels[0, 0, 0, :2] = [0, 1]
+    weights = ((levels - min(zero, count - 1)) * np.float32(size)).astype(np.float32)
+    found = quantize_weights(weights, (-1,), WeightSettings())
+    assert found.scales is None
+    np.testing.assert_allclose(_values(found, ()), weights, rtol=1e-5, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        normal(64, 8),
+        np.array([[0.1, 0.2, 0.35]], np.float32),
+        np.array([[0.0, 1.0, 300.0]], np.float32),
+        np.zeros((2, 2), np.float32),
+        np.array([[0.5, 1.5]], np.float32),
+    ],
+)
+def test_weights_that_lie_on_no_steps_with_zero_have_none(weights):
+    assert steps_of_lattice(weights) is None

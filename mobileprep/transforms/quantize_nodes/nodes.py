@@ -86,10 +86,23 @@ def quantized_input(prefix: str, value: Ref, *, tied: bool, with_zero: bool = Fa
     high = Node(f"{prefix}/max", "Max", both, attrs=_REDUCTION)
     nodes = [dims, axes, flat, low, high]
     if with_zero:
-        zero = Node(f"{prefix}/zero", "Const", after, attrs=_ZERO)
-        low, high = (
-            Node(f"{end.name}{WITH_ZERO}", kind, (Ref(end.name), Ref(zero.name)), attrs=_OF_FLOATS)
-            for end, kind in ((low, "Minimum"), (high, "Maximum"))
-        )
-        nodes += [zero, low, high]
+        nodes += held_by_zero(f"{prefix}/", Ref(low.name), Ref(high.name))
+        low, high = nodes[-2:]
     return [*nodes, quantize(f"{prefix}/quantize", value, low.name, high.name)]
+
+
+def held_by_zero(prefix: str, low: Ref, high: Ref) -> list[Node]:
+    """A measured range made to hold zero, as that of an empty tensor does not.
+
+    Args:
+        prefix: what the names of the nodes begin with; the last two are the ends.
+        low: the low end, in whose loop or branch the nodes are put.
+        high: the high end.
+    """
+    zero = Node(f"{prefix}zero", "Const", (control(low.node),), attrs=_ZERO)
+    ends = (("min", "Minimum", low), ("max", "Maximum", high))
+    held = [
+        Node(f"{prefix}{end}{WITH_ZERO}", kind, (ref, Ref(zero.name)), attrs=_OF_FLOATS)
+        for end, kind, ref in ends
+    ]
+    return [zero, *held]

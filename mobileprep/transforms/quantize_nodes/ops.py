@@ -123,7 +123,7 @@ def eightbit_nodes(
     nodes.append(main)
     result = main
     if kind.widens:
-        nodes += _narrowed(main.name, fallback)
+        nodes += _narrowed(main.name, fallback, with_zero=node.name in empty)
         result = nodes[-1]
     nodes.append(make.dequantize(node.name, make.ports(result.name)))
     return nodes
@@ -148,12 +148,17 @@ def _ranges(quantized: list[str], *, apart: bool) -> list[Ref]:
     return [make.port(name, index) for name in quantized for index in (1, 2)]
 
 
-def _narrowed(main: str, fallback: Fallback | None) -> list[Node]:
+def _narrowed(main: str, fallback: Fallback | None, *, with_zero: bool) -> list[Node]:
     """32-bit results to eight bits; the last node has the result."""
     if fallback is None:
         measured = make.requantization_range(f"{main}/requant_range", main)
         low, high = make.port(measured.name, 0), make.port(measured.name, 1)
-        return [measured, make.requantize(f"{main}/requantize", main, low, high)]
+        held: list[Node] = []
+        if with_zero:
+            # Of an empty result, the range measured ends before it begins.
+            held = make.held_by_zero(f"{measured.name}/", low, high)
+            low, high = Ref(held[-2].name), Ref(held[-1].name)
+        return [measured, *held, make.requantize(f"{main}/requantize", main, low, high)]
     lowest = make.scalar(f"{main}/fallback_min", fallback.low)
     highest = make.scalar(f"{main}/fallback_max", fallback.high)
     narrow = make.requantize(f"{main}/requantize", main, Ref(lowest.name), Ref(highest.name))

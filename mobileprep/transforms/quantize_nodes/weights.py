@@ -8,12 +8,14 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from mobileprep.ir.tensor import Array
+from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import LEVELS, Steps
 
 Granularity: TypeAlias = Literal["tensor", "channel"]
 Method: TypeAlias = Literal["min_max", "mse"]
 
+_MOST_BITS: Final = 8
 # The zero of numbers that lie evenly around it.
 _MIDDLE: Final = 128
 _HIGHEST: Final = LEVELS - 1
@@ -66,6 +68,10 @@ def quantize_weights(
         axes: the axes that make up the output channels, counted from the last: -1.
         settings: how.
     """
+    if settings.bits == _MOST_BITS and settings.granularity != "channel":
+        steps = steps_of_lattice(weights)
+        if steps is not None:
+            return on_steps(weights, steps, 0, _HIGHEST)
     if settings.granularity == "tensor":
         return _all_alike(weights, axes, settings)
     by_channel = _by_channel(weights, axes, settings)
