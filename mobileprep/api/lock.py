@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from mobileprep import __version__
+from mobileprep.api.paths import FilePath
+from mobileprep.api.recipes import load_recipes
 from mobileprep.api.targets import plan_state
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.fsio import write_text
@@ -28,6 +30,22 @@ class Locked:
 
     path: Path
     is_changed: bool
+
+
+def lock(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Locked]:
+    """Pin what recipes are built with in ``mobileprep.lock`` beside them, for locked builds.
+
+    Args:
+        recipes: one or more, loaded or as files.
+
+    Raises:
+        UsageError: two recipes have one name.
+        RecipeError: a recipe is wrong, see ``load_recipe``, or a lock that is there cannot be read.
+        CorruptFileError: a file that a recipe names is missing, or not what the recipe pins.
+        UnsupportedError: an engine that a recipe names is not installed.
+        ArtifactError: a lock cannot be written.
+    """
+    return write_locks(load_recipes(recipes))
 
 
 def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
