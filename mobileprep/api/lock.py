@@ -13,6 +13,7 @@ from mobileprep.api.targets import plan_state
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.state import State
+from mobileprep.plan.library_versions import computing_libraries
 from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
 from mobileprep.recipe.model import Recipe
@@ -125,7 +126,10 @@ def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
     if pinned.mobileprep != found.mobileprep:
         place = lock.place(file.name, "mobileprep")
         yield f"{place}: this is mobileprep {found.mobileprep}, and {pinned.mobileprep!r} is pinned"
+    # A lock without this section is of an earlier version.
+    libraries = {n: version for n, version in found.libraries.items() if n in pinned.libraries}
     for kind, what, before, now in (
+        ("libraries", "version", pinned.libraries, libraries),
         ("engines", "version", pinned.engines, found.engines),
         ("files", "sha256", pinned.files, found.files),
     ):
@@ -172,7 +176,7 @@ def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
             if isinstance(choice, EngineChoice)
             for name, version in choice.versions.items()
         }
-        found[recipe.name] = Pins(__version__, engines, _portable(files))
+        found[recipe.name] = Pins(__version__, engines, _portable(files), computing_libraries())
     return found
 
 
