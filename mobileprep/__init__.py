@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from mobileprep.api.freezing import freeze
     from mobileprep.api.graphs import load_graph, save_graph
     from mobileprep.api.headers import registration_header
+    from mobileprep.api.lock import Locked, lock
     from mobileprep.api.recipes import load_recipe
     from mobileprep.api.running import run
     from mobileprep.api.tasks import recipe_tasks
+    from mobileprep.api.verify import CheckedFile, CheckedFolder, verify
     from mobileprep.errors import (
         AccuracyError,
         ArtifactError,
@@ -50,9 +52,11 @@ _HOMES = {
     "mobileprep.api.freezing": ("freeze",),
     "mobileprep.api.graphs": ("load_graph", "save_graph"),
     "mobileprep.api.headers": ("registration_header",),
+    "mobileprep.api.lock": ("Locked", "lock"),
     "mobileprep.api.recipes": ("load_recipe",),
     "mobileprep.api.running": ("run",),
     "mobileprep.api.tasks": ("recipe_tasks",),
+    "mobileprep.api.verify": ("CheckedFile", "CheckedFolder", "verify"),
     "mobileprep.errors": (
         "AccuracyError",
         "ArtifactError",
@@ -79,12 +83,15 @@ __all__ = [
     "Build",
     "BuiltTarget",
     "Calibrated",
+    "CheckedFile",
+    "CheckedFolder",
     "CorruptFileError",
     "FreezeOptions",
     "FreezeResult",
     "Graph",
     "InternalError",
     "InvalidGraphError",
+    "Locked",
     "MobileprepError",
     "MobileprepWarning",
     "Recipe",
@@ -100,11 +107,13 @@ __all__ = [
     "freeze",
     "load_graph",
     "load_recipe",
+    "lock",
     "recipe_tasks",
     "registration_header",
     "run",
     "save_graph",
     "transform",
+    "verify",
 ]
 
 

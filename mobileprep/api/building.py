@@ -11,7 +11,7 @@ from pathlib import Path
 from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
 from mobileprep.api.paths import FilePath, Warn, as_warning
-from mobileprep.api.recipes import check_names, load_recipe, target_folders
+from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.pipeline.execute import Advance, Executor, Listener, Moment, Ran
@@ -92,10 +92,9 @@ def build(
         ArtifactError: an output cannot be written, or would lie where the build reads; or another
             process works on a folder, and ``wait`` is off.
     """
-    workers = _workers(jobs)
+    workers = workers_of(jobs)
     tell = warn or as_warning
-    loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in _listed(recipes)]
-    check_names(loaded)
+    loaded = load_recipes(recipes)
     judged = functools.partial(
         prepared, loaded, Path(out), targets=targets, force=force, checksum=checksum
     )
@@ -212,13 +211,7 @@ def prepared(
     return state
 
 
-def _listed(
-    recipes: Recipe | FilePath | Iterable[Recipe | FilePath],
-) -> Iterable[Recipe | FilePath]:
-    return [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
-
-
-def _workers(jobs: int | None) -> int:
+def workers_of(jobs: int | None) -> int:
     """How many stages run at once.
 
     Raises:

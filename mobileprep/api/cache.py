@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import unreadable
-from mobileprep.pipeline.eviction import remove_unfinished, survey
+from mobileprep.pipeline.eviction import forget_notes, remove_unfinished, survey
 from mobileprep.pipeline.inspection import inspect
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_folder import FORMAT, default_folder
@@ -182,6 +182,7 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
         freed = sum(_removed(store.root / one.name) for one in old)
         workspaces = sweep(store.folder / "tmp")
         unfinished = remove_unfinished(store.folder)
+        freed += 0 if limit is None else forget_notes(store.folder, limit)
         facts = survey(store.folder)
         held = facts.object_bytes + facts.record_bytes
         done = store.collect(held if limit is None else limit)

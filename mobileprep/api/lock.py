@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from mobileprep import __version__
+from mobileprep.api.paths import FilePath
+from mobileprep.api.recipes import load_recipes
 from mobileprep.api.targets import plan_state
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.state import State
+from mobileprep.plan.library_versions import computing_libraries
 from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
 from mobileprep.recipe.model import Recipe
@@ -28,6 +31,22 @@ class Locked:
 
     path: Path
     is_changed: bool
+
+
+def lock(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Locked]:
+    """Pin what recipes are built with in ``mobileprep.lock`` beside them, for locked builds.
+
+    Args:
+        recipes: one or more, loaded or as files.
+
+    Raises:
+        UsageError: two recipes have one name.
+        RecipeError: a recipe is wrong, see ``load_recipe``, or a lock that is there cannot be read.
+        CorruptFileError: a file that a recipe names is missing, or not what the recipe pins.
+        UnsupportedError: an engine that a recipe names is not installed.
+        ArtifactError: a lock cannot be written.
+    """
+    return write_locks(load_recipes(recipes))
 
 
 def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
@@ -107,7 +126,10 @@ def _differences(recipe: Recipe, state: State, *, whole: bool) -> Iterator[str]:
     if pinned.mobileprep != found.mobileprep:
         place = lock.place(file.name, "mobileprep")
         yield f"{place}: this is mobileprep {found.mobileprep}, and {pinned.mobileprep!r} is pinned"
+    # A lock without this section is of an earlier version.
+    libraries = {n: version for n, version in found.libraries.items() if n in pinned.libraries}
     for kind, what, before, now in (
+        ("libraries", "version", pinned.libraries, libraries),
         ("engines", "version", pinned.engines, found.engines),
         ("files", "sha256", pinned.files, found.files),
     ):
@@ -154,7 +176,7 @@ def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
             if isinstance(choice, EngineChoice)
             for name, version in choice.versions.items()
         }
-        found[recipe.name] = Pins(__version__, engines, _portable(files))
+        found[recipe.name] = Pins(__version__, engines, _portable(files), computing_libraries())
     return found
 
 

@@ -33,6 +33,19 @@ def load_recipe(
     return load_file(os.fspath(path), settings=settings, environ=environ)
 
 
+def load_recipes(recipes: Recipe | FilePath | Iterable[Recipe | FilePath]) -> list[Recipe]:
+    """One or more recipes, those given as files loaded.
+
+    Raises:
+        UsageError: two have one name.
+        CorruptFileError, RecipeError: see ``load_recipe``.
+    """
+    listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
+    loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
+    check_names(loaded)
+    return loaded
+
+
 def check_names(recipes: Iterable[Recipe]) -> None:
     """Make sure that no two recipes would share a folder.
 

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mobileprep import __version__
-from mobileprep.api.building import prepared, run_build
+from mobileprep.api.building import prepared, run_build, workers_of
+from mobileprep.api.paths import FilePath, as_warning
+from mobileprep.api.paths import Warn as CallerWarn
+from mobileprep.api.recipes import load_recipes
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import sha256_file, unreadable
 from mobileprep.pipeline.execute import Listener, Warn
@@ -72,6 +75,39 @@ class CheckedFolder:
     def as_data(self) -> dict[str, Any]:
         """The folder as JSON takes it."""
         return {**asdict(self), "folder": str(self.folder), "is_same": self.is_same}
+
+
+def verify(
+    out: FilePath,
+    recipes: Recipe | FilePath | Iterable[Recipe | FilePath] | None = None,
+    *,
+    jobs: int | None = None,
+    warn: CallerWarn | None = None,
+) -> list[CheckedFolder]:
+    """Whether output folders hold what they should, byte by byte.
+
+    Args:
+        out: the folder of a target, or one that holds such folders.
+        recipes: those that the folders were built by: they are built again, in an empty store, and
+            compared with that. Without, each folder is compared with its manifest alone.
+        jobs: how many stages may run at once; by default as many as there are processors.
+        warn: called with what stages warn of; by default it is a ``MobileprepWarning``.
+
+    Raises:
+        UsageError: two recipes have one name, or ``jobs`` is below 1.
+        RecipeError: a recipe is wrong, see ``load_recipe``.
+        CorruptFileError: there is no manifest, one is none of ours, or a file cannot be read.
+        MobileprepError: what a stage raises.
+    """
+    workers = workers_of(jobs)
+    found = manifests(Path(out))
+    if recipes is None:
+        return verify_files(found)
+    tell = warn or as_warning
+    loaded = load_recipes(recipes)
+    return verify_builds(
+        found, loaded, jobs=workers, warn=lambda task, text: tell(f"{task}: {text}")
+    )
 
 
 def manifests(out: Path) -> dict[Path, Manifest]:

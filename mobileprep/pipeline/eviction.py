@@ -24,6 +24,8 @@ from mobileprep.fsio import unreadable
 _GRACE_SECONDS = 3600
 # Less than the grace: what a build of the last half hour has used is never evicted.
 _MARK_SECONDS = _GRACE_SECONDS / 2
+# The notes on tasks and files beside objects and records may take the bound divided by this.
+_NOTES_SHARE = 20
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 # What a killed process leaves of a file that takes its name only when it is whole.
@@ -66,7 +68,10 @@ class _File:
 
 
 def mark_used(record: Path) -> None:
-    """Note that a record is used now; costs a ``stat`` where that was noted within half an hour."""
+    """Note that a record, or an index of files, is used now.
+
+    It costs a ``stat`` where that was noted within half an hour.
+    """
     with contextlib.suppress(OSError):  # gone, or in a store that is read only
         if abs(time.time() - record.stat().st_mtime) > _MARK_SECONDS:
             os.utime(record)
@@ -178,6 +183,31 @@ def remove_unfinished(folder: Path) -> int:
                     file.path.unlink()
                     count += 1
     return count
+
+
+def forget_notes(folder: Path, limit_bytes: int) -> int:
+    """Remove notes on last runs and on files until they take their share; the bytes freed.
+
+    A store's bound is for objects and records. What it notes of tasks and output folders beside
+    them, some of them long gone, may take a twentieth of that; the oldest goes first.
+
+    Args:
+        folder: the store's folder, with ``latest`` and ``seen``.
+        limit_bytes: how many bytes objects and records may take together.
+
+    Raises:
+        CorruptFileError: the store cannot be read.
+    """
+    notes = [file for kind in ("latest", "seen") for file in _files(folder / kind, _RECORD)]
+    before = left = sum(file.size for file in notes)
+    now = time.time()
+    for file in sorted(notes, key=lambda file: file.used):
+        if left <= limit_bytes // _NOTES_SHARE or now - file.used < _GRACE_SECONDS:
+            break
+        with contextlib.suppress(OSError):
+            file.path.unlink(missing_ok=True)
+            left -= file.size
+    return before - left
 
 
 def _needs(record: _File, references: References) -> frozenset[str]:

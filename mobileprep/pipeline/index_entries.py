@@ -11,6 +11,7 @@ from pathlib import Path
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import read_file, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
+from mobileprep.pipeline.eviction import mark_used
 
 # Times of files are kept in whole seconds at worst, and come from a clock that is read a few
 # milliseconds late: a change in that time may leave them as they were.
@@ -72,6 +73,7 @@ def load_entries(path: Path) -> dict[str, str]:
         data = unseal(_FORMAT, read_file(path, limit=_MOST_INDEX))
         paths, entries = data["paths"], data["entries"]  # type: ignore[index]
         texts_only = {str}.issuperset(map(type, [*paths, *entries]))
+        mark_used(path)
         return dict(zip(paths, entries, strict=True)) if texts_only else {}
     except (CorruptFileError, KeyError, TypeError, ValueError):
         return {}

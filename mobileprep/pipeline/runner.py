@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
+from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
@@ -79,8 +80,10 @@ def build(
     """
     state = executor.state
     if not stale_stages(state):
-        steps = _finishing(state.plan, finish)
-        return _one_by_one([step for _, step in steps], keep_going=keep_going)
+        steps = [step for _, step in _finishing(state.plan, finish)]
+        # While one target's files come from a remote store, those of another are written.
+        at_a_time = 1 if state.store.sharing is None else jobs
+        return _finished(steps, jobs=at_a_time, keep_going=keep_going)
     # Only now: a build with nothing to do must not pay for doit's start-up.
     from mobileprep.pipeline.doit_tasks import finish_task, guarded, run_tasks, stage_task
 
@@ -128,16 +131,21 @@ def _finishing(
     return [] if finish is None else [(t, functools.partial(finish, t)) for t in plan.targets]
 
 
-def _one_by_one(steps: Iterable[Callable[[], None]], *, keep_going: bool) -> list[MobileprepError]:
-    failures: list[MobileprepError] = []
-    for step in steps:
+def _finished(
+    steps: Sequence[Callable[[], None]], *, jobs: int, keep_going: bool
+) -> list[MobileprepError]:
+    """Take steps that need nothing of each other; their failures, if it is to go on after them."""
+
+    def failure(step: Callable[[], None]) -> MobileprepError | None:
         try:
             step()
         except MobileprepError as error:
             if not keep_going:
                 raise
-            failures.append(error)
-    return failures
+            return error
+        return None
+
+    return [error for error in at_once(failure, steps, jobs) if error is not None]
 
 
 def collect(state: State) -> list[Built]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -61,6 +62,7 @@ class Store:
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
         self._upkeep = Upkeep(self.folder)
+        self._fetching = threading.Lock()
         self.sharing: Sharing | None = None
         if remote is not None:
             # Only now: few builds share a store.
@@ -123,7 +125,8 @@ class Store:
         missing = self.objects.absent(parts)
         if not missing or self.sharing is None:
             return not missing
-        with self.sharing.objects(missing) as files:
+        # Targets that are finished at once often need the same: the first fetches it for all.
+        with self._fetching, self.sharing.objects(missing := self.objects.absent(missing)) as files:
             for part, file in zip(missing, files, strict=True):
                 if file is not None:
                     self.objects.adopt(part, file)

@@ -13,7 +13,7 @@ from typing import Final
 
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
 from mobileprep.fsio import read_file, write_bytes
-from mobileprep.pipeline.eviction import References, evict, remove_unfinished
+from mobileprep.pipeline.eviction import References, evict, forget_notes, remove_unfinished
 from mobileprep.pipeline.store_lock import Release, alone, share
 from mobileprep.pipeline.workspaces import sweep
 from mobileprep.recipe.units import parse_bytes
@@ -124,6 +124,7 @@ class Upkeep:
         # Another build may go on for hours; the last one to end finds it still over its bound.
         with alone(self._folder, wait=False, tell=_nobody):
             remove_unfinished(self._folder)
+            forget_notes(self._folder, limit)
             done = evict(self._folder, int(limit * _ROOM) if is_over else limit, references)
         self.counted(done.left_bytes)
 

@@ -36,7 +36,12 @@ _PINS: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["mobileprep", "engines", "files"],
-    "properties": {"mobileprep": {"type": "string"}, "engines": _TEXTS, "files": _DIGESTS},
+    "properties": {
+        "mobileprep": {"type": "string"},
+        "libraries": _TEXTS,
+        "engines": _TEXTS,
+        "files": _DIGESTS,
+    },
 }
 _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -60,11 +65,13 @@ class Pins:
         engines: the version of each engine that stages may take, by name.
         files: the sha256 of each file from outside, by its name in the recipe: models, data, and
             the code of transforms.
+        libraries: the version of each library that computes or writes what is built, by name.
     """
 
     mobileprep: str
     engines: Mapping[str, str]
     files: Mapping[str, str]
+    libraries: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,8 @@ def _lines(recipes: Mapping[str, Pins]) -> Iterator[str]:
         yield " {}"
     for name, pins in sorted(recipes.items()):
         yield f"\n  {_quoted(name)}:\n    mobileprep: {_quoted(pins.mobileprep)}"
-        for key, values in (("engines", pins.engines), ("files", pins.files)):
+        libraries = (("libraries", pins.libraries),) if pins.libraries else ()
+        for key, values in (*libraries, ("engines", pins.engines), ("files", pins.files)):
             yield f"\n    {key}:" + ("" if values else " {}")
             yield from (f"\n      {_quoted(k)}: {_quoted(v)}" for k, v in sorted(values.items()))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mobileprep.api.building import prepared
-from mobileprep.api.lock import check_locks, lock_warnings, write_locks
+from mobileprep.api.lock import check_locks, lock, lock_warnings, write_locks
 from mobileprep.api.recipes import load_recipe
-from mobileprep.errors import CorruptFileError
+from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.recipe.lock_file import read_lock
 from tests.cli.conftest import digits
 
@@ -19,8 +19,8 @@ __all__ = ["digits"]
 def test_a_lock_is_written_once_and_fits(digits: Path) -> None:
     recipe = load_recipe(digits)
     path = digits.parent / "mobileprep.lock"
-    assert [(lock.path, lock.is_changed) for lock in write_locks([recipe])] == [(path, True)]
-    assert [lock.is_changed for lock in write_locks([recipe])] == [False]
+    assert [(one.path, one.is_changed) for one in write_locks([recipe])] == [(path, True)]
+    assert [one.is_changed for one in write_locks([recipe])] == [False]
     state = prepared([recipe], Path("out"))
     check_locks([recipe], state, whole=True)
     assert list(lock_warnings([recipe], state, whole=True)) == []
@@ -36,6 +36,14 @@ def test_a_lock_is_written_once_and_fits(digits: Path) -> None:
         check_locks([recipe], state, whole=False)
 
 
+def test_recipes_given_as_files_are_locked(digits: Path) -> None:
+    path = digits.parent / "mobileprep.lock"
+    assert [(one.path, one.is_changed) for one in lock(digits)] == [(path, True)]
+    assert [one.is_changed for one in lock([load_recipe(digits)])] == [False]
+    with pytest.raises(UsageError, match="both named"):
+        lock([digits, str(digits)])
+
+
 def test_absolute_paths_that_end_alike_are_told_apart(digits: Path, tmp_path: Path) -> None:
     found = []
     for place in ("a", "z"):
@@ -48,8 +56,8 @@ def test_absolute_paths_that_end_alike_are_told_apart(digits: Path, tmp_path: Pa
         text = digits.read_text().replace("model/graph.pbtxt", str(other))
         digits.with_name(f"{place}.yaml").write_text(text.replace("data/test.npz", str(data)))
         write_locks([load_recipe(digits.with_name(f"{place}.yaml"))])
-        lock = read_lock(digits.parent / "mobileprep.lock")
-        assert lock is not None
-        found.append(lock.recipes[f"{place}.yaml"].files)
+        pinned = read_lock(digits.parent / "mobileprep.lock")
+        assert pinned is not None
+        found.append(pinned.recipes[f"{place}.yaml"].files)
     assert {"*/graph.pbtxt", "*/graph.pbtxt #2"} < found[0].keys()
     assert found[0] == found[1]

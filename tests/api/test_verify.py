@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.api.recipes import load_recipe
-from mobileprep.api.verify import manifests, verify_builds, verify_files
-from mobileprep.errors import CorruptFileError
+from mobileprep.api.verify import manifests, verify, verify_builds, verify_files
+from mobileprep.errors import CorruptFileError, UsageError
 from tests.cli.conftest import built, built_once
 
 __all__ = ["built", "built_once"]
@@ -48,6 +48,20 @@ def test_a_folder_is_rebuilt_only_where_it_can_be(built: Path) -> None:
         assert not folder.is_rebuilt
         assert {file.status for file in folder.files} == {"same"}
     assert ran == []
+
+
+def test_folders_are_verified_with_and_without_their_recipe(built: Path) -> None:
+    with pytest.raises(UsageError, match="jobs is 0"):
+        verify(PHONE, jobs=0)
+    (folder,) = verify(PHONE)
+    assert (folder.is_same, folder.is_rebuilt) == (True, False)
+    (folder,) = verify(PHONE, built, jobs=2)
+    assert (folder.is_same, folder.is_rebuilt) == (True, True)
+    (PHONE / "digits.pb").write_bytes(b"other")
+    for recipes in (None, [built]):
+        (folder,) = verify(PHONE, recipes)
+        assert not folder.is_same
+        assert {file.name for file in folder.files if file.status == "differs"} == {"digits.pb"}
 
 
 def test_a_source_that_it_no_longer_has_is_told(built: Path) -> None:

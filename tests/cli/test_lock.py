@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,21 @@ def test_every_difference_is_told_at_once(locked: Path, run: Run) -> None:
     # What one target does not use, another may.
     told = run("build", locked, "--locked", "--target", "phone")
     assert "not used" not in told.err
+
+
+def test_another_version_of_a_library_is_refused(locked: Path, run: Run) -> None:
+    text = LOCK.read_text()
+    assert f'"numpy": "{metadata.version("numpy")}"' in text
+    LOCK.write_text(
+        text.replace(f'"protobuf": "{metadata.version("protobuf")}"', '"protobuf": "1"')
+    )
+    told = run("build", locked, "--locked", "--dry-run")
+    assert told.code == 4
+    assert f"'protobuf' has the version {metadata.version('protobuf')}, and 1 is pinned" in told.err
+    # As locks were written before there was such a section.
+    begin, end = text.index("    libraries:"), text.index("    engines:")
+    LOCK.write_text(text[:begin] + text[end:])
+    assert run("build", locked, "--locked", "--dry-run").code == 0
 
 
 def test_another_version_of_an_engine_is_refused(

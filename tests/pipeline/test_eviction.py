@@ -20,6 +20,7 @@ from mobileprep.pipeline.eviction import (
     Evicted,
     StoreFacts,
     evict,
+    forget_notes,
     mark_used,
     remove_unfinished,
     survey,
@@ -208,6 +209,24 @@ def test_an_objects_times_are_left_as_they_are(store: Folder) -> None:
     store.evict(survey(store.path).object_bytes + 1000)
     after = path.stat()
     assert (after.st_mtime_ns, after.st_ctime_ns) == (before.st_mtime_ns, before.st_ctime_ns)
+
+
+def test_of_notes_on_tasks_and_files_the_oldest_go(
+    store: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eviction, "_GRACE_SECONDS", 3600)
+    notes = []
+    for days, kind in enumerate(["latest", "seen", "latest", "seen"], start=1):
+        notes.append(store.path / kind / f"{days:064x}.json")
+        write_bytes(notes[-1], bytes(100))
+        used = time.time() - days * DAY
+        os.utime(notes[-1], (used, used))
+    assert forget_notes(store.path, 20 * 400) == 0
+    mark_used(notes[3])
+    assert forget_notes(store.path, 20 * 250) == 200
+    assert [note.exists() for note in notes] == [True, False, False, True]
+    assert forget_notes(store.path, 0) == 100, "what was used within the hour stays"
+    assert notes[3].exists()
 
 
 def test_files_half_written_by_killed_processes_are_removed_after_a_day(
