@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
 from mobileprep.api.verify import CheckedFile
 from mobileprep.ir.compare import GraphDifference
@@ -210,6 +211,7 @@ OUTPUTS: dict[str, Any] = {
     "cache-gc": CacheCollected,
     "cache-info": CacheInfo,
     "cache-verify": CacheVerified,
+    "check-target": TargetCheck,
     "compare": list[GraphDifference],
     "doctor": Doctor,
     "error": Failed,
