@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
 from mobileprep.api.verify import CheckedFile
 from mobileprep.ir.compare import GraphDifference
@@ -212,6 +213,7 @@ OUTPUTS: dict[str, Any] = {
     "cache-info": CacheInfo,
     "cache-verify": CacheVerified,
     "calibrate": list[Calibrated],
+    "check-target": TargetCheck,
     "compare": list[GraphDifference],
     "doctor": Doctor,
     "error": Failed,

@@ -68,6 +68,24 @@ def kernel_class(node: Node, release: str) -> str | None:
     return max(fitting, key=lambda r: len(r["types"]))["kernel"] if fitting else None
 
 
+def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
+    """The types that a release registers CPU kernels of an op for, by type attribute.
+
+    Attributes that no kernel asks for are absent.
+    """
+    found: dict[str, set[str]] = {}
+    for row in _registrations(op, "", release):
+        for name, label in row["types"].items():
+            found.setdefault(name, set()).add(label)
+    return {name: frozenset(labels) for name, labels in found.items()}
+
+
+def node_types(node: Node, release: str) -> Mapping[str, tuple[str, ...]]:
+    """The labels of a node's type attributes, defaults of the release filled in."""
+    definition = op_def(node.op, release)
+    return {} if definition is None else _type_attrs(node, definition)
+
+
 def _fits(given: tuple[str, ...] | None, wanted: str) -> bool:
     return given is not None and all(t == wanted for t in given)
 

@@ -62,6 +62,18 @@ def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
     )
 
 
+def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The source files that register an op, and those of them that the default mobile build has.
+
+    Both are empty for an op of which no file is known.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    files = _files_by_op(release).get(op, frozenset())
+    return files, files & _default_files(release)
+
+
 def makefile_sources() -> tuple[str, ...]:
     """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order."""
     return tuple(_json("mobile_files.json")[_MOBILE[TF115]][_ELSEWHERE])

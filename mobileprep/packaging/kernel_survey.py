@@ -13,6 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import RELEASES, op_def, op_names
 from mobileprep.opdefs.kernel_classes import kernel_class
+from mobileprep.opdefs.older_ops import OLDER_OPS
 from mobileprep.opdefs.release_gaps import WITHOUT_KERNEL, type_text
 from mobileprep.packaging.op_lists import OpKernel
 
@@ -93,6 +94,8 @@ class KernelSurvey:
         self._counts[gap] += 1
 
     def _mend(self, op: str) -> str:
+        if op in OLDER_OPS:
+            return f"the transform downgrade makes {OLDER_OPS[op]} of it where that does the same"
         for other in RELEASES:
             if op_def(op, other) is not None:
                 return f"TensorFlow {other} has {op!r}: build the app with that"

@@ -12,6 +12,7 @@ from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.memmapped import Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
+from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
 from mobileprep.plan.stages import HEADER, PUBLISHED, PackageStage
 from mobileprep.stages.base import Job, stage
@@ -31,6 +32,7 @@ def run(job: Job[PackageStage]) -> None:
     shipped, size = _leave_model(job, graph, warnings)
     for release in asked.registration:
         _write_registration(job, shipped, release, asked.registration_folder(release))
+        warnings += _gaps(job, shipped, release)
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     facts = ModelFacts(asked.file, **statistics)
@@ -74,6 +76,24 @@ def _kept(job: Job[PackageStage], done: Conversion) -> list[str]:
     )
     job.warn(f"{job.place('artifact')}: {text}")
     return [text]
+
+
+def _gaps(job: Job[PackageStage], graph: Graph, release: str) -> list[str]:
+    """What a release lacks for the graph, though the app builds with its header; told at once."""
+    found = target_gaps(graph, release, job.asked.platform, selective=True)
+    by_mend: dict[str, list[str]] = {}
+    for gap in found:
+        by_mend.setdefault(gap.mend, []).append(gap.message)
+    texts = [_sentence(messages, mend) for mend, messages in by_mend.items()]
+    for text in texts:
+        job.warn(f"{job.place('registration')}: {text}")
+    return texts
+
+
+def _sentence(messages: list[str], mend: str) -> str:
+    """Gaps that have a mend in common."""
+    more = f" and {len(messages) - 1} more of the kind" if len(messages) > 1 else ""
+    return f"{messages[0]}{more}: {mend}"
 
 
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str, folder: str) -> None:

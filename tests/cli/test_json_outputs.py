@@ -27,6 +27,8 @@ COMMANDS = {
     "cache gc": ("cache-gc", "cache gc --json --max-size 1KB"),
     "cache verify": ("cache-verify", "cache verify --json"),
     "cache clear": ("cache-clear", "cache clear --json"),
+    "check-target": ("check-target", f"check-target {MODEL} --json"),
+    "check-target, others": ("check-target", f"check-target {OTHER} --platform ios --json"),
     "compare": ("compare", f"compare {MODEL} {OTHER} --json"),
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),

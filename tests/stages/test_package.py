@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, read_shipped_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
@@ -113,3 +114,18 @@ def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
     assert facts["model"]["parameters"] == 12 + 3000 + 5000
     assert "1 large constants are not mapped, such as 'e'" in facts["warnings"][0]
     assert told == [f"{done.place('artifact')}: {facts['warnings'][0]}"]
+
+
+def test_what_the_release_lacks_is_told(tmp_path: Path) -> None:
+    idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}
+    pool = op("pool", "MaxPool", "x", padding=attr.string("SAME"), **idle)
+    graph = classifier().with_nodes([*classifier(), pool])
+    done = package(tmp_path, graph, registration=("1.15", "2.21"))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = (
+        "TensorFlow 1.15 has no attribute explicit_paddings of MaxPool: the transform downgrade "
+        "drops what is at its default"
+    )
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('registration')}: {text}"]

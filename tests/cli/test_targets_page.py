@@ -1,0 +1,57 @@
+"""The commands of ``docs/targets.md``, run in order, and their answers compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph, Versions
+from mobileprep.transforms.downgrade.replacements import REPLACEMENTS
+from tests.cli.pages import DOCS, check_examples
+from tests.transforms.graphs import const, node, placeholder
+
+PAGE = DOCS / "targets.md"
+
+
+def newer() -> Graph:
+    """A graph with something of each kind that an older, smaller build lacks."""
+    return Graph(
+        [
+            placeholder(), placeholder("jpeg", DType.STRING), placeholder("a", DType.INT32),
+            const("k", 0, np.int32), const("size", -1, np.int32), const("padding", 0.0),
+            node("pixels", "DecodeJpeg", "jpeg", T=None),
+            node("pool", "MaxPool", "x", explicit_paddings=(), ksize=(1, 2, 2, 1),
+                 strides=(1, 2, 2, 1), padding="SAME"),
+            node("row", "Identity", "x"),
+            node("matrix", "MatrixDiagV3", "row k size size padding", align="RIGHT_LEFT"),
+            node("same", "Equal", "a a", T=DType.INT32),
+        ],
+        versions=Versions(1200, 12),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def _files(built: Path) -> None:
+    """The files that the page names."""
+    assert built.is_file()
+    write_graph(Path("newer.pb"), newer())
+    write_graph(Path("log.pb"), Graph([placeholder(), node("out", "Xlog1py", "x x")]))
+    weights = const("weights", np.ones((100, 100)))
+    dense = [placeholder(), weights, node("out", "MatMul", "x weights")]
+    write_graph(Path("dense.pb"), Graph(dense))
+    scaled = [placeholder(), weights, node("scaled", "Mul", "weights weights")]
+    write_graph(Path("scaled.pb"), Graph([*scaled, node("out", "MatMul", "x scaled")]))
+
+
+@pytest.mark.usefixtures("_files")
+def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
+    check_examples(PAGE, tmp_path / "bin")
+
+
+def test_the_page_names_every_replacement() -> None:
+    text = PAGE.read_text()
+    assert all(f"`{op}`" in text for op in REPLACEMENTS)
