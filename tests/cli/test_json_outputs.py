@@ -27,6 +27,7 @@ COMMANDS = {
     "cache gc": ("cache-gc", "cache gc --json --max-size 1KB"),
     "cache verify": ("cache-verify", "cache verify --json"),
     "cache clear": ("cache-clear", "cache clear --json"),
+    "calibrate": ("calibrate", "calibrate digits/eight.yaml --json"),
     "compare": ("compare", f"compare {MODEL} {OTHER} --json"),
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),
@@ -59,6 +60,10 @@ def check(name: str, told: Told) -> None:
 def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
     name, arguments = COMMANDS[command]
     Path("feeds").mkdir()
+    Path("digits/eight.yaml").write_text(
+        "extends: recipe.yaml\ncalibration: {data: data/test.npz, range_file: ranges.yaml}\n"
+        "targets: {eight: {quantize: {mode: nodes, ranges: observed}}}\n"
+    )
     for file in ("a", "b"):
         np.save(f"feeds/{file}.npy", np.zeros((1, 8, 8, 1), np.float32))
     told = run(*arguments.split())
