@@ -109,12 +109,12 @@ def _data_problems(
     samples = {"check": None if check is None else check.data}
     if calibration is not None:
         samples["calibration"] = calibration.data
-    for section, file in samples.items():
+    for section, named in samples.items():
         # A range file may stand in for the data of a calibration.
-        if file is None or (section == "calibration" and not file.path.is_file()):
+        if named is None or (section == "calibration" and not named.path.is_file()):
             continue
-        with _placed(file):
-            faults = sample_faults(file.path, file.name, inputs)
+        with _placed(named):
+            faults = sample_faults(named.path, named.name, inputs)
         yield from (_problem(target, (section, "data"), *fault) for fault in faults)
 
 
