@@ -123,6 +123,7 @@ def _data_problems(
     samples = {"check": None if check is None else check.data}
     if calibration is not None:
         samples["calibration"] = calibration.data
+<<<<<<< HEAD
     for section, data in samples.items():
         # A range file may stand in for the data of a calibration.
         if data is None or (section == "calibration" and not data.file.path.exists()):
@@ -133,6 +134,14 @@ def _data_problems(
                 faults = sample_faults(file.path, file.name, inputs)
             else:
                 faults = list(_opening_faults(data, inputs, Choice(), labels, labelled=False))
+=======
+    for section, named in samples.items():
+        # A range file may stand in for the data of a calibration.
+        if named is None or (section == "calibration" and not named.path.is_file()):
+            continue
+        with _placed(named):
+            faults = sample_faults(named.path, named.name, inputs)
+>>>>>>> qb
         yield from (_problem(target, (section, "data"), *fault) for fault in faults)
 
 

@@ -12,10 +12,9 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Protocol
 
 from mobileprep.calibration.observation import Observation, Subject, Watcher
@@ -141,8 +140,11 @@ def _in_pool(work: Work, pieces: Sequence[tuple[int, int]], count: int) -> Itera
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(count, context, initializer=_start, initargs=(work,))
     try:
-        submit = partial(pool.submit, _observe_told)
-        yield from _in_order(lambda piece: submit(*piece), pieces, count * _WAITING)
+
+        def submit(piece: tuple[int, int]) -> Future[Observation]:
+            return pool.submit(_observe_told, *piece)
+
+        yield from _in_order(submit, pieces, count * _WAITING)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

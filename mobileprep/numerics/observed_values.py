@@ -60,13 +60,14 @@ class ObservedValues:
 
 
 def thinned(values: NDArray[Any]) -> NDArray[Any]:
-    """At most ``MOST_COUNTED`` of some values, evenly spread over them and over the last axis."""
-    step = -(-values.size // MOST_COUNTED)
-    channels = values.shape[-1] if values.ndim else 1
-    # A step that has a divisor in common with the channels would always meet the same of them.
-    while math.gcd(step, channels) > 1:
+    """About ``MOST_COUNTED`` of some values: whole last axes, so every channel, evenly spread."""
+    channels, width = (values.shape[-1], values.shape[-2]) if values.ndim > 1 else (1, 1)
+    rows = values.reshape(-1, channels)
+    step = max(-(-values.size // MOST_COUNTED), 1)
+    # A step that has a divisor in common with the width would always meet the same columns.
+    while math.gcd(step, width) > 1:
         step += 1
-    return values.reshape(-1)[::step]
+    return rows[::step]
 
 
 def ends(values: NDArray[Any]) -> tuple[float, float]:

@@ -27,8 +27,12 @@ COMMANDS = {
     "cache gc": ("cache-gc", "cache gc --json --max-size 1KB"),
     "cache verify": ("cache-verify", "cache verify --json"),
     "cache clear": ("cache-clear", "cache clear --json"),
+<<<<<<< HEAD
     "check-target": ("check-target", f"check-target {MODEL} --json"),
     "check-target, others": ("check-target", f"check-target {OTHER} --platform ios --json"),
+=======
+    "calibrate": ("calibrate", "calibrate digits/eight.yaml --json"),
+>>>>>>> qb
     "compare": ("compare", f"compare {MODEL} {OTHER} --json"),
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),
@@ -61,6 +65,10 @@ def check(name: str, told: Told) -> None:
 def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
     name, arguments = COMMANDS[command]
     Path("feeds").mkdir()
+    Path("digits/eight.yaml").write_text(
+        "extends: recipe.yaml\ncalibration: {data: data/test.npz, range_file: ranges.yaml}\n"
+        "targets: {eight: {quantize: {mode: nodes, ranges: observed}}}\n"
+    )
     for file in ("a", "b"):
         np.save(f"feeds/{file}.npy", np.zeros((1, 8, 8, 1), np.float32))
     told = run(*arguments.split())

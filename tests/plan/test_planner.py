@@ -392,3 +392,52 @@ def test_only_a_metagraph_comes_with_the_assets_beside_it(
     plan = planned(head + "targets: {phone: {}}\n")
     assert sorted(file.name for file in plan.stage("r0/freeze").input_files) == names
     assert sorted(file.name for file in plan.targets[0].sources) == names
+
+
+EIGHT = """
+transforms: [strip_unused_nodes]
+calibration: {data: data.npz, workers: 2}
+targets:
+  a: {quantize: {mode: nodes, ranges: observed}}
+  b: {quantize: {mode: nodes, ranges: observed}, calibration: {workers: 4}}
+  c: {quantize: nodes}
+"""
+
+
+def test_a_calibration_stands_before_the_step_that_takes_its_ranges(folder: Path) -> None:
+    plan = planned(EIGHT)
+    # Where it runs makes no difference, so that two targets share it.
+    assert tasks(plan)[:4] == [
+        "r0/freeze",
+        "r0/01-strip_unused_nodes",
+        "r0/02-quantize_nodes-calibrate",
+        "r0/02-quantize_nodes",
+    ]
+    assert tasks(plan).count("r0/02-quantize_nodes-calibrate") == 1
+    calibrate = plan.stage("r0/02-quantize_nodes-calibrate").stage
+    assert calibrate.upstream["graph"] == Upstream("r0/01-strip_unused_nodes", "graph.pb")
+    assert plan.stage("r0/02-quantize_nodes").stage.upstream["ranges"] == Upstream(
+        "r0/02-quantize_nodes-calibrate", "ranges.yaml"
+    )
+    assert "ranges" not in plan.stage("r0/c/02-quantize_nodes").stage.upstream
+    folders = {t.target: {f.name for f in t.sources} for t in plan.targets}
+    assert "data.npz" in folders["a"]
+    assert "data.npz" not in folders["c"]
+
+
+def test_a_range_file_makes_data_needless(folder: Path) -> None:
+    text = EIGHT.replace("workers: 2", "range_file: ranges.yaml")
+
+    def files() -> set[str]:
+        return set(planned(text).stage("r0/02-quantize_nodes-calibrate").stage.files)
+
+    assert files() == {"data"}
+    (folder / "ranges.yaml").write_text("version: 1")
+    assert files() == {"data", "range_file"}
+    (folder / "data.npz").unlink()
+    assert files() == {"range_file"}
+    (folder / "ranges.yaml").unlink()
+    with pytest.raises(CorruptFileError, match=r"data\.npz is not there"):
+        planned(text)
+    with pytest.raises(CorruptFileError, match=r"the range file ranges\.yaml is not there"):
+        planned(text.replace("data: data.npz, ", ""))

@@ -31,6 +31,25 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             ),
         ),
         (
+            HEAD + SOURCE + "targets: {p: {quantize: {mode: nodes, ranges: observed}}}\n",
+            (
+                "4:47 targets.p.quantize.ranges: observed ranges need a calibration; "
+                "add 'calibration: {data: samples.npz}' to the recipe"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {quantize: {mode: round, ranges: observed}}}\n",
+            "4:39 targets.p.quantize.ranges: 'ranges' goes with 'nodes' only; remove it",
+        ),
+        (
+            HEAD + SOURCE + TARGETS + "calibration: {method: mse}\n",
+            "5:1 calibration: a calibration needs samples; add 'data: samples.npz'",
+        ),
+        (
+            HEAD + SOURCE + TARGETS + "calibration: {data: d, method: mse, percentile: 99}\n",
+            ("5:37 calibration.percentile: 'percentile' goes with 'percentile' only; remove it"),
+        ),
+        (
             HEAD + TARGETS + "source: {}\n",
             (
                 "4:1 source: the source names no model; add one of frozen, graph, meta_graph, "

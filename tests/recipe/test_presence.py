@@ -114,3 +114,16 @@ def test_the_code_of_an_own_transform_is_looked_for(write):
     assert lines(write(HEAD + text)) == [
         "recipe.yaml:4:11: there is no file 'tools/mine.py'; did you mean 'mine.json'?"
     ]
+
+
+def test_a_range_file_stands_in_for_the_data_of_a_calibration(load, write, missing):
+    for name in ("g", "there.npz", "there.yaml"):
+        write("", name)
+    source = "source: {frozen: g}\n"
+    for keys in ("data: there.npz", "data: gone.npz, range_file: there.yaml"):
+        check_files(load(f"{HEAD}{source}calibration: {{{keys}}}\n"))
+    check_files(load(f"{HEAD}{source}calibration: {{data: there.npz, range_file: gone.yaml}}\n"))
+    (told,) = missing(f"{source}calibration: {{data: gone.npz, range_file: other.yaml}}\n")
+    assert "there is no file 'gone.npz'" in told
+    (told,) = missing(f"{source}calibration: {{range_file: other.yaml}}\n")
+    assert "there is no file 'other.yaml'" in told

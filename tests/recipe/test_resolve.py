@@ -168,6 +168,63 @@ def test_quantize_is_a_step_of_the_chain(target, quantize, steps, resolved):
     assert found.quantize == resolved
 
 
+@pytest.mark.parametrize(
+    ("quantize", "calibration", "params", "takes_ranges"),
+    [
+        ("nodes", "", (), False),
+        ("{mode: nodes, ranges: dynamic}", "calibration: {data: d}\n", (), False),
+        ("{mode: nodes, ranges: observed}", "calibration: {data: d}\n", (), True),
+        ("{mode: nodes, ranges: trained}", "", (("ranges", "trained"),), False),
+        (
+            "{mode: nodes, ranges: trained}",
+            "calibration: {data: d}\n",
+            (("ranges", "trained"),),
+            True,
+        ),
+    ],
+)
+def test_nodes_are_quantized_by_ranges_of_three_kinds(
+    target, quantize, calibration, params, takes_ranges
+):
+    (step,) = target(f"{calibration}targets: {{p: {{quantize: {quantize}}}}}\n").transforms
+    assert step == Step("quantize_nodes", params, takes_ranges=takes_ranges)
+
+
+def test_repairs_come_between_then_and_quantizing(target):
+    found = target(
+        "transforms: [strip_unused_nodes]\ncalibration: {data: d}\ntargets:\n"
+        "  p:\n    then: [fold_constants]\n    sort: true\n    quantize:\n"
+        "      {mode: nodes, ranges: observed, repair: [remove_nodes: {op: [Identity]}]}\n"
+    )
+    assert names(found) == [
+        "strip_unused_nodes",
+        "fold_constants",
+        "remove_nodes",
+        "quantize_nodes",
+        "sort_by_execution_order",
+    ]
+    assert found.transforms[2].options == {"op": ("Identity",)}
+    assert [step.takes_ranges for step in found.transforms] == [False, False, False, True, False]
+
+
+def test_a_calibration(target):
+    text = (
+        "calibration: {data: d/c.npz, method: mse, samples: 20, seed: 3, batch: 4, "
+        "range_file: r.yaml, workers: 2, dask: 'tcp://a:1'}\ntargets: {p: {}}\n"
+    )
+    found = target(text).calibration
+    assert (found.data.name, found.range_file.name) == ("d/c.npz", "r.yaml")
+    assert (found.method, found.samples, found.seed, found.batch) == ("mse", 20, 3, 4)
+    assert (found.workers, found.dask) == (2, "tcp://a:1")
+    # Where it runs decides nothing.
+    assert {"workers", "dask"}.isdisjoint(digestible(found))
+    alone = target(text.replace(", workers: 2, dask: 'tcp://a:1'", "")).calibration
+    assert alone == found
+    default = target("calibration: {data: d, percentile: 99}\ntargets: {p: {}}\n").calibration
+    assert (default.method, default.percentile, default.samples) == ("percentile", 99.0, None)
+    assert target("targets: {p: {}}\n").calibration is None
+
+
 def test_then_goes_on_from_the_shared_chain(target):
     found = target(
         "transforms: [strip_unused_nodes]\n"
