@@ -123,25 +123,16 @@ def _data_problems(
     samples = {"check": None if check is None else check.data}
     if calibration is not None:
         samples["calibration"] = calibration.data
-<<<<<<< HEAD
-    for section, data in samples.items():
-        # A range file may stand in for the data of a calibration.
-        if data is None or (section == "calibration" and not data.file.path.exists()):
-            continue
-        file = data.file
-        with _placed(file):
-            if _is_plain_npz(data):
-                faults = sample_faults(file.path, file.name, inputs)
-            else:
-                faults = list(_opening_faults(data, inputs, Choice(), labels, labelled=False))
-=======
     for section, named in samples.items():
         # A range file may stand in for the data of a calibration.
-        if named is None or (section == "calibration" and not named.path.is_file()):
+        if named is None or (section == "calibration" and not named.file.path.exists()):
             continue
-        with _placed(named):
-            faults = sample_faults(named.path, named.name, inputs)
->>>>>>> qb
+        file = named.file
+        with _placed(file):
+            if _is_plain_npz(named):
+                faults = sample_faults(file.path, file.name, inputs)
+            else:
+                faults = list(_opening_faults(named, inputs, Choice(), labels, labelled=False))
         yield from (_problem(target, (section, "data"), *fault) for fault in faults)
 
 
