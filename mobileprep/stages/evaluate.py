@@ -12,19 +12,19 @@ from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
-from mobileprep.plan.running_stages import EvaluateStage
-from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.runtime.engines.base import Engine
-from mobileprep.runtime.feeds import converted, tensor_dtype
-from mobileprep.runtime.sampling.inputs import known_shapes
-from mobileprep.runtime.sampling.labels import (
+from mobileprep.numerics.labels import (
     class_count,
     counts_fault,
     labels_fault,
     no_scores,
     range_fault,
 )
+from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
+from mobileprep.plan.running_stages import EvaluateStage
+from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.feeds import converted, tensor_dtype
+from mobileprep.runtime.sampling.inputs import known_shapes
 from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage

@@ -9,8 +9,7 @@ from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header, read_arrays, read_headers
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.labels import (
+from mobileprep.numerics.labels import (
     Fault,
     class_count,
     counts_fault,
@@ -18,6 +17,7 @@ from mobileprep.runtime.sampling.labels import (
     no_scores,
     range_fault,
 )
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.recorded import array_of, misfit
 
 

@@ -1,0 +1,121 @@
+"""Runs Python files of the user's, and answers for the user's mistakes in them.
+
+Such a file is trusted code: it may do whatever the user who builds may do. What is guarded against
+here are accidents, such as a script's ``sys.exit(0)``, which would end a build as if it had done
+its work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+from mobileprep.errors import MobileprepError, UsageError
+
+
+def load_module(name: str, path: Path, kind: type[MobileprepError], what: str) -> ModuleType:
+    """The module of a Python file, which is run anew.
+
+    Args:
+        name: the module's.
+        path: the file.
+        kind: the error where the file cannot be run.
+        what: what the file is, for messages: ``the plugin``.
+
+    Raises:
+        MobileprepError: of that kind: the file cannot be run, or tries to end the program; the
+            message names its line.
+        UsageError: it is not there.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        message = f"{what} {path} is not there, or is no Python file"
+        raise UsageError(message, "name a .py file")
+    module = importlib.util.module_from_spec(spec)
+    with blaming(path, kind, what):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def blaming(path: Path, kind: type[MobileprepError], what: str) -> Iterator[None]:
+    """Turns what a file's code raises, but an interrupt, into an error at its line.
+
+    Args:
+        path: the file.
+        kind: the error.
+        what: what the file is, for messages: ``the plugin``.
+    """
+    with _exits.caught() as attempts:
+        try:
+            yield
+        except (MobileprepError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise _blamed(path, error, kind, what) from error
+    if attempts:
+        raise _blamed(path, attempts[0], kind, what)
+
+
+def _blamed(
+    path: Path, error: BaseException, kind: type[MobileprepError], what: str
+) -> MobileprepError:
+    """The error at the last line of the user's file that led to it."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    where = f"{path}:{lines[-1]}" if lines else str(path)
+    if isinstance(error, SystemExit):
+        message = f"{what} ended the program, so that nothing would have been built"
+        hint = "take sys.exit, exit and os._exit out of it, or out of what runs as it is loaded"
+        return kind(message, hint, where)
+    return kind(f"{type(error).__name__}: {error}", f"mend {what}", where)
+
+
+class _Exits:
+    """Makes ``os._exit``, which no ``except`` sees, raise while a user's code runs.
+
+    Several threads may run such code at once; the last one to finish puts the function back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: list[list[SystemExit]] = []
+        self._exit = os._exit
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[list[SystemExit]]:
+        """Inside the block attempts to exit are noted and raised as ``SystemExit``."""
+        attempts: list[SystemExit] = []
+        process = os.getpid()
+
+        def refuse(status: int) -> NoReturn:
+            if os.getpid() != process:  # a child that the code forked ends as it likes
+                self._exit(status)
+            error = SystemExit(status)
+            for noted in self._running:
+                noted.append(error)
+            raise error
+
+        with self._lock:
+            if not self._running:
+                self._exit = os._exit
+                os._exit = refuse
+            self._running.append(attempts)
+        try:
+            yield attempts
+        finally:
+            with self._lock:
+                self._running = [r for r in self._running if r is not attempts]
+                if not self._running:
+                    os._exit = self._exit
+
+
+_exits = _Exits()
