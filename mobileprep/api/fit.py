@@ -14,11 +14,17 @@ from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
+from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
-from mobileprep.recipe.settings import InputFile
+from mobileprep.recipe.settings import USUAL_LABELS, InputFile, MetricChoice, MetricFunction
 from mobileprep.recipe.tree import Key, place_of
-from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
+from mobileprep.runtime.sampling.data_files import (
+    class_faults,
+    has_labels,
+    label_faults,
+    sample_faults,
+)
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors, known_shapes
 from mobileprep.runtime.sampling.values import undrawable
@@ -101,16 +107,38 @@ def _data_problems(
     """What is wrong with the samples of a target's validation and check."""
     validation, check = target.validation, target.check
     if validation is not None:
-        (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
-        file = validation.data
-        with _placed(file):
-            faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
-        yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
+        with _placed(validation.data):
+            faults = [
+                fault
+                for choice in validation.metrics
+                for fault in _metric_faults(choice, validation.data, frozen, inputs)
+            ]
+        for fault in dict.fromkeys(faults):
+            yield _problem(target, ("validation", "data"), *fault)
     if check is not None and check.data is not None:
         file = check.data
         with _placed(file):
             faults = sample_faults(file.path, file.name, inputs)
         yield from (_problem(target, ("check", "data"), *fault) for fault in faults)
+
+
+def _metric_faults(
+    choice: MetricChoice, file: InputFile, frozen: FreezeResult, inputs: Sequence[FedTensor]
+) -> list[tuple[str, str]]:
+    """What is wrong with the samples for one metric."""
+    if isinstance(choice.metric, MetricFunction):
+        return sample_faults(file.path, file.name, inputs)
+    labels, facts = choice.labels or USUAL_LABELS, metric_facts(choice.metric)
+    is_without = choice.metric == AUTO and choice.labels is None
+    if facts is None or not facts.of_labels or (is_without and not has_labels(file.path, labels)):
+        return sample_faults(file.path, file.name, inputs)
+    if not choice.metric.startswith("top") and choice.metric != AUTO:
+        faults = sample_faults(file.path, file.name, inputs)
+        return [*faults, *label_faults(file.path, file.name, labels)]
+    names = choice.named_outputs or frozen.outputs[:1]
+    refs = [ref for ref in map(parse_ref, names) if ref.node in frozen.graph]
+    scores = next(iter(known_shapes(frozen.graph, refs)), None)
+    return class_faults(file.path, file.name, inputs, labels, scores)
 
 
 def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:

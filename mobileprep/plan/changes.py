@@ -26,8 +26,8 @@ _SECTIONS: Final[Mapping[str, Section]] = {
     "saver": "source",
     "tags": "source",
     "signature": "source",
-    "labels": "validation",
-    "metric": "validation",
+    "metrics": "validation",
+    "functions": "validation",
     "count": "check",
     "section": "check",
 }

@@ -19,6 +19,7 @@ from mobileprep.recipe.tree import (
     show,
 )
 from mobileprep.recipe.units import parse_bytes
+from mobileprep.recipe.validation import validation_problems
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
@@ -129,13 +130,6 @@ def _source_pins(source: MappingNode) -> Iterator[Problem]:
             yield Problem(entry.key_place, message, nearest_hint(name, files))
 
 
-def _validation(target: TargetSections) -> Iterator[Problem]:
-    validation = target.mapping("validation")
-    if validation is not None and "data" not in validation.entries:
-        place = target.tree.entries["validation"].key_place
-        yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
-
-
 def _quantize(target: TargetSections) -> Iterator[Problem]:
     quantize = target.mapping("quantize")
     if quantize is None:
@@ -172,7 +166,7 @@ def _budget(target: TargetSections) -> Iterator[Problem]:
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
-    _validation,
+    validation_problems,
     _quantize,
     _abis,
     _budget,

@@ -61,6 +61,7 @@ def _files(target: Target) -> Iterator[InputFile]:
             yield step.plugin.file
     if target.validation is not None:
         yield target.validation.data
+        yield from target.validation.functions
     if target.check is not None and target.check.data is not None:
         yield target.check.data
 

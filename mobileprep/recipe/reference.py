@@ -175,6 +175,8 @@ _SECTIONS = (
     ("transforms", "`transforms`"),
     ("check", "`check`"),
     ("validation", "`validation`"),
+    ("metric_choice", "`validation.metrics`"),
+    ("metric", "`validation.metric`"),
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),
     ("quantize", "`targets.<name>.quantize`"),
@@ -188,7 +190,7 @@ _TYPES = {
     "boolean": "`true` or `false`",
 }
 
-_PLURALS = {"string": "texts", "integer": "whole numbers"}
+_PLURALS = {"string": "texts", "integer": "whole numbers", "object": "mappings"}
 
 
 def render(schema: Schema) -> str:

@@ -22,11 +22,11 @@ from mobileprep.recipe.settings import (
     Quantize,
     Source,
     SourceKind,
-    Validation,
 )
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.units import parse_bytes
+from mobileprep.recipe.validation import resolve_validation
 
 _PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine")
 
@@ -81,7 +81,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         inputs=_inputs(sections.section("inputs")),
         transforms=_transforms(sections, quantize, chains),
         check=_check(sections.get("check")),
-        validation=_validation(sections.mapping("validation")),
+        validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
         tree=sections.tree,
@@ -161,16 +161,6 @@ def _check(node: Node | None) -> Check | None:
         int(given.get("samples", Check.samples)),
         None if limit is None else float(limit),
     )
-
-
-def _validation(validation: MappingNode | None) -> Validation | None:
-    if validation is None:
-        return None
-    given = plain(validation)
-    given["data"] = _file(validation.get("data"))
-    if "max_drop" in given:
-        given["max_drop"] = float(given["max_drop"])
-    return Validation(**given)
 
 
 def _quantize(node: Node | None) -> Quantize:

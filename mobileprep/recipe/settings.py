@@ -14,7 +14,6 @@ Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
 QuantizeMode: TypeAlias = Literal["none", "weights", "round"]
 Artifact: TypeAlias = Literal["frozen", "text"]
-Metric: TypeAlias = Literal["top1"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
 CACHE_MODES: Final[tuple[CacheMode, ...]] = get_args(CacheMode)
@@ -165,37 +164,144 @@ class Check:
     ] = None
 
 
+USUAL_LABELS: Final = "label"
+"""The array of labels where the recipe names none."""
+
+
+@dataclass(frozen=True)
+class MetricFunction:
+    """A metric that is a Python function of the app's repository."""
+
+    python: Annotated[
+        InputFile,
+        Option("The Python file that has the function. Required.", definition="path"),
+    ]
+    function: Annotated[
+        str,
+        Option(
+            "The function: it is called with the outputs, a dict of arrays by name, and the array "
+            "of labels or None, and returns a number. Required.",
+            definition="function",
+        ),
+    ]
+    higher_is_better: Annotated[
+        bool, Option("Whether a model is better where the number is larger.")
+    ] = True
+
+
+@dataclass(frozen=True)
+class MetricChoice:
+    """A metric and its limits.
+
+    Args:
+        place: where the recipe asks for it, ``file:line:column``.
+        limit_place: where its first limit stands.
+    """
+
+    metric: Annotated[
+        str | MetricFunction,
+        Option(
+            "What is measured, by name, or a Python function of your own. `auto` is `top1` where "
+            "the data has labels, else `agreement`.",
+            definition="metric",
+        ),
+    ] = "auto"
+    output: Annotated[
+        str | None,
+        Option("The output that is judged. Without it, the first.", definition="tensor"),
+    ] = None
+    outputs: Annotated[
+        tuple[str, ...],
+        Option(
+            "The outputs that are judged together: boxes, scores, classes and, if there is such an "
+            "output, how many of them count, for `mean_average_precision`; indices, values and "
+            "shape of a decoder's sparse tensor for the error rates.",
+            definition="tensor",
+            min_items=3,
+            max_items=4,
+        ),
+    ] = ()
+    labels: Annotated[
+        str | None,
+        Option("The name of the array of labels. Without it, `label`.", min_length=1),
+    ] = None
+    max_drop: Annotated[
+        float | None,
+        Option(
+            "How far the metric may fall below the source's, or an error rise above it, in the "
+            "metric's unit: 0.01 is one percent of the samples for `top1`. Without a limit, 0.01 "
+            "for metrics that are shares.",
+            minimum=0,
+        ),
+    ] = None
+    at_least: Annotated[
+        float | None, Option("The least that the metric may be, whatever the source's.")
+    ] = None
+    at_most: Annotated[
+        float | None, Option("The most that an error may be, whatever the source's.")
+    ] = None
+    peak: Annotated[
+        float | None,
+        Option(
+            "For `psnr`: the largest value of an element, 1 or 255. Without it, the largest number "
+            "of the labels' type where that is a whole one.",
+            minimum=1e-30,
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Option("For `mean_iou` of one score for each element: what is above it is class 1."),
+    ] = None
+    ignore: Annotated[
+        int | None, Option("For `mean_iou`: the label of elements that do not count, often 255.")
+    ] = None
+    characters: Annotated[
+        tuple[str, ...],
+        Option(
+            "For the error rates, where outputs are classes: the text of each class in order, as "
+            "a list or as one text with a character for each.",
+            definition="characters",
+        ),
+    ] = ()
+    place: str = field(default="", compare=False, metadata=ASIDE)
+    limit_place: str = field(default="", compare=False, metadata=ASIDE)
+
+    @property
+    def named_outputs(self) -> tuple[str, ...]:
+        """The outputs that it names, one or several; empty for the first."""
+        return self.outputs if self.output is None else (self.output,)
+
+
 @dataclass(frozen=True)
 class Validation:
-    """How a target's model is compared with the source."""
+    """How a target's model is compared with the source.
+
+    In a recipe the keys of a single metric stand in the section itself.
+    """
 
     data: Annotated[
         InputFile,
         Option(
-            "The labelled test set, an `.npz` file with an array for each input and one of labels. "
-            "Required.",
+            "The test set, an `.npz` file with an array for each input and those of labels, if "
+            "there are any. Required.",
             definition="path",
         ),
     ]
-    labels: Annotated[
-        str,
-        Option("The name of the array of labels.", min_length=1),
-    ] = "label"
-    metric: Annotated[
-        Metric,
+    metrics: Annotated[
+        tuple[MetricChoice, ...],
         Option(
-            "What is measured: `top1`, the share of samples whose largest output is at the label."
+            "Several metrics, each with its own limits, instead of `metric`.",
+            definition="metric_choice",
+            min_items=1,
+            max_items=100,
         ),
-    ] = "top1"
-    max_drop: Annotated[
-        float,
-        Option(
-            "How far the metric may fall below the source's, as a share: 0.01 is one percent of "
-            "the samples.",
-            minimum=0,
-            maximum=1,
-        ),
-    ] = 0.01
+    ] = ()
+
+    @property
+    def functions(self) -> tuple[InputFile, ...]:
+        """The Python files of its metrics, each once."""
+        found = [c.metric.python for c in self.metrics if isinstance(c.metric, MetricFunction)]
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

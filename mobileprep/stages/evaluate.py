@@ -1,24 +1,18 @@
-"""The evaluate stage: runs a graph on labelled data and keeps its outputs."""
+"""The evaluate stage: runs a graph on data, measures it, and keeps its outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.errors import AccuracyError, UsageError
-from mobileprep.formats.arrays import read_arrays, write_arrays
-from mobileprep.fsio import atomic_writer
+from mobileprep.formats.arrays import read_arrays
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.labels import (
-    class_count,
-    counts_fault,
-    labels_fault,
-    no_scores,
-    range_fault,
-)
+from mobileprep.numerics.labels import lengths_fault
 from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
@@ -28,6 +22,8 @@ from mobileprep.runtime.sampling.inputs import known_shapes
 from mobileprep.runtime.sampling.recorded import array_of
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.measuring import Measures
+from mobileprep.stages.outputs import kept_outputs
 from mobileprep.stages.running import compared_with_reference, stage_engine, storable
 
 # Enough for BLAS to be busy, little enough for the activations to stay small.
@@ -36,47 +32,73 @@ _BATCH = 64
 _COMPARED = 4
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What a graph gave for some samples.
+
+    Args:
+        outputs: the fetched tensors, of types that files can hold; those with an entry for each
+            sample have ``count`` of them.
+        first: the number of the first sample.
+        count: how many samples.
+        batch: how many were fed, which is more where a graph insists on it.
+    """
+
+    outputs: list[Array]
+    first: int
+    count: int
+    batch: int
+
+
 @stage(EvaluateStage)
 def run(job: Job[EvaluateStage]) -> None:
     """Leaves ``outputs.npz`` and ``evaluation.json``.
 
     Raises:
-        AccuracyError: the data does not fit together, the graph, or the metric.
+        AccuracyError: the data does not fit together, the graph, or a metric.
     """
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     arrays = read_arrays(asked.data.root)
     graph = job.graph(asked.graph)
     feeds = {name: _array(arrays, name, job) for name in interface.inputs}
-    labels = _array(arrays, asked.labels, job)
-    _check_data(feeds, labels, asked.labels, job)
-    labels = labels.ravel()
+    samples = _checked(feeds, job)
+    measures = Measures(job, interface.outputs, arrays, samples)
     try:
-        outputs, engine = _run(job, graph, feeds, interface.outputs)
+        batch, engine = _run(job, graph, feeds, interface.outputs, measures)
     except UsageError as error:
         raise AccuracyError(error.message, error.hint, error.where) from error
-    correct = _correct(outputs[0], labels, job)
-    with atomic_writer(job.output(asked.OUTPUTS)) as stream:
-        write_arrays(stream, {str(i): a for i, a in enumerate(outputs)})
-    top1 = correct / len(labels)
-    record = EvaluationRecord(interface.outputs, len(labels), correct, top1, engine)
+    values = measures.values()
+    record = EvaluationRecord(
+        interface.outputs, samples, batch, values, measures.warnings(), engine
+    )
     job.write_record(asked.RECORD, record)
 
 
 def _run(
-    job: Job[EvaluateStage], graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
-) -> tuple[list[Array], EngineRecord]:
-    """The outputs for all samples, and what computed them."""
+    job: Job[EvaluateStage],
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    fetches: Sequence[str],
+    measures: Measures,
+) -> tuple[int, EngineRecord]:
+    """Run all samples, measure and keep what comes; the size of a batch, and what ran it."""
     where = job.asked.data.name
+    batch = 0
     with asset_folder(job.path(job.asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
         engine = stage_engine(job, graph, where)
-        outputs = evaluate(engine, graph, feeds, fetches, where=where)
+        with kept_outputs(job.output(job.asked.OUTPUTS)) as keep:
+            for ran in evaluated(engine, graph, feeds, fetches):
+                keep(ran.outputs)
+                outputs = dict(zip(fetches, ran.outputs, strict=True))
+                measures.update(outputs, ran.first, ran.count)
+                batch = max(batch, ran.batch)
         few, samples = _few(graph, feeds)
         record = compared_with_reference(
             job, engine, graph, fetches, few, samples=samples, where=where
         )
-    return outputs, record
+    return batch, record
 
 
 def _few(graph: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], int]:
@@ -88,17 +110,10 @@ def _few(graph: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], in
     return batch, min(size, *map(len, feeds.values()))
 
 
-def evaluate(
-    engine: Engine,
-    graph: Graph,
-    feeds: Mapping[str, Array],
-    fetches: Sequence[str],
-    *,
-    where: str,
-) -> list[Array]:
-    """The fetched tensors for every sample, batch by batch, joined along the first axis.
-
-    Tensors after the first that have no axis for the samples are stacked, one entry a batch.
+def evaluated(
+    engine: Engine, graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
+) -> Iterator[Ran]:
+    """What the graph gives for the samples, batch by batch.
 
     Args:
         engine: what runs the graph.
@@ -106,40 +121,20 @@ def evaluate(
         feeds: arrays whose first axis is the sample; numbers are converted to the type of the
             input where that keeps their kind.
         fetches: the tensors.
-        where: what the data is called, for messages.
 
     Raises:
-        AccuracyError: the first output has no axis for the samples, or another changes its
-            shape from batch to batch.
         UsageError: the data does not fit the graph's inputs.
     """
     given = {name: _converted(graph, name, array) for name, array in feeds.items()}
     fixed = _fixed_batch(graph, feeds)
     size = fixed or _BATCH
-    parts = [engine.run(fetches, batch) for batch in _batches(given, size, fill=bool(fixed))]
-    count = len(next(iter(feeds.values())))
-    sizes = [size if fixed else min(size, count - start) for start in range(0, count, size)]
-    columns = [list(pieces) for pieces in zip(*parts, strict=True)]
-    return [
-        _joined(name, pieces, sizes, where, required=i == 0)[:count]
-        for i, (name, pieces) in enumerate(zip(fetches, columns, strict=True))
-    ]
-
-
-def _joined(
-    name: str, pieces: list[Array], sizes: Sequence[int], where: str, *, required: bool
-) -> Array:
-    """What each batch gave for an output, as one array of a type that files can hold."""
-    if all(p.ndim and len(p) == n for p, n in zip(pieces, sizes, strict=True)):
-        return storable(np.concatenate(pieces))
-    if required:
-        shape = list(pieces[0].shape)
-        message = f"the output {name!r} has the shape {shape} for {sizes[0]} samples"
-        raise AccuracyError(message, "name an output first that has an entry a sample", where)
-    if len({p.shape for p in pieces}) > 1:
-        message = f"the output {name!r} changes its shape from batch to batch"
-        raise AccuracyError(message, "leave it out of the outputs", where)
-    return storable(np.stack(pieces))
+    samples = len(next(iter(feeds.values())))
+    for number, batch in enumerate(_batches(given, size, fill=bool(fixed))):
+        first = number * size
+        fed, count = len(next(iter(batch.values()))), min(size, samples - first)
+        outputs = [storable(array) for array in engine.run(fetches, batch)]
+        cut = [a[:count] if a.ndim and len(a) == fed else a for a in outputs]
+        yield Ran(cut, first, count, fed)
 
 
 def _batches(feeds: Mapping[str, Array], size: int, *, fill: bool) -> Iterator[dict[str, Array]]:
@@ -179,28 +174,30 @@ def _array(arrays: Mapping[str, Array], name: str, job: Job[EvaluateStage]) -> A
     try:
         return array_of(arrays, name, job.asked.data.name)
     except AccuracyError as error:
-        raise AccuracyError(error.message, error.hint, job.place("validation")) from error
+        raise error.at(job.place("validation")) from error
 
 
-def _check_data(
-    feeds: Mapping[str, Array], labels: Array, name: str, job: Job[EvaluateStage]
-) -> None:
-    """Whether arrays and labels belong together, and hold numbers."""
+def _checked(feeds: Mapping[str, Array], job: Job[EvaluateStage]) -> int:
+    """How many samples there are, once it is clear that inputs belong together, and hold numbers.
+
+    Raises:
+        AccuracyError: they do not.
+    """
     place = job.place("validation")
     lengths = {name: len(a) if a.ndim else 0 for name, a in feeds.items()}
-    count = labels.size
-    fault = labels_fault(labels, name, max(lengths.values(), default=0))
-    fault = fault or counts_fault(count, lengths)
+    fault = lengths_fault(lengths)
     if fault is not None:
         raise AccuracyError(*fault, place)
-    for array_name, array in feeds.items():
+    count = max(lengths.values())
+    for name, array in feeds.items():
         lost = _all_nan(array)
         if len(lost):
             message = (
-                f"{len(lost)} of {count} samples of {array_name!r} are NaN throughout, the first "
+                f"{len(lost)} of {count} samples of {name!r} are NaN throughout, the first "
                 f"of them sample {lost[0]}"
             )
             raise AccuracyError(message, "leave them out of the data", place)
+    return count
 
 
 def _all_nan(array: Array) -> Array:
@@ -208,28 +205,3 @@ def _all_nan(array: Array) -> Array:
     if array.dtype.kind not in "fc" or not array.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))
-
-
-def _correct(output: Array, labels: Array, job: Job[EvaluateStage]) -> int:
-    """How many samples have their greatest score at their label.
-
-    Raises:
-        AccuracyError: the output is no score for each class, is NaN, or a label is no class.
-    """
-    classes = class_count(output.shape)
-    if classes is None or output.dtype.kind not in "iuf":
-        found = f"{output.dtype} of shape {list(output.shape)}"
-        raise AccuracyError(*no_scores(found), job.place("outputs"))
-    fault = range_fault(labels, job.asked.labels, classes)
-    if fault is not None:
-        raise AccuracyError(*fault, job.place("validation"))
-    scores = output.reshape(len(output), -1)
-    lost = np.flatnonzero(np.isnan(scores).any(axis=1))
-    if len(lost):
-        message = (
-            f"{job.task}: the scores of {len(lost)} of {len(scores)} samples are NaN, the first of "
-            f"them those of sample {lost[0]}; an accuracy of them would mean nothing"
-        )
-        hint = "look for NaN in the data, and for a transform that breaks the model (check: true)"
-        raise AccuracyError(message, hint, job.place("validation"))
-    return int(np.count_nonzero(scores.argmax(axis=1) == labels))

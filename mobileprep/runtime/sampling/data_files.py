@@ -35,17 +35,44 @@ def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fa
     return _found(read_headers(path), name, inputs)[1]
 
 
-def labelled_faults(
+def has_labels(path: Path, labels: str) -> bool:
+    """Whether a file has an array of labels.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    return labels in read_headers(path)
+
+
+def label_faults(path: Path, name: str, labels: str) -> list[Fault]:
+    """What is wrong with a file that needs labels of any kind: that there are none.
+
+    Args:
+        path: the file.
+        name: what the recipe calls it.
+        labels: the name of the array of labels.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    try:
+        array_of(read_headers(path), labels, name)
+    except AccuracyError as error:
+        return [(error.message, error.hint)]
+    return []
+
+
+def class_faults(
     path: Path, name: str, inputs: Sequence[FedTensor], labels: str, scores: TensorShape
 ) -> list[Fault]:
-    """What is wrong with a file of labelled samples.
+    """What is wrong with a file of samples whose labels are the numbers of classes.
 
     Args:
         path: the file.
         name: what the recipe calls it.
         inputs: what is fed of it.
         labels: the name of the array of labels.
-        scores: the shape of the first output; None where it is not known.
+        scores: the shape of the output; None where it is not known.
 
     Raises:
         CorruptFileError: the file cannot be read.
