@@ -129,8 +129,10 @@ def _metric_faults(
     if isinstance(choice.metric, MetricFunction):
         return sample_faults(file.path, file.name, inputs)
     labels, facts = choice.labels or USUAL_LABELS, metric_facts(choice.metric)
-    is_without = choice.metric == AUTO and choice.labels is None
-    if facts is None or not facts.of_labels or (is_without and not has_labels(file.path, labels)):
+    may_lack = choice.metric == AUTO and choice.labels is None
+    if facts is None or not facts.of_labels:
+        return sample_faults(file.path, file.name, inputs)
+    if may_lack and not has_labels(file.path, labels, inputs):
         return sample_faults(file.path, file.name, inputs)
     if not choice.metric.startswith("top") and choice.metric != AUTO:
         faults = sample_faults(file.path, file.name, inputs)

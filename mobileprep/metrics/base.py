@@ -104,7 +104,7 @@ class Metric(ABC):
         Raises:
             LabelError: the labels are not what the metric needs.
             OutputError: an output is not.
-            AccuracyError: there is more to keep than ``MOST_KEPT`` bytes.
+            AccuracyError: outputs are NaN, or there is more to keep than ``MOST_KEPT`` bytes.
         """
 
     @abstractmethod
@@ -124,36 +124,40 @@ def numbers_of(batch: MetricBatch) -> Array:
     """The metric's output as finite float64, flattened to [samples, elements].
 
     Raises:
-        OutputError: it holds no numbers, or NaN or infinity.
+        OutputError: it holds no numbers.
+        AccuracyError: they are NaN or infinite.
     """
     output = batch.each_sample()
     if output.dtype.kind not in "biuf":
         message = f"the output {batch.name!r} is {output.dtype}, and the metric needs numbers"
         raise OutputError(message, "name an output of numbers")
     flat = output.reshape(len(output), -1).astype(np.float64)
-    lost = np.flatnonzero(~np.isfinite(flat).all(axis=1))
-    if len(lost):
-        raise OutputError(*not_finite(f"values of {batch.name!r}", lost, batch))
+    check_numbers(flat, f"values of {batch.name!r}", batch)
     return flat
 
 
-def not_finite(
-    what: str, lost: Array, batch: MetricBatch, fault: str = "NaN or infinite"
-) -> tuple[str, str]:
-    """That outputs are NaN or infinite, and what to look for.
+def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool = False) -> None:
+    """Whether outputs are numbers; that they are not is no fault of the choice of an output.
 
     Args:
-        what: is.
-        lost: the samples of the batch.
+        array: with an entry for each sample.
+        what: is it, in words.
         batch: the batch.
-        fault: what they are, in words.
+        infinite: whether infinity has a meaning, as among scores that are ranked.
+
+    Raises:
+        AccuracyError: they are NaN, or infinite where that has no meaning.
     """
-    message = (
-        f"the {what} of {len(lost)} of {batch.count} samples are {fault}, the first of "
-        f"them those of sample {batch.first + int(lost[0])}; a metric of them would mean nothing"
-    )
-    hint = "look for NaN in the data, and for a transform that breaks the model (check: true)"
-    return message, hint
+    flat = array.reshape(batch.count, -1)
+    lost = np.flatnonzero((np.isnan(flat) if infinite else ~np.isfinite(flat)).any(axis=1))
+    if len(lost):
+        message = (
+            f"the {what} of {len(lost)} of {batch.count} samples are "
+            f"{'NaN' if infinite else 'NaN or infinite'}, the first of them those of sample "
+            f"{batch.first + int(lost[0])}; a metric of them would mean nothing"
+        )
+        hint = "look for NaN in the data, and for a transform that breaks the model (check: true)"
+        raise AccuracyError(message, hint)
 
 
 class Kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import LabelError, Metric, MetricBatch, OutputError, not_finite
+from mobileprep.metrics.base import LabelError, Metric, MetricBatch, OutputError, check_numbers
 from mobileprep.numerics.labels import (
     class_count,
     counts_fault,
@@ -52,15 +52,14 @@ def class_scores(batch: MetricBatch) -> Array:
     """The metric's output as [samples, classes].
 
     Raises:
-        OutputError: it is no score for each class, or NaN.
+        OutputError: it is no score for each class.
+        AccuracyError: there is NaN among them.
     """
     output = batch.each_sample()
     if class_count(output.shape) is None or output.dtype.kind not in "iuf":
         raise OutputError(*no_scores(f"{output.dtype} of shape {list(output.shape)}"))
     scores: Array = output.reshape(len(output), -1)
-    lost = np.flatnonzero(np.isnan(scores).any(axis=1))
-    if len(lost):
-        raise OutputError(*not_finite("scores", lost, batch, "NaN"))
+    check_numbers(scores, "scores", batch, infinite=True)
     return scores
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import LabelError, Metric, MetricBatch, OutputError, not_finite
+from mobileprep.metrics.base import LabelError, Metric, MetricBatch, OutputError, check_numbers
 
 # As COCOeval makes them, to the last bit.
 _OVERLAPS: Final = np.linspace(0.5, 0.95, 10)
@@ -106,9 +106,7 @@ def _detections(batch: MetricBatch) -> tuple[Array, Array, Array, Array]:
         if array.dtype.kind not in "iuf":
             message = f"the output {name!r} is {array.dtype}"
             raise OutputError(message, "name the outputs in this order: boxes, scores, classes")
-        lost = np.flatnonzero(~np.isfinite(array.reshape(batch.count, -1)).all(axis=1))
-        if len(lost):
-            raise OutputError(*not_finite(f"values of {name!r}", lost, batch))
+        check_numbers(array, f"values of {name!r}", batch)
     if (classes != np.floor(classes)).any():
         message = f"the output {batch.chosen[2]!r} has fractions, and classes are whole numbers"
         raise OutputError(message, "name the outputs in this order: boxes, scores, classes")

@@ -6,7 +6,14 @@ import numpy as np
 
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import Kept, LabelError, Metric, MetricBatch, OutputError, not_finite
+from mobileprep.metrics.base import (
+    Kept,
+    LabelError,
+    Metric,
+    MetricBatch,
+    OutputError,
+    check_numbers,
+)
 from mobileprep.metrics.classification import class_labels
 
 
@@ -34,9 +41,7 @@ class Auc(Metric):
             message = f"auc needs one score a class, and {batch.name!r} is {list(output.shape)}"
             raise OutputError(message, "name an output of scores")
         scores = output.reshape(batch.count, -1)
-        lost = np.flatnonzero(np.isnan(scores).any(axis=1))
-        if len(lost):
-            raise OutputError(*not_finite("scores", lost, batch, "NaN"))
+        check_numbers(scores, "scores", batch, infinite=True)
         self._scores.add(_positive(scores))
         self._labels.add(_memberships(batch, scores.shape[1]))
 

@@ -14,7 +14,7 @@ from mobileprep.metrics.base import (
     MetricBatch,
     MetricOptions,
     OutputError,
-    not_finite,
+    check_numbers,
 )
 
 # Classes are counted in arrays of this length at most.
@@ -94,9 +94,7 @@ class MeanIoU(Metric):
 
 def _scores(batch: MetricBatch) -> Array:
     output = batch.each_sample()
-    lost = np.flatnonzero(np.isnan(output.reshape(len(output), -1)).any(axis=1))
-    if len(lost):
-        raise OutputError(*not_finite("scores", lost, batch, "NaN"))
+    check_numbers(output, "scores", batch, infinite=True)
     return output
 
 

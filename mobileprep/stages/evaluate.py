@@ -63,7 +63,7 @@ def run(job: Job[EvaluateStage]) -> None:
     graph = job.graph(asked.graph)
     feeds = {name: _array(arrays, name, job) for name in interface.inputs}
     samples = _checked(feeds, job)
-    measures = Measures(job, interface.outputs, arrays, samples)
+    measures = Measures(job, interface, arrays, samples)
     try:
         batch, engine = _run(job, graph, feeds, interface.outputs, measures)
     except UsageError as error:

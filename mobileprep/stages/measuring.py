@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import Metric, MetricBatch, MetricOptions, OutputError
+from mobileprep.metrics.base import LabelError, Metric, MetricBatch, MetricOptions, OutputError
 from mobileprep.metrics.catalogue import make_metric
 from mobileprep.metrics.python_function import PythonFunction
-from mobileprep.plan.records import MetricValue
+from mobileprep.plan.records import Interface, MetricValue
 from mobileprep.plan.running_stages import EvaluateStage, MeasuredMetric
-from mobileprep.runtime.sampling.recorded import array_of
+from mobileprep.runtime.sampling.recorded import array_of, is_nearly
 from mobileprep.stages.base import Job
 
 _AUTO = "auto"
@@ -46,8 +46,8 @@ class Measures:
 
     Args:
         job: the stage's.
-        fetches: the outputs that there are.
-        labels: arrays by name, from which each metric takes its labels.
+        interface: the model's.
+        arrays: those of the data by name, from which each metric takes its labels.
         samples: how many samples there are.
 
     Raises:
@@ -57,13 +57,14 @@ class Measures:
     def __init__(
         self,
         job: Job[EvaluateStage],
-        fetches: Sequence[str],
-        labels: Mapping[str, Array],
+        interface: Interface,
+        arrays: Mapping[str, Array],
         samples: int,
     ) -> None:
         self._job = job
-        self._fetches = tuple(fetches)
-        self._measures = [self._measure(asked, labels, samples) for asked in job.asked.metrics]
+        self._interface = interface
+        self._fetches = interface.outputs
+        self._measures = [self._measure(asked, arrays, samples) for asked in job.asked.metrics]
 
     def update(self, outputs: Mapping[str, Array], first: int, count: int) -> None:
         """Give a batch to each.
@@ -147,7 +148,7 @@ class Measures:
         try:
             labels = array_of(arrays, asked.labels, data)
         except AccuracyError as error:
-            if asked.labels_needed:
+            if asked.labels_needed or self._is_misspelt(asked, arrays):
                 raise error.at(self._job.place("validation")) from error
             if asked.python:
                 return None, ""
@@ -164,14 +165,18 @@ class Measures:
             raise AccuracyError(message, hint, self._job.place("validation"))
         return flat, ""
 
+    def _is_misspelt(self, asked: MeasuredMetric, arrays: Mapping[str, Array]) -> bool:
+        """Whether an array that is no input has nearly the name of the labels."""
+        return not asked.python and is_nearly(asked.labels or "", arrays, self._interface.inputs)
+
     @contextmanager
     def _placed(self) -> Iterator[None]:
         """Puts the place in the recipe before what a metric cannot use."""
         try:
             yield
-        except OutputError as error:
-            message, place = f"{self._job.task}: {error.message}", self._job.place("outputs")
-            raise AccuracyError(message, error.hint, place) from error
         except AccuracyError as error:
-            place = error.where or self._job.place("validation")
-            raise AccuracyError(error.message, error.hint, place) from error
+            place = self._job.place("outputs" if isinstance(error, OutputError) else "validation")
+            # What outputs are is told of the graph that gave them: the source's or what ships.
+            of_graph = "" if error.where or isinstance(error, LabelError) else f"{self._job.task}: "
+            message = f"{of_graph}{error.message}"
+            raise AccuracyError(message, error.hint, error.where or place) from error

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError, UnsupportedError
-from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.running_stages import EngineChoice, EvaluateStage
+from mobileprep.plan.running_stages import EngineChoice, EvaluateStage, MeasuredMetric
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.stages.base import Job
-from mobileprep.stages.evaluate import evaluate as evaluate_with
-from mobileprep.stages.evaluate import run
+from mobileprep.stages.evaluate import evaluated, run
+from mobileprep.stages.outputs import each_batch
 from tests.stages.jobs import (
     NUMPY,
     assets,
@@ -40,10 +40,18 @@ def samples(count: int) -> np.ndarray:
     return np.random.default_rng(count).standard_normal((count, 3)).astype(np.float32)
 
 
-def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str], *, where: str):
-    """What the interpreter gives for all samples."""
-    engine = open_engine("numpy", graph, None, where=where)
-    return evaluate_with(engine, graph, feeds, fetches, where=where)
+def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str]) -> list[Any]:
+    """What the interpreter gives for each output, joined where there is an entry a sample."""
+    engine = open_engine("numpy", graph, None, where="d")
+    ran = list(evaluated(engine, graph, feeds, fetches))
+    assert [r.first for r in ran] == list(range(0, sum(r.count for r in ran), ran[0].batch))
+    columns = list(zip(*(r.outputs for r in ran), strict=True))
+    is_each = [
+        all(np.shape(p)[:1] == (r.count,) for p, r in zip(c, ran, strict=True)) for c in columns
+    ]
+    return [
+        np.concatenate(c) if each else list(c) for c, each in zip(columns, is_each, strict=True)
+    ]
 
 
 def evaluation(
@@ -54,6 +62,8 @@ def evaluation(
     outputs: tuple[str, ...] = ("y",),
     inputs: tuple[str, ...] = ("x",),
     engine: EngineChoice = NUMPY,
+    metrics: tuple[MeasuredMetric, ...] = (MeasuredMetric(metric="top1"),),
+    functions: dict[str, Any] | None = None,
     **read: bytes,
 ) -> Job[EvaluateStage]:
     write_arrays(folder / "test.npz", arrays)
@@ -64,12 +74,17 @@ def evaluation(
     }
     asked = EvaluateStage(
         data=files(folder / "test.npz", "data/test.npz"),
-        labels="label",
-        metric="top1",
+        metrics=metrics,
+        functions=functions or {},
         engine=engine,
         **slots(*stored),
     )
     return job(folder, asked, **stored)
+
+
+def top1(done: Job[EvaluateStage]) -> float:
+    (metric,) = left(done, "evaluation.json")["metrics"]
+    return metric["value"]
 
 
 def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
@@ -81,8 +96,9 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
     assert left(done, "evaluation.json") == {
         "outputs": ["y"],
         "samples": 200,
-        "correct": 150,
-        "top1": 0.75,
+        "batch": 64,
+        "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75}],
+        "warnings": [],
         "engine": {
             "name": "numpy",
             "version": "",
@@ -92,14 +108,16 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
             "unlike": "",
         },
     }
-    assert read_arrays(done.folder / "outputs.npz")["0"].tolist() == x.tolist()
+    kept = [batch for (batch,) in each_batch(done.folder / "outputs.npz", 1)]
+    assert [len(batch) for batch in kept] == [64, 64, 64, 8]
+    assert np.concatenate(kept).tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 63, 64, 65, 200])
 @pytest.mark.parametrize("batch", [-1, 1, 8, 100])
 def test_any_number_of_samples_fits_any_batch(count: int, batch: int) -> None:
     x = samples(count)
-    (found,) = evaluate(classifier(batch), {"x": x}, ["y"], where="d")
+    (found,) = evaluate(classifier(batch), {"x": x}, ["y"])
     assert found.tolist() == x.tolist()
 
 
@@ -108,12 +126,12 @@ def test_a_fixed_batch_is_fed_whole_and_others_are_not_filled_up() -> None:
         graph = classifier(batch)
         count = Node("n", "Shape", (parse_ref("x"),), attrs={"T": attr.dtype(DType.FLOAT)})
         graph = graph.with_nodes([*graph.nodes, count])
-        _, shapes = evaluate(graph, {"x": samples(20)}, ["y", "n"], where="d")
-        assert shapes.tolist() == [[n, 3] for n in sizes]
+        _, shapes = evaluate(graph, {"x": samples(20)}, ["y", "n"])
+        assert np.stack(shapes).tolist() == [[n, 3] for n in sizes]
 
 
 @pytest.mark.parametrize("fetch", ["mean", "row", "total"])
-def test_a_first_output_without_an_entry_a_sample_is_refused(fetch: str) -> None:
+def test_a_first_output_without_an_entry_a_sample_is_refused(tmp_path: Path, fetch: str) -> None:
     axes = {"mean": [0], "row": [0], "total": [0, 1]}[fetch]
     graph = classifier()
     reduce = Node(
@@ -129,11 +147,12 @@ def test_a_first_output_without_an_entry_a_sample_is_refused(fetch: str) -> None
     graph = graph.with_nodes(
         [*graph.nodes, constant("axes", Tensor.of(np.array(axes, np.int32))), reduce]
     )
+    arrays = {"x": samples(20), "label": np.zeros(20, np.int64)}
     with pytest.raises(AccuracyError, match=rf"'{fetch}' has the shape \[.*\] for 20 samples") as c:
-        evaluate(graph, {"x": samples(20)}, [fetch], where="data/test.npz")
-    assert c.value.where == "data/test.npz"
+        run(evaluation(tmp_path, arrays, graph=graph, outputs=(fetch,)))
+    assert c.value.where == "recipe.yaml:5:1"
     # Beside one that has, it is kept for the comparison, an entry a batch.
-    y, other = evaluate(graph, {"x": samples(130)}, ["y", fetch], where="d")
+    y, other = evaluate(graph, {"x": samples(130)}, ["y", fetch])
     assert (len(y), len(other)) == (130, 3)
 
 
@@ -191,7 +210,7 @@ def test_an_input_that_is_no_placeholder_takes_its_type_from_its_op(tmp_path: Pa
     x = np.eye(3)
     done = evaluation(tmp_path, {"product": x, "label": np.arange(3)}, inputs=("product",))
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 3
+    assert top1(done) == 1
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 1), (1, 5)])
@@ -199,7 +218,7 @@ def test_labels_may_have_axes_of_one(tmp_path: Path, shape: tuple[int, ...]) -> 
     x = samples(5)
     done = evaluation(tmp_path, {"x": x, "label": x.argmax(axis=1).reshape(shape)})
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 5
+    assert top1(done) == 1
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16, np.int32])
@@ -207,7 +226,7 @@ def test_numbers_of_another_width_are_converted(tmp_path: Path, kind: type) -> N
     x = np.array([[3, 1, 2], [1, 2, 3]]).astype(kind)
     done = evaluation(tmp_path, {"x": x, "label": np.array([0, 2])})
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 2
+    assert top1(done) == 1
 
 
 X, LABEL = samples(4), np.zeros(4, np.int64)
@@ -219,11 +238,12 @@ X, LABEL = samples(4), np.zeros(4, np.int64)
         ({"x": X, "lable": LABEL}, r"data/test\.npz has no array 'label'; it has lable, x"),
         ({"X": X, "label": LABEL}, r"data/test\.npz has no array 'x'; it has X, label"),
         ({}, "it has none"),
-        ({"x": X, "label": LABEL[:3]}, "3 labels, and x has 4"),
-        ({"x": X[:3], "label": LABEL}, "4 labels, and x has 3"),
-        ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
-        ({"x": np.float32(1), "label": LABEL}, "4 labels, and x has 0"),
-        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and x has 4"),
+        ({"x": X, "label": LABEL[:3]}, "3 labels 'label', and 4 samples"),
+        ({"x": X[:3], "label": LABEL}, "4 labels 'label', and 3 samples"),
+        ({"x": X, "label": np.int64(1)}, "1 labels 'label', and 4 samples"),
+        ({"x": X[:0], "label": LABEL[:0]}, "does not fit together: x has 0"),
+        ({"x": np.float32(1), "label": LABEL}, "does not fit together: x has 0"),
+        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and y has 4"),
         ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
         ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
         ({"x": X[:, :2], "label": LABEL}, r"'x' takes the shape \[\?, 3\], and is fed \[4, 2\]"),
@@ -248,7 +268,7 @@ def test_a_misspelt_array_gets_the_nearest(tmp_path: Path) -> None:
 def test_an_input_is_found_by_tensor_name_too(tmp_path: Path) -> None:
     done = evaluation(tmp_path, {"x:0": X, "label": X.argmax(axis=1)}, inputs=("x:0",))
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 4
+    assert top1(done) == 1
 
 
 def test_without_inputs_there_is_nothing_to_feed(tmp_path: Path) -> None:
@@ -289,10 +309,10 @@ def test_every_type_of_output_can_be_kept(tmp_path: Path) -> None:
         inputs=("x", "text"),
     )
     run(done)
-    kept = read_arrays(done.folder / "outputs.npz")
-    assert kept["1"].dtype == np.float32
-    assert kept["2"].dtype == np.int32
-    assert kept["3"].tolist() == words.tolist()
+    (kept,) = each_batch(done.folder / "outputs.npz", 4)
+    assert kept[1].dtype == np.float32
+    assert kept[2].dtype == np.int32
+    assert kept[3].tolist() == words.tolist()
 
 
 def test_text_is_no_score(tmp_path: Path) -> None:
@@ -340,4 +360,4 @@ def test_tables_are_filled_from_the_model_s_own_files(tmp_path: Path) -> None:
         words_txt=b"yes\nno\nup\n",
     )
     run(done)
-    assert left(done, "evaluation.json")["top1"] == 1
+    assert top1(done) == 1

@@ -18,7 +18,7 @@ from mobileprep.numerics.labels import (
     range_fault,
 )
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.recorded import array_of, misfit
+from mobileprep.runtime.sampling.recorded import array_of, is_nearly, misfit
 
 
 def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fault]:
@@ -35,13 +35,19 @@ def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fa
     return _found(read_headers(path), name, inputs)[1]
 
 
-def has_labels(path: Path, labels: str) -> bool:
-    """Whether a file has an array of labels.
+def has_labels(path: Path, labels: str, inputs: Sequence[FedTensor]) -> bool:
+    """Whether a file has an array of labels, or one of nearly that name.
+
+    Args:
+        path: the file.
+        labels: the name of the array of labels.
+        inputs: what is fed of the file.
 
     Raises:
         CorruptFileError: the file cannot be read.
     """
-    return labels in read_headers(path)
+    headers = read_headers(path)
+    return labels in headers or is_nearly(labels, headers, [fed.name for fed in inputs])
 
 
 def label_faults(path: Path, name: str, labels: str) -> list[Fault]:
