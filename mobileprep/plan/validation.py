@@ -81,7 +81,7 @@ def _measured(choice: MetricChoice) -> MeasuredMetric:
         peak=choice.peak,
         threshold=choice.threshold,
         ignore=choice.ignore,
-        characters=choice.characters,
+        characters=tuple(choice.characters or ()),
         place=choice.place,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
@@ -256,13 +256,13 @@ class MetricChoice:
         int | None, Option("For `mean_iou`: the label of elements that do not count, often 255.")
     ] = None
     characters: Annotated[
-        tuple[str, ...],
+        str | tuple[str, ...] | None,
         Option(
             "For the error rates, where outputs are classes: the text of each class in order, as "
             "a list or as one text with a character for each.",
             definition="characters",
         ),
-    ] = ()
+    ] = None
     place: str = field(default="", compare=False, metadata=ASIDE)
     limit_place: str = field(default="", compare=False, metadata=ASIDE)
 
@@ -270,6 +270,10 @@ class MetricChoice:
     def named_outputs(self) -> tuple[str, ...]:
         """The outputs that it names, one or several; empty for the first."""
         return self.outputs if self.output is None else (self.output,)
+
+
+METRIC_KEYS: Final = tuple(f.name for f in fields(MetricChoice) if not f.metadata)
+"""The keys of a metric, in a list or in the section itself."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,12 +9,11 @@ from mobileprep.recipe.metrics import MetricFacts, metric_facts
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.settings import MetricChoice, MetricFunction, Validation
+from mobileprep.recipe.settings import METRIC_KEYS, MetricChoice, MetricFunction, Validation
 from mobileprep.recipe.tree import MappingNode, Node, Scalar, Sequence, place_of, plain, show
 
 _LIMITS: Final = ("max_drop", "at_least", "at_most")
 _NUMBERS: Final = (*_LIMITS, "peak", "threshold")
-_KEYS: Final = tuple(f.name for f in dataclasses.fields(MetricChoice) if not f.metadata)
 _OWN_KEYS: Final = ("peak", "threshold", "ignore", "characters")
 # Without a limit, how far a share may fall.
 _USUAL_DROP: Final = 0.01
@@ -41,10 +39,10 @@ def validation_problems(target: TargetSections) -> Iterator[Problem]:
         place = target.tree.entries["validation"].key_place
         yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
     if "metrics" in section.entries:
-        for key in _KEYS:
+        for key in METRIC_KEYS:
             if key in section.entries and key != "labels":
                 message = f"{key!r} is of a single metric, and there is a list of metrics"
-                hint = "move it into an item of 'metrics', or write null to drop an inherited one"
+                hint = "move it into an item of 'metrics'"
                 yield Problem(section.entries[key].key_place, message, hint)
     listed = target.get("outputs")
     outputs = [str(plain(item)) for item in listed.items] if isinstance(listed, Sequence) else []
@@ -56,14 +54,14 @@ def _choices(section: MappingNode) -> list[MappingNode]:
     listed = section.get("metrics")
     if isinstance(listed, Sequence):
         return [item for item in listed.items if isinstance(item, MappingNode)]
-    kept = {key: entry for key, entry in section.items() if key in _KEYS}
+    kept = {key: entry for key, entry in section.items() if key in METRIC_KEYS}
     return [MappingNode(kept, section.place)]
 
 
 def _resolved(node: MappingNode, labels: str | None) -> MetricChoice:
     given: dict[str, Any] = {key: value for key, value in plain(node).items() if value is not None}
     given |= {key: float(given[key]) for key in _NUMBERS if key in given}
-    given |= {key: tuple(given[key]) for key in ("outputs", "characters") if key in given}
+    given |= {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
     if "ignore" in given:
         given["ignore"] = int(given["ignore"])
     if labels is not None:
