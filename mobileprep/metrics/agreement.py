@@ -47,7 +47,7 @@ class OutputAgreement:
             AccuracyError: the shapes differ.
         """
         if free and expected.shape != found.shape:
-            self._has_other_shapes = True
+            self.pass_over()
             return
         self._largest = max(self._largest, largest_difference(expected, found, self._name, where))
         self._peak = max(self._peak, peak([expected]))
@@ -60,6 +60,10 @@ class OutputAgreement:
             best = (array.reshape(samples, -1).argmax(axis=1) for array in (expected, found))
             self._same_best += int(np.count_nonzero(np.equal(*best)))
             self._samples += samples
+
+    def pass_over(self) -> None:
+        """Take note of samples for which the two cannot be compared."""
+        self._has_other_shapes = True
 
     @property
     def largest(self) -> float | None:

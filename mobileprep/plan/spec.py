@@ -22,7 +22,6 @@ Section: TypeAlias = Literal[
     "max_difference",
     "engine",
     "validation",
-    "max_drop",
     "artifact",
     "registration",
     "budget",

@@ -18,8 +18,7 @@ def merge_sections(base: MappingNode, over: MappingNode) -> MappingNode:
 
     Mappings merge key by key, ``null`` removes what is below it, everything else replaces;
     ``source`` and ``quantize`` replace as a whole, and a list of metrics a single one, or the other
-    way around. Places stay those of where each value
-    was written.
+    way around. Places stay those of where each value was written.
     """
     return _overlay(base, over, _section)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from mobileprep.errors import InternalError
+import numpy as np
+
 from mobileprep.formats.arrays import array_writer, each_array
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.tensor import Array
@@ -39,22 +41,93 @@ def kept_outputs(path: Path) -> Iterator[KeepOutputs]:
         yield keep
 
 
-def each_batch(path: Path, outputs: int) -> Iterator[list[Array]]:
-    """What ``kept_outputs`` has kept, batch by batch.
+@dataclass(frozen=True)
+class Kept:
+    """Outputs that ``kept_outputs`` has kept.
 
     Args:
         path: the file.
         outputs: how many there are in a batch.
+        samples: of all batches.
+        batch: samples of a batch; the last may have fewer.
+    """
+
+    path: Path
+    outputs: int
+    samples: int
+    batch: int
+
+    def each_batch(self) -> Iterator[list[Array]]:
+        """The batches as they were kept.
+
+        Raises:
+            CorruptFileError: the file is missing or damaged.
+        """
+        batch: list[Array] = []
+        for _, array in each_array(self.path):
+            batch.append(array)
+            if len(batch) == self.outputs:
+                yield batch
+                batch = []
+
+
+Pair: TypeAlias = tuple[Array, Array]
+
+
+def each_pair(first: Kept, second: Kept) -> Iterator[tuple[int, list[Pair | None]]]:
+    """What two graphs gave for the same samples, also where one took them in other batches.
+
+    Args:
+        first: of one graph.
+        second: of the other, for as many samples.
+
+    Yields:
+        How many samples, and both arrays of each output; None where an output has no entry for
+        each sample, so that batches of other sizes cannot be joined.
 
     Raises:
-        CorruptFileError: the file is missing or damaged.
+        CorruptFileError: a file is missing or damaged.
     """
-    batch: list[Array] = []
-    for name, array in each_array(path):
-        if int(name.partition("/")[2]) != len(batch):
-            message = f"{path}: the outputs are out of order"
-            raise InternalError(message)
-        batch.append(array)
-        if len(batch) == outputs:
-            yield batch
-            batch = []
+    sides = _Side(first), _Side(second)
+    for _ in iter(lambda: all(side.read() for side in sides), False):
+        while sides[0].count != sides[1].count:
+            min(sides, key=lambda side: side.count).read()
+        count = sides[0].count
+        taken = zip(*(side.take() for side in sides), strict=True)
+        yield count, [None if x is None or y is None else (x, y) for x, y in taken]
+
+
+class _Side:
+    """Batches that were read and not yet taken."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.count = 0
+        self._left = kept.samples
+        self._size = kept.batch
+        self._batches = kept.each_batch()
+        self._read: list[tuple[int, list[Array]]] = []
+
+    def read(self) -> bool:
+        """Read one more; whether there was one."""
+        if not self._left:
+            return False
+        count = min(self._size, self._left)
+        self._read.append((count, next(self._batches)))
+        self._left -= count
+        self.count += count
+        return True
+
+    def take(self) -> list[Array | None]:
+        """All that were read as one batch."""
+        counts, batches = zip(*self._read, strict=True)
+        self._read, self.count = [], 0
+        if len(batches) == 1:
+            return list(batches[0])
+        return [_joined(pieces, counts) for pieces in zip(*batches, strict=True)]
+
+
+def _joined(pieces: Sequence[Array], counts: Sequence[int]) -> Array | None:
+    if not all(p.ndim and len(p) == n for p, n in zip(pieces, counts, strict=True)):
+        return None
+    alike = len({piece.shape[1:] for piece in pieces}) == 1
+    return np.concatenate(pieces) if alike else None

@@ -22,7 +22,7 @@ from mobileprep.plan.records import (
 )
 from mobileprep.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.outputs import each_batch
+from mobileprep.stages.outputs import Kept, each_pair
 
 # What the difference of two metrics may be off by, as a share of the larger: far less than one
 # sample of any test set.
@@ -41,7 +41,7 @@ def run(job: Job[ValidateStage]) -> None:
     asked = job.asked
     before = job.record(EvaluationRecord, asked.before)
     after = job.record(EvaluationRecord, asked.after)
-    compared = _compared(job, before)
+    compared = _compared(job, before, after)
     outputs = tuple(_output(job, name, compared[name]) for name in before.outputs)
     judged = [
         (limits, record)
@@ -62,7 +62,9 @@ def run(job: Job[ValidateStage]) -> None:
     job.write_record(asked.RECORD, record)
 
 
-def _compared(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, OutputAgreement]:
+def _compared(
+    job: Job[ValidateStage], before: EvaluationRecord, after: EvaluationRecord
+) -> dict[str, OutputAgreement]:
     """How each output compares with the source's, batch by batch.
 
     Raises:
@@ -71,13 +73,20 @@ def _compared(job: Job[ValidateStage], before: EvaluationRecord) -> dict[str, Ou
     names = before.outputs
     free = {name for m in before.metrics if m.metric in FREE_SHAPES for name in m.outputs}
     found = {name: OutputAgreement(name) for name in names}
-    paths = job.path(job.asked.before_outputs), job.path(job.asked.after_outputs)
-    batches = zip(*(each_batch(path, len(names)) for path in paths), strict=True)
-    for number, (expected, given) in enumerate(batches):
-        count = min(before.batch, before.samples - number * before.batch)
-        for name, x, y in zip(names, expected, given, strict=True):
-            place = job.place("outputs")
-            found[name].update(x, y, count, where=place, free=name in free)
+    kept = [
+        Kept(job.path(upstream), len(names), before.samples, record.batch)
+        for upstream, record in (
+            (job.asked.before_outputs, before),
+            (job.asked.after_outputs, after),
+        )
+    ]
+    place = job.place("outputs")
+    for count, pairs in each_pair(*kept):
+        for name, pair in zip(names, pairs, strict=True):
+            if pair is None:
+                found[name].pass_over()
+            else:
+                found[name].update(*pair, count, where=place, free=name in free)
     return found
 
 

@@ -29,7 +29,6 @@ SECTIONS: Final[tuple[Section, ...]] = (
     "freeze",
     "transforms",
     "validation",
-    "max_drop",
     "budget",
     "engine",
     "check",

@@ -15,7 +15,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.plan.running_stages import EvaluateStage, MeasuredMetric
 from mobileprep.stages.base import Job
 from mobileprep.stages.evaluate import run
-from mobileprep.stages.outputs import each_batch, kept_outputs
+from mobileprep.stages.outputs import Kept, each_pair, kept_outputs
 from tests.stages.jobs import NUMPY, assets, classifier, files, interface, job, left, op, slots
 
 X = np.random.default_rng(0).standard_normal((150, 3)).astype(np.float32)
@@ -122,7 +122,7 @@ def test_kept_outputs_come_back_batch_by_batch(tmp_path: Path) -> None:
     with kept_outputs(path) as keep:
         for size in (2, 11, 0):
             keep([np.arange(size), np.float32(size)])
-    batches = list(each_batch(path, 2))
+    batches = list(Kept(path, 2, 13, 11).each_batch())
     assert [(a.tolist(), b.item()) for a, b in batches] == [
         ([0, 1], 2.0),
         (list(range(11)), 11.0),
@@ -137,7 +137,7 @@ def test_a_failure_keeps_no_outputs(tmp_path: Path) -> None:
         raise AccuracyError
     assert not path.exists()
     with pytest.raises(CorruptFileError):
-        list(each_batch(path, 1))
+        list(Kept(path, 1, 3, 3).each_batch())
 
 
 def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
         with kept_outputs(path) as keep:
             for _ in range(count):
                 keep([batch])
-        for _ in each_batch(path, 1):
+        for _ in Kept(path, 1, count * 64, 64).each_batch():
             pass
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -156,3 +156,26 @@ def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
 
     # Names of entries are all that is kept of a batch.
     assert peak(40) < peak(4) + batch.nbytes / 2
+
+
+@pytest.mark.parametrize("sizes", [(64, 1), (1, 64), (64, 100), (7, 3), (64, 64), (200, 1)])
+def test_samples_are_compared_that_came_in_other_batches(
+    tmp_path: Path, sizes: tuple[int, int]
+) -> None:
+    """A transform may fix the batch: strip_unused_nodes with a shape does."""
+    samples = 130
+    values = np.arange(samples * 2).reshape(samples, 2)
+    kept = []
+    for number, size in enumerate(sizes):
+        path = tmp_path / f"{number}.npz"
+        with kept_outputs(path) as keep:
+            for at in range(0, samples, size):
+                keep([values[at : at + size], np.float32(1)])
+        kept.append(Kept(path, 2, samples, size))
+    seen = 0
+    for count, (pair, of_batch) in each_pair(*kept):
+        assert pair is not None
+        assert [array.tolist() for array in pair] == [values[seen : seen + count].tolist()] * 2
+        assert (of_batch is not None) == (min(sizes[0], samples) == min(sizes[1], samples))
+        seen += count
+    assert seen == samples
