@@ -160,7 +160,7 @@ def check_numbers(array: Array, what: str, batch: MetricBatch, *, infinite: bool
         raise AccuracyError(message, hint)
 
 
-class Kept:
+class KeptArrays:
     """Arrays that a metric keeps until all samples are there, within ``MOST_KEPT`` bytes."""
 
     def __init__(self) -> None:

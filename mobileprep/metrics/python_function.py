@@ -12,7 +12,7 @@ import numpy as np
 
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.tensor import Array
-from mobileprep.metrics.base import Kept, Metric, MetricBatch
+from mobileprep.metrics.base import KeptArrays, Metric, MetricBatch
 from mobileprep.user_code import blaming, load_module
 
 _WHAT: Final = "the metric"
@@ -41,7 +41,7 @@ class PythonFunction(Metric):
         if not callable(self._function):
             message = f"the metric's file has no function {function!r}"
             raise AccuracyError(message, f"define it: 'def {function}(outputs, labels)'", str(path))
-        self._kept = Kept()
+        self._kept = KeptArrays()
         self._outputs: dict[str, list[Array]] = defaultdict(list)
         self._labels: list[Array] = []
         self._by_sample: dict[str, bool] = {}

@@ -7,7 +7,7 @@ import numpy as np
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import (
-    Kept,
+    KeptArrays,
     LabelError,
     Metric,
     MetricBatch,
@@ -26,8 +26,8 @@ class Auc(Metric):
     """
 
     def __init__(self) -> None:
-        self._scores = Kept()
-        self._labels = Kept()
+        self._scores = KeptArrays()
+        self._labels = KeptArrays()
         self._left_out = 0
 
     def update(self, batch: MetricBatch) -> None:

@@ -33,7 +33,7 @@ _COMPARED = 4
 
 
 @dataclass(frozen=True)
-class Ran:
+class BatchResult:
     """What a graph gave for some samples.
 
     Args:
@@ -112,7 +112,7 @@ def _few(graph: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], in
 
 def evaluated(
     engine: Engine, graph: Graph, feeds: Mapping[str, Array], fetches: Sequence[str]
-) -> Iterator[Ran]:
+) -> Iterator[BatchResult]:
     """What the graph gives for the samples, batch by batch.
 
     Args:
@@ -134,7 +134,7 @@ def evaluated(
         fed, count = len(next(iter(batch.values()))), min(size, samples - first)
         outputs = [storable(array) for array in engine.run(fetches, batch)]
         cut = [a[:count] if a.ndim and len(a) == fed else a for a in outputs]
-        yield Ran(cut, first, count, fed)
+        yield BatchResult(cut, first, count, fed)
 
 
 def _batches(feeds: Mapping[str, Array], size: int, *, fill: bool) -> Iterator[dict[str, Array]]:

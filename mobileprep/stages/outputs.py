@@ -42,7 +42,7 @@ def kept_outputs(path: Path) -> Iterator[KeepOutputs]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptOutputs:
     """Outputs that ``kept_outputs`` has kept.
 
     Args:
@@ -74,7 +74,7 @@ class Kept:
 Pair: TypeAlias = tuple[Array, Array]
 
 
-def each_pair(first: Kept, second: Kept) -> Iterator[tuple[int, list[Pair | None]]]:
+def each_pair(first: KeptOutputs, second: KeptOutputs) -> Iterator[tuple[int, list[Pair | None]]]:
     """What two graphs gave for the same samples, also where one took them in other batches.
 
     Args:
@@ -100,7 +100,7 @@ def each_pair(first: Kept, second: Kept) -> Iterator[tuple[int, list[Pair | None
 class _Side:
     """Batches that were read and not yet taken."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: KeptOutputs) -> None:
         self.count = 0
         self._left = kept.samples
         self._size = kept.batch

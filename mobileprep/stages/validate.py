@@ -22,7 +22,7 @@ from mobileprep.plan.records import (
 )
 from mobileprep.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.outputs import Kept, each_pair
+from mobileprep.stages.outputs import KeptOutputs, each_pair
 
 # What the difference of two metrics may be off by, as a share of the larger: far less than one
 # sample of any test set.
@@ -74,7 +74,7 @@ def _compared(
     free = {name for m in before.metrics if m.metric in FREE_SHAPES for name in m.outputs}
     found = {name: OutputAgreement(name) for name in names}
     kept = [
-        Kept(job.path(upstream), len(names), before.samples, record.batch)
+        KeptOutputs(job.path(upstream), len(names), before.samples, record.batch)
         for upstream, record in (
             (job.asked.before_outputs, before),
             (job.asked.after_outputs, after),

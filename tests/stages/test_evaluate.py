@@ -21,7 +21,7 @@ from mobileprep.plan.running_stages import EngineChoice, EvaluateStage, Measured
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.stages.base import Job
 from mobileprep.stages.evaluate import evaluated, run
-from mobileprep.stages.outputs import Kept
+from mobileprep.stages.outputs import KeptOutputs
 from tests.stages.jobs import (
     NUMPY,
     assets,
@@ -108,7 +108,7 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
             "unlike": "",
         },
     }
-    kept = [batch for (batch,) in Kept(done.folder / "outputs.npz", 1, 200, 64).each_batch()]
+    kept = [batch for (batch,) in KeptOutputs(done.folder / "outputs.npz", 1, 200, 64).each_batch()]
     assert [len(batch) for batch in kept] == [64, 64, 64, 8]
     assert np.concatenate(kept).tolist() == x.tolist()
 
@@ -309,7 +309,7 @@ def test_every_type_of_output_can_be_kept(tmp_path: Path) -> None:
         inputs=("x", "text"),
     )
     run(done)
-    (kept,) = Kept(done.folder / "outputs.npz", 4, 4, 64).each_batch()
+    (kept,) = KeptOutputs(done.folder / "outputs.npz", 4, 4, 64).each_batch()
     assert kept[1].dtype == np.float32
     assert kept[2].dtype == np.int32
     assert kept[3].tolist() == words.tolist()

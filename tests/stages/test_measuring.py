@@ -15,7 +15,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.plan.running_stages import EvaluateStage, MeasuredMetric
 from mobileprep.stages.base import Job
 from mobileprep.stages.evaluate import run
-from mobileprep.stages.outputs import Kept, each_pair, kept_outputs
+from mobileprep.stages.outputs import KeptOutputs, each_pair, kept_outputs
 from tests.stages.jobs import NUMPY, assets, classifier, files, interface, job, left, op, slots
 
 X = np.random.default_rng(0).standard_normal((150, 3)).astype(np.float32)
@@ -122,7 +122,7 @@ def test_kept_outputs_come_back_batch_by_batch(tmp_path: Path) -> None:
     with kept_outputs(path) as keep:
         for size in (2, 11, 0):
             keep([np.arange(size), np.float32(size)])
-    batches = list(Kept(path, 2, 13, 11).each_batch())
+    batches = list(KeptOutputs(path, 2, 13, 11).each_batch())
     assert [(a.tolist(), b.item()) for a, b in batches] == [
         ([0, 1], 2.0),
         (list(range(11)), 11.0),
@@ -137,7 +137,7 @@ def test_a_failure_keeps_no_outputs(tmp_path: Path) -> None:
         raise AccuracyError
     assert not path.exists()
     with pytest.raises(CorruptFileError):
-        list(Kept(path, 1, 3, 3).each_batch())
+        list(KeptOutputs(path, 1, 3, 3).each_batch())
 
 
 def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
         with kept_outputs(path) as keep:
             for _ in range(count):
                 keep([batch])
-        for _ in Kept(path, 1, count * 64, 64).each_batch():
+        for _ in KeptOutputs(path, 1, count * 64, 64).each_batch():
             pass
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -171,7 +171,7 @@ def test_samples_are_compared_that_came_in_other_batches(
         with kept_outputs(path) as keep:
             for at in range(0, samples, size):
                 keep([values[at : at + size], np.float32(1)])
-        kept.append(Kept(path, 2, samples, size))
+        kept.append(KeptOutputs(path, 2, samples, size))
     seen = 0
     for count, (pair, of_batch) in each_pair(*kept):
         assert pair is not None
