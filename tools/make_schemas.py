@@ -10,6 +10,7 @@ it has a text instead of a schema, as ``"Target.engine"``, that option's is put 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from mobileprep.options.schema import (  # noqa: E402
     section_schema,
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
+from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
@@ -44,6 +46,8 @@ from mobileprep.recipe.settings import (  # noqa: E402
     Calibration,
     Check,
     InputSpec,
+    MetricChoice,
+    MetricFunction,
     Quantize,
     QuantizeRule,
     Source,
@@ -61,6 +65,8 @@ _SECTIONS = (
     Feature,
     Freeze,
     InputSpec,
+    MetricChoice,
+    MetricFunction,
     Quantize,
     QuantizeRule,
     Reading,
@@ -88,6 +94,9 @@ def recipe_format() -> str:
         known[section.__name__] = keys
         known |= {f"{section.__name__}.{key}": value for key, value in keys.items()}
     known |= {mode: _of_mode(mode) for mode in QUANTIZERS}
+    known["metric_name"] = _metric_name()
+    # The keys of a single metric may stand in the section itself.
+    known["Validation"] = {**known["Validation"], **known["MetricChoice"]}
     return rendered(_filled(json.loads(FORMAT.read_text(encoding="utf-8")), known))
 
 
@@ -120,6 +129,16 @@ def _parameters(name: str) -> Schema:
     kind = transform_class(name)
     tools = kind.of_graph_transform_tool
     return parameters_schema(kind, name, kind.summary, of_graph_transform_tool=tools)
+
+
+def _metric_name() -> Schema:
+    """A metric's name; all but two of those for top-k are told by a pattern alone."""
+    more = "|".join(name for name in METRIC_NAMES if not re.fullmatch("top[0-9]+", name))
+    return {
+        "pattern": f"^(top[1-9][0-9]{{0,4}}|{more})$(?!\\n)",
+        "patternErrorMessage": f"a metric is one of {', '.join(METRIC_NAMES)}, or any other top-k",
+        "examples": list(METRIC_NAMES),
+    }
 
 
 def _of_mode(mode: str) -> Schema:

@@ -10,23 +10,36 @@ from pathlib import Path
 from mobileprep.chains.norms_left import norms_foreseen
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import data_kind, open_dataset
-from mobileprep.datasets.source import Choice, DataFiles
+from mobileprep.datasets.source import DataFiles, SampleChoice
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
 from mobileprep.freezing.fit import DeclaredInput, Fit, fit
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.source import load_source
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
+from mobileprep.numerics.labels import Fault
 from mobileprep.options.data import Reading
 from mobileprep.plan.spec import Files
+from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
-from mobileprep.recipe.settings import Data, InputFile, Validation
+from mobileprep.recipe.settings import (
+    USUAL_LABELS,
+    Data,
+    InputFile,
+    MetricChoice,
+    MetricFunction,
+    Validation,
+)
 from mobileprep.recipe.tree import Key, place_of
-from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
+from mobileprep.runtime.sampling.data_files import (
+    class_faults,
+    has_labels,
+    label_faults,
+    sample_faults,
+)
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, known_shapes
-from mobileprep.runtime.sampling.labels import Fault
 from mobileprep.runtime.sampling.values import undrawable
 from mobileprep.stages.data import data_files
 
@@ -107,19 +120,15 @@ def _data_problems(
 ) -> Iterator[Problem]:
     """What is wrong with the samples of a target's validation, check and calibration."""
     validation, check, calibration = target.validation, target.check, target.calibration
-    labels = Validation.labels if validation is None else validation.labels
     if validation is not None:
-        (scores,) = known_shapes(frozen.graph, [parse_ref(name) for name in frozen.outputs[:1]])
-        data, file = validation.data, validation.data.file
-        with _placed(file):
-            if _is_plain_npz(data):
-                faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
-            else:
-                choice = Choice(validation.samples)
-                faults = list(
-                    _opening_faults(data, inputs, choice, validation.labels, labelled=True)
-                )
-        yield from (_problem(target, ("validation", "data"), *fault) for fault in faults)
+        with _placed(validation.data.file):
+            faults = [
+                fault
+                for choice in validation.metrics
+                for fault in _metric_faults(choice, validation, frozen, inputs)
+            ]
+        for fault in dict.fromkeys(faults):
+            yield _problem(target, ("validation", "data"), *fault)
     samples = {"check": None if check is None else check.data}
     if calibration is not None:
         samples["calibration"] = calibration.data
@@ -132,7 +141,7 @@ def _data_problems(
             if _is_plain_npz(named):
                 faults = sample_faults(file.path, file.name, inputs)
             else:
-                faults = list(_opening_faults(named, inputs, Choice(), labels, labelled=False))
+                faults = list(_opening_faults(named, inputs, SampleChoice()))
         yield from (_problem(target, (section, "data"), *fault) for fault in faults)
 
 
@@ -143,20 +152,60 @@ def _is_plain_npz(data: Data) -> bool:
 
 
 def _opening_faults(
-    data: Data, inputs: Sequence[FedTensor], choice: Choice, labels: str, *, labelled: bool
+    data: Data, inputs: Sequence[FedTensor], choice: SampleChoice, labels: str | None = None
 ) -> Iterator[Fault]:
     """What is wrong with samples as far as opening them tells; a user's code is not run."""
     files = _files(data)
     if (files.kind or data_kind(files)) == "python":
         return
     try:
-        open_dataset(files, inputs, choice, labels=labels, labelled=labelled)
+        open_dataset(files, inputs, choice, labels=labels or "", labelled=labels is not None)
     except AccuracyError as error:
         yield error.message, error.hint
 
 
 def _files(data: Data) -> DataFiles:
     return data_files(Files(data.file.name, data.file.path, ()), data)
+
+
+def _metric_faults(
+    choice: MetricChoice,
+    validation: Validation,
+    frozen: FreezeResult,
+    inputs: Sequence[FedTensor],
+) -> list[Fault]:
+    """What is wrong with the samples for one metric."""
+    labels = choice.labels or USUAL_LABELS
+    may_lack = choice.metric == AUTO and choice.labels is None
+    if not _is_plain_npz(validation.data):
+        asked = not may_lack and _of_labels(choice)
+        samples = SampleChoice(validation.samples)
+        return list(
+            _opening_faults(validation.data, inputs, samples, labels if asked else None)
+        )
+    file = validation.data.file
+    if isinstance(choice.metric, MetricFunction):
+        return sample_faults(file.path, file.name, inputs)
+    facts = metric_facts(choice.metric)
+    if facts is None or not facts.of_labels:
+        return sample_faults(file.path, file.name, inputs)
+    if may_lack and not has_labels(file.path, labels, inputs):
+        return sample_faults(file.path, file.name, inputs)
+    if not choice.metric.startswith("top") and choice.metric != AUTO:
+        faults = sample_faults(file.path, file.name, inputs)
+        return [*faults, *label_faults(file.path, file.name, labels)]
+    names = choice.named_outputs or frozen.outputs[:1]
+    refs = [ref for ref in map(parse_ref, names) if ref.node in frozen.graph]
+    scores = next(iter(known_shapes(frozen.graph, refs)), None)
+    return class_faults(file.path, file.name, inputs, labels, scores)
+
+
+def _of_labels(choice: MetricChoice) -> bool:
+    """Whether a metric surely takes labels; a user's function may do without."""
+    if isinstance(choice.metric, MetricFunction):
+        return choice.labels is not None
+    facts = metric_facts(choice.metric)
+    return facts is not None and facts.of_labels
 
 
 def _unfolded_norms(target: Target, graph: Graph) -> Iterator[str]:

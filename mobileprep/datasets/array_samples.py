@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from mobileprep.datasets.dataset import Batch
 from mobileprep.datasets.fitting import only_input
-from mobileprep.datasets.source import DataFiles, Unread, no_samples, only_keys
+from mobileprep.datasets.source import DataFiles, NoLabelsError, Unread, no_samples, only_keys
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header
 from mobileprep.formats.mapped_arrays import map_arrays
@@ -17,7 +17,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.runtime.feeds import converted
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.labels import counts_fault
-from mobileprep.runtime.sampling.recorded import array_of, misfit
+from mobileprep.runtime.sampling.recorded import array_of, is_nearly, misfit
 
 _HINT: Final = "save samples as the model takes them"
 
@@ -84,14 +84,25 @@ def _arrays(
     }
     if labels is None:
         return feeds, None
-    return feeds, array_of(found, files.reading.labels or labels, files.name)
+    return feeds, _labels_of(found, files.reading.labels or labels, feeds, files.name)
+
+
+def _labels_of(
+    found: Mapping[str, Array], labels: str, inputs: Iterable[str], data: str
+) -> Array:
+    try:
+        return array_of(found, labels, data)
+    except AccuracyError as error:
+        if is_nearly(labels, found, inputs):
+            raise
+        raise NoLabelsError(error.message, error.hint) from error
 
 
 def _labels_beside(files: DataFiles) -> Array:
     """The labels of an ``.npy`` file, which holds one array."""
     if files.labels is None:
         message = f"{files.name} has no labels"
-        raise AccuracyError(message, "write 'data: {npy: FILE, labels: LABELS.npy}'")
+        raise NoLabelsError(message, "write 'data: {npy: FILE, labels: LABELS.npy}'")
     arrays = map_arrays(files.labels)
     if len(arrays) == 1:
         return next(iter(arrays.values()))

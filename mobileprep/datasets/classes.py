@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.datasets.singles import Label
+from mobileprep.datasets.source import NoLabelsError
 from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
 from mobileprep.fsio import read_bytes
 
@@ -78,7 +79,7 @@ def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> l
         first = names[folders.index("")]
         message = f"{data}: {folders.count('')} of {len(names)} files lie in no folder that would "
         message += f"be their label, the first of them {first}"
-        raise AccuracyError(message, "put each class in a folder, or give 'labels: FILE.csv'")
+        raise NoLabelsError(message, "put each class in a folder, or give 'labels: FILE.csv'")
     known = classes or Classes(sorted(set(folders)), data)
     return [known.label(folder, name) for folder, name in zip(folders, names, strict=True)]
 

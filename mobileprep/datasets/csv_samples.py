@@ -51,7 +51,7 @@ class CsvSamples:
         self._lines = array("q")
         self._names = self._index()
         written = files.reading.labels or labels
-        self._label = self._column(written) if labelled else None
+        self._label = self._label_column(written) if labelled else None
         self._columns = self._of_inputs(inputs, written)
 
     def __len__(self) -> int:
@@ -123,12 +123,20 @@ class CsvSamples:
         fed = only_input(inputs, None, self._files.name)
         return [(fed, [at for at, name in enumerate(self._names) if name != labels])]
 
+    def _label_column(self, name: str) -> int:
+        if name not in self._names and not nearest_hint(name, self._names):
+            raise NoLabelsError(*self._no_column(name))
+        return self._column(name)
+
     def _column(self, name: str) -> int:
         if name in self._names:
             return self._names.index(name)
+        raise AccuracyError(*self._no_column(name))
+
+    def _no_column(self, name: str) -> tuple[str, str]:
         message = f"{self._files.name} has no column {name!r}; "
         message += f"it has {', '.join(self._names[:20]) or 'none'}"
-        raise AccuracyError(message, nearest_hint(name, self._names))
+        return message, nearest_hint(name, self._names)
 
 
 class _Lines:

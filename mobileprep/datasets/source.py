@@ -96,6 +96,10 @@ class Source(Protocol):
         """
 
 
+class NoLabelsError(AccuracyError):
+    """The data has no labels of the name that is asked for, nor any of nearly that name."""
+
+
 def no_samples(name: str, what: str = "samples") -> AccuracyError:
     """The error for data without anything to read."""
     return AccuracyError(f"{name} holds no {what}", "name data that has some")

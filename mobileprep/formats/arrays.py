@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any, Final, NamedTuple, TypeVar
@@ -80,15 +81,48 @@ def read_arrays(
     return _read(path, read, names)
 
 
+def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The arrays of an ``.npz`` file with their names, in the order written, one at a time.
+
+    Args:
+        path: the file.
+        limit: the most bytes that an array may take.
+
+    Raises:
+        CorruptFileError: see ``read_arrays``.
+    """
+    try:
+        with path.open("rb") as stream:
+            yield from _members(
+                stream, path, lambda body, size, where: _read_array(body, size, limit, where)
+            )
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def write_arrays(target: Path | IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
     """Write arrays as ``.npz`` to a file or a stream; equal arrays give equal bytes."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with array_writer(target) as write:
         for name in sorted(arrays):
+            write(name, arrays[name])
+
+
+@contextlib.contextmanager
+def array_writer(target: Path | IO[bytes]) -> Iterator[Callable[[str, NDArray[Any]], None]]:
+    """Writes arrays as ``.npz`` one after another, none of which is kept.
+
+    Inside the block, what it gives takes a name and an array.
+    """
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        def write(name: str, array: NDArray[Any]) -> None:
             body = io.BytesIO()
-            npy.write_array(body, np.asarray(arrays[name]), allow_pickle=False)
+            npy.write_array(body, np.asarray(array), allow_pickle=False)
             # ZipInfo without a time gives 1980: nothing of the moment goes into the file.
             entry = zipfile.ZipInfo(f"{name}.npy")
             archive.writestr(entry, body.getvalue(), zipfile.ZIP_DEFLATED, 6)
+
+        yield write
 
 
 def _read(
@@ -98,20 +132,19 @@ def _read(
     try:
         with path.open("rb") as stream:
             if zipfile.is_zipfile(stream):
-                return _read_zip(stream, path, read, names)
+                return dict(_members(stream, path, read, names))
             stream.seek(0)
             return {"": read(stream, path.stat().st_size, str(path))}
     except OSError as error:
         raise unreadable(path, error) from error
 
 
-def _read_zip(
+def _members(
     stream: IO[bytes],
     path: Path,
     read: Callable[[IO[bytes], int, str], T],
-    names: Container[str] | None,
-) -> dict[str, T]:
-    arrays = {}
+    names: Container[str] | None = None,
+) -> Iterator[tuple[str, T]]:
     try:
         with zipfile.ZipFile(stream) as archive:
             for entry in archive.infolist():
@@ -123,11 +156,10 @@ def _read_zip(
                     message = "is compressed in a way that numpy does not write"
                     raise CorruptFileError(message, _HINT, where)
                 with archive.open(entry) as member:
-                    arrays[name] = read(member, entry.file_size, where)
+                    yield name, read(member, entry.file_size, where)
     except ARCHIVE_FAULTS as error:
         msg = f"is no readable .npz file: {error}"
         raise CorruptFileError(msg, _HINT, str(path)) from error
-    return arrays
 
 
 def _read_array(stream: IO[bytes], size: int, limit: int, where: str) -> NDArray[Any]:

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator
 from mobileprep.plan.calibrating import calibrate_spec, calibration_members
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
-from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
-    EvaluateStage,
     SamplesStage,
     ValidateStage,
 )
@@ -46,8 +44,9 @@ from mobileprep.plan.stages import (
 )
 from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
+from mobileprep.plan.validation import evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
-from mobileprep.recipe.settings import Budget, Source, Validation
+from mobileprep.recipe.settings import Budget, Source
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -217,18 +216,9 @@ class _TargetPlanner:
             return []
         shipped = Upstream(package, f"{PUBLISHED}{self._model_file()}")
         artifact = dataclasses.replace(frozen, graph=shipped)
-        before = self._add(_evaluate_spec(target, validation, "evaluate-source", frozen))
-        after = self._add(_evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
-        stage = ValidateStage(
-            max_drop=validation.max_drop,
-            before=Upstream(before, EvaluateStage.RECORD),
-            after=Upstream(after, EvaluateStage.RECORD),
-            before_outputs=Upstream(before, EvaluateStage.OUTPUTS),
-            after_outputs=Upstream(after, EvaluateStage.OUTPUTS),
-        )
-        limit = target.place(("validation", "max_drop"))
-        where = {**places(target, "outputs"), "max_drop": limit}
-        return [before, after, self._add(StageSpec(f"{target.folder}/validate", stage, where))]
+        before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
+        after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
+        return [before, after, self._add(validate_spec(target, validation, before, after))]
 
 
 def _freeze_spec(target: Target) -> StageSpec:
@@ -270,25 +260,6 @@ def _transform_spec(
     return StageSpec(f"{number:02d}-{step.name}", stage, where)
 
 
-def _evaluate_spec(target: Target, validation: Validation, label: str, frozen: Frozen) -> StageSpec:
-    stage = EvaluateStage(
-        data=data_files(validation.data),
-        reading=validation.data,
-        labels=validation.labels,
-        samples=validation.samples,
-        seed=validation.seed,
-        batch=validation.batch,
-        strict=validation.strict,
-        inputs=target.inputs,
-        metric=validation.metric,
-        engine=engine_choice(target),
-        graph=frozen.graph,
-        interface=frozen.interface,
-        assets=frozen.assets,
-    )
-    return StageSpec(label, stage, places(target, "validation", "inputs", "outputs", "engine"))
-
-
 def _graph_files(source: Source) -> Files:
     if source.kind == "saved_model":
         return folder_files(source.file)
@@ -307,6 +278,8 @@ def _outside(target: Target) -> Iterator[StageFile]:
         yield from single_file(source.saver).members
     if target.validation is not None:
         yield from data_files(target.validation.data).members
+        for file in target.validation.functions:
+            yield from single_file(file).members
     yield from calibration_members(target)
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members

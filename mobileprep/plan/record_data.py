@@ -30,4 +30,6 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
         (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return record_from(hint, value)
-    return tuple(value) if get_origin(hint) is tuple else value
+    if get_origin(hint) is tuple:
+        return tuple(_value(get_args(hint)[0], item) for item in value)
+    return value

@@ -230,21 +230,36 @@ class CheckRecord:
 
 
 @dataclass(frozen=True)
+class MetricValue:
+    """What a graph comes to by one metric.
+
+    Args:
+        metric: its name, ``auto`` resolved.
+        outputs: the tensors that it is of; empty for each.
+        value: None for what compares a model with the source.
+    """
+
+    metric: str
+    outputs: tuple[str, ...]
+    value: float | None
+
+
+@dataclass(frozen=True)
 class EvaluationRecord:
-    """How a graph does on labelled data, ``evaluation.json``.
+    """How a graph does on data, ``evaluation.json``.
 
     Args:
         outputs: the tensors that were fetched.
         samples: how many.
-        correct: how many have their best score at their label.
-        top1: the same as a share.
+        metrics: in the order in which they are asked for.
+        warnings: what makes them worth less than they seem.
         engine: what ran the graph.
     """
 
     outputs: tuple[str, ...]
     samples: int
-    correct: int
-    top1: float
+    metrics: tuple[MetricValue, ...]
+    warnings: tuple[str, ...]
     engine: EngineRecord
 
 
@@ -257,25 +272,63 @@ class ValidationEngines:
 
 
 @dataclass(frozen=True)
+class MetricRecord:
+    """A metric of the source and of the model that ships.
+
+    Args:
+        metric: its name; of a Python function, the function's.
+        output: the tensor that it is of, or several with commas.
+        before: the source's; of an agreement 1.
+        after: the model's.
+        drop: how much worse the model is: what a metric fell by, or an error rose by.
+        higher_is_better: which of the two it is.
+        max_drop: what is allowed; None for no such limit.
+        at_least: the least that is allowed of ``after``.
+        at_most: the most.
+    """
+
+    metric: str
+    output: str
+    before: float
+    after: float
+    drop: float
+    higher_is_better: bool
+    max_drop: float | None
+    at_least: float | None
+    at_most: float | None
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    """How far an output of the model that ships is from the source's.
+
+    Args:
+        output: the tensor.
+        largest_difference: of any element; None where it has another shape.
+        share_of_peak: the same as a share of the largest magnitude that the source gives.
+    """
+
+    output: str
+    largest_difference: float | None
+    share_of_peak: float | None
+
+
+@dataclass(frozen=True)
 class ValidationRecord:
     """How the model that ships compares with the source, ``validation.json``.
 
     Args:
         samples: how many.
-        top1_before: the source's share of samples whose best score is at their label.
-        top1_after: the model's.
-        drop: the difference.
-        max_drop: what is allowed.
+        metrics: those that were asked for.
+        outputs: every output.
         largest_difference: of any element of any output.
         warnings: what makes the comparison worth less than it seems.
         engines: what ran the two.
     """
 
     samples: int
-    top1_before: float
-    top1_after: float
-    drop: float
-    max_drop: float
+    metrics: tuple[MetricRecord, ...]
+    outputs: tuple[OutputRecord, ...]
     largest_difference: float
     warnings: tuple[str, ...]
     engines: ValidationEngines

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mobileprep.plan.spec import Files, Stage, Upstream
-from mobileprep.recipe.settings import Calibration, Data, InputSpec, Metric
+from mobileprep.recipe.settings import ASIDE, Calibration, Data, InputSpec
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,55 @@ class CalibrateStage(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredMetric:
+    """What is measured of a graph.
+
+    Args:
+        metric: its name; of a Python function, the function's.
+        python: the slot of the function's file; empty for a metric of this package.
+        outputs: the tensors that it is of; empty for the first, or for every one.
+        labels: the name of the array of labels; None for what compares with the source.
+        labels_needed: whether it is an error where the data has none.
+        peak, threshold, ignore, characters: see ``recipe.settings.MetricChoice``.
+        place: where the recipe asks for it, for messages.
+    """
+
+    metric: str
+    python: str = ""
+    outputs: tuple[str, ...] = ()
+    labels: str | None = "label"
+    labels_needed: bool = True
+    peak: float | None = None
+    threshold: float | None = None
+    ignore: int | None = None
+    characters: tuple[str, ...] = ()
+    place: str = field(default="", compare=False, metadata=ASIDE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedMetric:
+    """What is allowed of a metric; see ``records.MetricRecord``.
+
+    Args:
+        place: where the first limit stands, for messages.
+    """
+
+    higher_is_better: bool = True
+    max_drop: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    place: str = field(default="", compare=False, metadata=ASIDE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluateStage(RunningStage):
-    """Runs a graph on labelled data and keeps its outputs.
+    """Runs a graph on data, measures it, and keeps its outputs.
 
     Args:
         data: the data.
         reading: how it is read; None where its content tells.
-        labels: the name of its labels, where ``reading`` does not say.
-        metric: what is measured.
+        metrics: what is measured.
+        functions: the Python files of metrics, by slot.
         samples: how many are run; None for all.
         seed: draws them; None for those that are spread evenly.
         batch: how many are run at once.
@@ -150,14 +191,14 @@ class EvaluateStage(RunningStage):
     """
 
     stage_name: ClassVar[str] = "evaluate"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     OUTPUTS: ClassVar[str] = "outputs.npz"
     RECORD: ClassVar[str] = "evaluation.json"
 
     data: Files
     reading: Data | None = None
-    labels: str
-    metric: Metric
+    metrics: tuple[MeasuredMetric, ...]
+    functions: Mapping[str, Files] = field(default_factory=dict)
     samples: int | None = None
     seed: int | None = None
     batch: int = 64
@@ -172,10 +213,10 @@ class EvaluateStage(RunningStage):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateStage(Stage):
-    """Compares an artifact's outputs and accuracy with the source's.
+    """Compares an artifact's outputs and metrics with the source's.
 
     Args:
-        max_drop: how far the metric may fall.
+        metrics: what is allowed of each metric, in the order of the evaluations.
         before: the record of the source's evaluation.
         after: the record of the artifact's.
         before_outputs: what the source gave.
@@ -183,10 +224,10 @@ class ValidateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "validate"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "validation.json"
 
-    max_drop: float
+    metrics: tuple[JudgedMetric, ...]
     before: Upstream
     after: Upstream
     before_outputs: Upstream

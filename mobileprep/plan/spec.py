@@ -23,7 +23,6 @@ Section: TypeAlias = Literal[
     "engine",
     "calibration",
     "validation",
-    "max_drop",
     "artifact",
     "registration",
     "budget",

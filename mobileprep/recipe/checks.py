@@ -20,6 +20,7 @@ from mobileprep.recipe.tree import (
     show,
 )
 from mobileprep.recipe.units import parse_bytes
+from mobileprep.recipe.validation import validation_problems
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
@@ -136,13 +137,6 @@ def _source_pins(source: MappingNode) -> Iterator[Problem]:
             yield Problem(entry.key_place, message, nearest_hint(name, files))
 
 
-def _validation(target: TargetSections) -> Iterator[Problem]:
-    validation = target.mapping("validation")
-    if validation is not None and "data" not in validation.entries:
-        place = target.tree.entries["validation"].key_place
-        yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
-
-
 def _quantize(target: TargetSections) -> Iterator[Problem]:
     quantize = target.mapping("quantize")
     if quantize is None:
@@ -203,7 +197,7 @@ _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
     _calibration,
-    _validation,
+    validation_problems,
     data_problems,
     _quantize,
     _abis,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mobileprep.recipe.settings import METRIC_KEYS
 from mobileprep.recipe.tree import Entry, MappingNode, Node, Scalar
 
 # Their keys belong together: half of one with half of another has no meaning.
@@ -18,8 +19,8 @@ def merge_sections(base: MappingNode, over: MappingNode) -> MappingNode:
     """A recipe, model or target with another laid over it.
 
     Mappings merge key by key, ``null`` removes what is below it, everything else replaces;
-    ``source``, ``quantize`` and a section's ``data`` replace as a whole. Places stay those of where
-    each value was written.
+    ``source``, ``quantize`` and a section's ``data`` replace as a whole, and a list of metrics a
+    single one, or the other way around. Places stay those of where each value was written.
     """
     return _overlay(base, over, _section)
 
@@ -47,7 +48,16 @@ def _overlay(
 def _section(key: str, below: Node, over: Node) -> Node:
     if key in _WHOLE or not isinstance(over, MappingNode):
         return over
+    if key == "validation" and isinstance(below, MappingNode):
+        below = below.without(_replaced_metrics(over))
     return _overlay(below, over, _named if key in _NAMED else _deep)
+
+
+def _replaced_metrics(over: MappingNode) -> tuple[str, ...]:
+    """The inherited keys that a validation's own metric, or own list of metrics, stands for."""
+    if "metrics" in over.entries:
+        return tuple(key for key in METRIC_KEYS if key != "labels")
+    return ("metrics",) if "metric" in over.entries else ()
 
 
 def _named(_name: str, below: Node, over: Node) -> Node:

@@ -63,6 +63,8 @@ def _files(target: Target) -> Iterator[InputFile]:
         yield from (file.file for file in step.files if file.kind == "path")
         if step.plugin is not None:
             yield step.plugin.file
+    if target.validation is not None:
+        yield from target.validation.functions
     calibration = target.calibration
     # The samples stand in for a range file.
     if calibration is not None and calibration.data is None and calibration.range_file is not None:

@@ -178,6 +178,8 @@ _SECTIONS = (
     ("validation", "`validation`"),
     ("data", "`data`"),
     ("feature", "`data.features.<input>`"),
+    ("metric_choice", "`validation.metrics`"),
+    ("metric", "`validation.metric`"),
     ("model", "`models.<name>`"),
     ("target", "`targets.<name>`"),
     ("quantize", "`targets.<name>.quantize`"),
@@ -191,7 +193,7 @@ _TYPES = {
     "boolean": "`true` or `false`",
 }
 
-_PLURALS = {"string": "texts", "integer": "whole numbers"}
+_PLURALS = {"string": "texts", "integer": "whole numbers", "object": "mappings"}
 
 
 def render(schema: Schema) -> str:

@@ -27,11 +27,11 @@ from mobileprep.recipe.settings import (
     QuantizeRule,
     Source,
     SourceKind,
-    Validation,
 )
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.units import parse_bytes
+from mobileprep.recipe.validation import resolve_validation
 
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 _PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine")
@@ -88,7 +88,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         transforms=_transforms(sections, quantize, chains),
         check=_check(sections.get("check")),
         calibration=_calibration(sections.mapping("calibration")),
-        validation=_validation(sections.mapping("validation")),
+        validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
         tree=sections.tree,
@@ -182,19 +182,6 @@ def _calibration(calibration: MappingNode | None) -> Calibration | None:
     for key in given.keys() & {"percentile", "decay"}:
         given[key] = float(given[key])
     return Calibration(**given)
-
-
-def _validation(validation: MappingNode | None) -> Validation | None:
-    if validation is None:
-        return None
-    given = plain(validation)
-    given["data"] = resolve_data(validation.entries["data"].value)
-    if "max_drop" in given:
-        given["max_drop"] = float(given["max_drop"])
-    for key in ("samples", "seed", "batch"):
-        if key in given:
-            given[key] = int(given[key])
-    return Validation(**given)
 
 
 def _quantize(node: Node | None) -> Quantize:

@@ -219,7 +219,8 @@ def _not_constant(error: ValidationError, node: Node) -> Iterator[Problem]:
 
 def _wrong_text(error: ValidationError, node: Node) -> Iterator[Problem]:
     rule = _keyword(error, "patternErrorMessage", f"must match {_limit(error)}")
-    yield Problem(node.place, f"{show(error.instance)} cannot be used here: {rule}")
+    hint = nearest_hint(str(error.instance), _keyword(error, "examples", []))
+    yield Problem(node.place, f"{show(error.instance)} cannot be used here: {rule}", hint)
 
 
 def _repeated(error: ValidationError, node: Node) -> Iterator[Problem]:

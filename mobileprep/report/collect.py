@@ -12,7 +12,9 @@ from mobileprep.plan.records import (
     CompressRecord,
     EngineRecord,
     FreezeRecord,
+    MetricRecord,
     ModelFacts,
+    OutputRecord,
     SamplesRecord,
     TargetRecords,
     TransformRecord,
@@ -70,14 +72,19 @@ class Checked:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Shares of the samples whose best score is their label's, and the largest difference of
-    any output element, between the source graph and the artifact."""
+    """How the artifact compares with the source graph.
+
+    Args:
+        samples: how many.
+        metrics: each before and after, with its limits.
+        outputs: how far each output is from the source's.
+        largest_difference: of any element of any output.
+        warnings: what makes the comparison worth less than it seems.
+    """
 
     samples: int
-    top1_before: float
-    top1_after: float
-    drop: float
-    max_drop: float
+    metrics: tuple[MetricRecord, ...]
+    outputs: tuple[OutputRecord, ...]
     largest_difference: float
     warnings: tuple[str, ...] = ()
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from mobileprep.report.collect import Report
+from mobileprep.plan.records import OutputRecord
+from mobileprep.report.collect import Accuracy, Report
+from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
 from mobileprep.report.step_table import difference_text
 
 Limits = Mapping[str, int]
 """The most bytes that a target's budget allows: of ``model_bytes``, of ``compressed_bytes``."""
 
-_HEADINGS = ("target", "model", "bytes", "compressed", "nodes", "top-1 before", "after")
+_METRIC_HEADINGS = ("metric", "before", "after")
+_HEADINGS = ("target", "model", "bytes", "compressed", "nodes", *_METRIC_HEADINGS)
 _STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference")
+_OUTPUT_HEADINGS = ("output", "largest difference", "share of peak")
 # What Markdown, or HTML in it, would take for something else.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
@@ -31,16 +35,23 @@ def reports_markdown(reports: Sequence[tuple[Report, Limits]]) -> str:
 
 
 def _facts(report: Report, limits: Limits) -> list[str]:
-    model, accuracy = report.model, report.accuracy
+    model = report.model
     return [
         _plain(_name(report)),
         _plain(model.file),
         _within(model.bytes, limits.get("model_bytes")),
         _within(report.compressed.bytes, limits.get("compressed_bytes")),
         f"{model.nodes:,}",
-        f"{accuracy.top1_before:.4f}" if accuracy else "-",
-        f"{accuracy.top1_after:.4f}" if accuracy else "-",
+        *_first_metric(report.accuracy),
     ]
+
+
+def _first_metric(accuracy: Accuracy | None) -> list[str]:
+    """The first metric, for the table of all targets; the others stand with the target."""
+    if accuracy is None or not accuracy.metrics:
+        return ["-"] * len(_METRIC_HEADINGS)
+    name, _, before, after, _ = metric_cells(accuracy.metrics[0])
+    return [_plain(name), before, after]
 
 
 def _within(found: int, limit: int | None) -> str:
@@ -70,8 +81,27 @@ def _details(report: Report) -> Iterator[str]:
             f"Checked on {check.samples} samples: largest difference {check.share_of_peak:.2g} "
             f"of the peak of {_plain(check.output)}."
         )
+    if report.accuracy is not None:
+        yield from _metrics(report.accuracy)
     yield ""
     yield "</details>"
+
+
+def _metrics(accuracy: Accuracy) -> Iterator[str]:
+    """The metrics with their limits, and how far each output is from the source's."""
+    yield ""
+    yield f"Validated on {accuracy.samples} samples:"
+    yield ""
+    rows = (list(map(_plain, metric_cells(metric))) for metric in accuracy.metrics)
+    yield from _table(METRIC_HEADINGS, rows)
+    yield ""
+    yield from _table(_OUTPUT_HEADINGS, map(_output, accuracy.outputs))
+
+
+def _output(output: OutputRecord) -> list[str]:
+    share = output.share_of_peak
+    shown = "-" if share is None else f"{share:.2g}"
+    return [_plain(output.output), difference_text(output.largest_difference), shown]
 
 
 def _steps(report: Report) -> Iterator[list[str]]:

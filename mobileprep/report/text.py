@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
+from mobileprep.report.metric_table import metric_table, metric_text, metric_title
 from mobileprep.report.step_table import difference_text, step_table
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -32,8 +33,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     if report.check is not None:
         rest += _check_lines(report.check)
     if report.accuracy is not None:
-        rest.append(_accuracy_line(report.accuracy))
-        rest += [f"  warning: {warning}" for warning in report.accuracy.warnings]
+        rest += _accuracy_lines(report.accuracy, width or _USUAL_WIDTH)
     rest += _engine_lines(report.engines)
     rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
     lines += rest if width is None else (part for line in rest for part in _wrapped(line, width))
@@ -85,12 +85,20 @@ def _check_lines(check: Checked) -> Iterator[str]:
     yield from (f"  warning: {warning}" for warning in check.warnings)
 
 
-def _accuracy_line(accuracy: Accuracy) -> str:
-    return (
-        f"accuracy top-1 {accuracy.top1_before:.4f} before, {accuracy.top1_after:.4f} after "
+def _accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:
+    """One line for one metric, a table for several, and what is to be known of them."""
+    difference = (
         f"({accuracy.samples} samples); largest output difference "
         f"{difference_text(accuracy.largest_difference)}"
     )
+    if len(accuracy.metrics) == 1:
+        (metric,) = accuracy.metrics
+        before, after = metric_text(metric, metric.before), metric_text(metric, metric.after)
+        yield f"accuracy {metric_title(metric)} {before} before, {after} after {difference}"
+    else:
+        yield f"accuracy of {len(accuracy.metrics)} metrics {difference}"
+        yield from (f"  {line}" for line in metric_table(accuracy.metrics, width - 2))
+    yield from (f"  warning: {warning}" for warning in accuracy.warnings)
 
 
 def _engine_lines(engines: Sequence[EngineLine]) -> Iterator[str]:

@@ -123,7 +123,7 @@ def test_json_goes_to_stdout_alone(digits: Path, run: Run) -> None:
     told = run("build", digits, *OUT, "--json")
     reports = json.loads(told.out)
     assert [r["target"] for r in reports] == ["phone", "download"]
-    assert reports[0]["accuracy"]["top1_before"] >= 0.97
+    assert reports[0]["accuracy"]["metrics"][0]["before"] >= 0.97
     assert reports[0]["steps"][-1]["bytes"] > 0
 
 

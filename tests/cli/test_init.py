@@ -160,7 +160,7 @@ def test_labelled_samples_become_a_validation(model: Path, run: Run) -> None:
     assert told.code == 0, told.err
     target = load_recipe(Path("recipe.yaml"), environ={}).targets[0]
     assert target.validation is not None
-    assert target.validation.labels == "digit"
+    assert target.validation.metrics[0].labels == "digit"
     assert run("build", "recipe.yaml").code == 0
     wrong = run("init", model, "--data", "data.npz", "--labels", "none", "--recipe", "b.yaml")
     assert wrong.code == 8

@@ -63,7 +63,8 @@ def test_quantizing_comes_with_a_check_and_validation_as_named(tmp_path):
     assert target.check
     assert [s.name for s in target.transforms][-1] == "quantize_weights"
     assert target.validation is not None
-    assert (target.validation.data.file.name, target.validation.labels) == ("d.npz", "class")
+    assert target.validation.data.file.name == "d.npz"
+    assert target.validation.metrics[0].labels == "class"
 
 
 def test_the_first_line_leads_an_editor_to_the_schema(tmp_path):

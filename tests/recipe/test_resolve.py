@@ -10,12 +10,12 @@ from mobileprep.recipe import (
     Budget,
     Freeze,
     InputSpec,
+    MetricChoice,
     Quantize,
     Recipe,
     Source,
     Step,
     Target,
-    Validation,
     digestible,
 )
 from mobileprep.transforms.base import make_transform
@@ -99,8 +99,10 @@ targets:
         Step("obfuscate_names"),
         Step("sort_by_execution_order"),
     )
-    assert found.validation == Validation(found.validation.data, "y", "top1", 0.0)
-    assert isinstance(found.validation.max_drop, float)
+    (metric,) = found.validation.metrics
+    assert metric == MetricChoice(metric="top1", labels="y", max_drop=0.0)
+    assert isinstance(metric.max_drop, float)
+    assert [at.split(":")[1] for at in (metric.place, metric.limit_place)] == ["12", "12"]
     assert found.validation.data.file.path == tmp_path / "data/test.npz"
     assert (found.platform, found.abis) == ("android", ("arm64-v8a", "x86"))
     assert (found.artifact, found.registration) == ("text", ("1.15", "2.21"))
@@ -264,13 +266,14 @@ targets:
     )
     plain, other, unchecked = recipe.targets
     assert plain.source.kind == "graph"
-    assert plain.validation.max_drop == 0.1
+    assert plain.validation.metrics[0].max_drop == 0.1
     assert (other.source.kind, other.source.checkpoint) == ("frozen", None)
     assert other.freeze.clear_devices
     assert other.inputs == (InputSpec("a", "int8", (1,)), InputSpec("c"))
     assert other.outputs == ("z",)
     assert names(other) == ["fold_constants"]
-    assert (other.validation.data.file.name, other.validation.max_drop) == ("d.npz", 0.2)
+    assert other.validation.data.file.name == "d.npz"
+    assert other.validation.metrics[0].max_drop == 0.2
     assert unchecked.validation is None
     assert unchecked.transforms == ()
     assert unchecked.outputs == ("y",)

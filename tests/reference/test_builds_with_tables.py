@@ -93,7 +93,8 @@ def test_a_model_with_tables_is_validated(
     assert main(["build", str(recipe), "--out", str(tmp_path / "out")]) == 0
     folder = tmp_path / "out/words/phone"
     report = json.loads((folder / "report.json").read_text())
-    assert report["accuracy"]["top1_before"] == report["accuracy"]["top1_after"] == 1
+    (metric,) = report["accuracy"]["metrics"]
+    assert metric["before"] == metric["after"] == 1
     assert {line["name"] for line in report["engines"]} == {engine}
     assert (folder / "assets").is_dir()
 

@@ -54,10 +54,20 @@ OPENVINO: dict[str, Any] = {
 }
 VALIDATION: dict[str, Any] = {
     "samples": 450,
-    "top1_before": 447 / 450,
-    "top1_after": 446 / 450,
-    "drop": 1 / 450,
-    "max_drop": 0.01,
+    "metrics": [
+        {
+            "metric": "top1",
+            "output": "probabilities",
+            "before": 447 / 450,
+            "after": 446 / 450,
+            "drop": 1 / 450,
+            "higher_is_better": True,
+            "max_drop": 0.01,
+            "at_least": None,
+            "at_most": None,
+        }
+    ],
+    "outputs": [{"output": "probabilities", "largest_difference": 0.0082, "share_of_peak": 0.0083}],
     "largest_difference": 0.0082,
     "warnings": [],
     "engines": {"source": NUMPY, "model": NUMPY},

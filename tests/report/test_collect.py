@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mobileprep.plan.record_data import record_from
-from mobileprep.plan.records import FreezeRecord, ModelFacts
+from mobileprep.plan.records import FreezeRecord, MetricRecord, ModelFacts, OutputRecord
 from mobileprep.report.collect import Accuracy, StepLine
 from tests.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
 
@@ -17,7 +17,10 @@ def test_every_record_finds_its_place() -> None:
     assert report.model == ModelFacts(**MODEL)
     assert report.ops == {"Conv2D": 2, "Const": 15}
     accuracy = {key: value for key, value in VALIDATION.items() if key != "engines"}
-    assert report.accuracy == Accuracy(**{**accuracy, "warnings": ()})
+    metrics = tuple(MetricRecord(**metric) for metric in accuracy["metrics"])
+    outputs = tuple(OutputRecord(**output) for output in accuracy["outputs"])
+    found = {**accuracy, "metrics": metrics, "outputs": outputs, "warnings": ()}
+    assert report.accuracy == Accuracy(**found)
     assert [(line.graph, line.name) for line in report.engines] == [
         ("source", "numpy"),
         ("model", "numpy"),

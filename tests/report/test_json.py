@@ -38,7 +38,7 @@ def test_it_tells_all_there_is() -> None:
         "target",
         "warnings",
     ]
-    assert data["accuracy"]["top1_before"] == 447 / 450
+    assert data["accuracy"]["metrics"][0]["before"] == 447 / 450
     assert data["steps"][1]["skipped"] == {"fewer elements than minimum_size": 8}
     assert data["steps"][1]["warnings"] == ["quantize_weights: see [/docs] for [1, 2]"]
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from mobileprep.plan.records import CompressRecord, FreezeRecord, ModelFacts
+from mobileprep.plan.records import (
+    CompressRecord,
+    FreezeRecord,
+    MetricRecord,
+    ModelFacts,
+    OutputRecord,
+)
 from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
 from mobileprep.report.markdown import reports_markdown
 
@@ -15,6 +21,11 @@ STEPS = (
     StepLine("fold_constants", 70, 12_300, 49_000, 5, 1, 11, 2, {}, ("a step\nwarns",), 0.25, 0.5),
     StepLine("remove_nodes", 60, 12_300, 48_000, 10, 0, 10, 0, {}, ()),
 )
+METRICS = (
+    MetricRecord("top1", "a_b", 0.96, 0.9512, 0.0088, True, 0.01, None, None),
+    MetricRecord("psnr", "image", 40.0, 31.25, 8.75, True, None, 30.0, None),
+)
+OUTPUTS = (OutputRecord("a_b", 0.2, 0.05), OutputRecord("text", None, None))
 REPORT = Report(
     "digits",
     "my_phone",
@@ -25,7 +36,7 @@ REPORT = Report(
     {"Add": 1},
     {},
     Checked("drawn", None, 4, {}, "fold_constants", "out", 0.5, None, ("few samples",)),
-    Accuracy(100, 0.96, 0.9512, 0.0088, 0.01, 0.2, ("few labels",)),
+    Accuracy(100, METRICS, OUTPUTS, 0.2, ("few labels",)),
     (),
     ("no step does batch norms",),
 )
@@ -37,13 +48,13 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
     assert lines[:6] == [
         "## mobileprep",
         "",
-        "| target | model | bytes | compressed | nodes | top-1 before | after |",
-        "| :-- | --: | --: | --: | --: | --: | --: |",
+        "| target | model | bytes | compressed | nodes | metric | before | after |",
+        "| :-- | --: | --: | --: | --: | --: | --: | --: |",
         (
             "| digits/my&#95;phone | digits.pb | 48,000 (2,000 left of 50,000) | 40,000 | 60 "
-            "| 0.9600 | 0.9512 |"
+            "| top1 | 0.9600 | 0.9512 |"
         ),
-        "| digits/pi | digits.pb | 48,000 | 40,000 | 60 | - | - |",
+        "| digits/pi | digits.pb | 48,000 | 40,000 | 60 | - | - | - |",
     ]
 
 
@@ -63,7 +74,15 @@ def test_steps_and_warnings_are_told_as_plain_text() -> None:
     assert "| frozen | 80 | 12,345 | 50,000 |  |  |\n" in text
     assert "| fold&#95;constants | 70 | 12,300 | 49,000 | 5 | 0.25 |\n" in text
     assert "| remove&#95;nodes | 60 | 12,300 | 48,000 | 10 | - |\n" in text
-    assert "Checked on 4 samples: largest difference 0.5 of the peak of out.\n\n</details>" in text
+    assert "Checked on 4 samples: largest difference 0.5 of the peak of out.\n\n" in text
+
+
+def test_metrics_have_a_table_with_their_limits_and_outputs_one() -> None:
+    text = reports_markdown([(REPORT, {})])
+    assert "Validated on 100 samples:\n\n| metric | output | before | after | limit |\n" in text
+    assert "| top1 | a&#95;b | 0.9600 | 0.9512 | drop 0.01 |\n" in text
+    assert "| psnr | image | 40 | 31.25 | at least 30 |\n\n| output | largest diff" in text
+    assert "| a&#95;b | 0.2 | 0.05 |\n| text | - | - |\n\n</details>" in text
 
 
 def test_without_warnings_there_is_no_list() -> None:

@@ -163,3 +163,30 @@ def test_words_are_not_cut_at_their_hyphens() -> None:
     report = made(warnings=["a long-drawn-out word"])
     for width in range(14, 26):
         assert "long-drawn-out" in report_text(report, width=width).split()
+
+
+def test_several_metrics_have_a_table_or_sentences_where_it_is_too_wide() -> None:
+    (top1,) = VALIDATION["metrics"]
+    psnr = {
+        **top1,
+        "metric": "psnr",
+        "output": "image",
+        "before": 40.0,
+        "after": 31.25,
+        "max_drop": None,
+        "at_least": 30.0,
+    }
+    errors = {**top1, "metric": "word_error_rate", "output": "text", "higher_is_better": False}
+    report = made(validation={**VALIDATION, "metrics": [top1, psnr, errors]})
+    text = report_text(report)
+    assert "accuracy of 3 metrics (450 samples); largest output difference 0.0082\n" in text
+    table = text[text.index("  metric ") :].splitlines()[:4]
+    assert [line.split() for line in table] == [
+        ["metric", "output", "before", "after", "limit"],
+        ["top1", "probabilities", "0.9933", "0.9911", "drop", "0.01"],
+        ["psnr", "image", "40", "31.25", "at", "least", "30"],
+        ["word_error_rate", "text", "0.993333", "0.991111", "rise", "0.01"],
+    ]
+    assert len({len(line) for line in table}) == 1
+    narrow = report_text(report, width=60)
+    assert "  psnr of 'image': 40 before, 31.25 after (at least 30)\n" in narrow

@@ -31,7 +31,6 @@ SECTIONS: Final[tuple[Section, ...]] = (
     "freeze",
     "transforms",
     "validation",
-    "max_drop",
     "budget",
     "engine",
     "check",

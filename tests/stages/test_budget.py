@@ -31,7 +31,7 @@ def test_a_budget_is_met_to_the_byte(tmp_path: Path, key: str, size: int) -> Non
     assert left(done, "budget.json")[key] == 0
     with pytest.raises(AccuracyError, match=f"1 over the budget of {size - 1:,}") as caught:
         run(limited(tmp_path, Budget(**{key: size - 1})))
-    assert caught.value.where == "recipe.yaml:10:1"
+    assert caught.value.where == "recipe.yaml:9:1"
     told = "the model compressed by deflate by X 1 is" in caught.value.message
     assert told == (key == "compressed_bytes")
 

@@ -14,19 +14,19 @@ import pytest
 from mobileprep.datasets.dataset import Batch
 from mobileprep.datasets.runs import runs
 from mobileprep.errors import AccuracyError, UnsupportedError
-from mobileprep.formats.arrays import read_arrays, write_arrays
+from mobileprep.formats.arrays import write_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.plan.running_stages import EngineChoice, EvaluateStage
+from mobileprep.plan.running_stages import EngineChoice, EvaluateStage, MeasuredMetric
 from mobileprep.runtime.engines.choose import open_engine
 from mobileprep.runtime.sampling.inputs import fed_tensors
 from mobileprep.stages.base import Job
-from mobileprep.stages.evaluate import evaluate as evaluate_with
-from mobileprep.stages.evaluate import run
+from mobileprep.stages.evaluate import evaluated, run
+from mobileprep.stages.outputs import KeptOutputs
 from tests.stages.jobs import (
     NUMPY,
     assets,
@@ -78,6 +78,8 @@ def evaluation(
     outputs: tuple[str, ...] = ("y",),
     inputs: tuple[str, ...] = ("x",),
     engine: EngineChoice = NUMPY,
+    metrics: tuple[MeasuredMetric, ...] = (MeasuredMetric(metric="top1"),),
+    functions: dict[str, Any] | None = None,
     **read: bytes,
 ) -> Job[EvaluateStage]:
     write_arrays(folder / "test.npz", arrays)
@@ -88,12 +90,17 @@ def evaluation(
     }
     asked = EvaluateStage(
         data=files(folder / "test.npz", "data/test.npz"),
-        labels="label",
-        metric="top1",
+        metrics=metrics,
+        functions=functions or {},
         engine=engine,
         **slots(*stored),
     )
     return job(folder, asked, **stored)
+
+
+def top1(done: Job[EvaluateStage]) -> float:
+    (metric,) = left(done, "evaluation.json")["metrics"]
+    return metric["value"]
 
 
 def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
@@ -105,8 +112,9 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
     assert left(done, "evaluation.json") == {
         "outputs": ["y"],
         "samples": 200,
-        "correct": 150,
-        "top1": 0.75,
+        "batch": 64,
+        "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75}],
+        "warnings": [],
         "engine": {
             "name": "numpy",
             "version": "",
@@ -116,14 +124,16 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
             "unlike": "",
         },
     }
-    assert read_arrays(done.folder / "outputs.npz")["0"].tolist() == x.tolist()
+    kept = [batch for (batch,) in KeptOutputs(done.folder / "outputs.npz", 1, 200, 64).each_batch()]
+    assert [len(batch) for batch in kept] == [64, 64, 64, 8]
+    assert np.concatenate(kept).tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 63, 64, 65, 200])
 @pytest.mark.parametrize("batch", [-1, 1, 8, 100])
 def test_any_number_of_samples_fits_any_batch(count: int, batch: int) -> None:
     x = samples(count)
-    (found,) = evaluate(classifier(batch), {"x": x}, ["y"], where="d")
+    (found,) = evaluate(classifier(batch), {"x": x}, ["y"])
     assert found.tolist() == x.tolist()
 
 
@@ -132,12 +142,12 @@ def test_a_fixed_batch_is_fed_whole_and_others_are_not_filled_up() -> None:
         graph = classifier(batch)
         count = Node("n", "Shape", (parse_ref("x"),), attrs={"T": attr.dtype(DType.FLOAT)})
         graph = graph.with_nodes([*graph.nodes, count])
-        _, shapes = evaluate(graph, {"x": samples(20)}, ["y", "n"], where="d")
-        assert shapes.tolist() == [[n, 3] for n in sizes]
+        _, shapes = evaluate(graph, {"x": samples(20)}, ["y", "n"])
+        assert np.stack(shapes).tolist() == [[n, 3] for n in sizes]
 
 
 @pytest.mark.parametrize("fetch", ["mean", "row", "total"])
-def test_a_first_output_without_an_entry_a_sample_is_refused(fetch: str) -> None:
+def test_a_first_output_without_an_entry_a_sample_is_refused(tmp_path: Path, fetch: str) -> None:
     axes = {"mean": [0], "row": [0], "total": [0, 1]}[fetch]
     graph = classifier()
     reduce = Node(
@@ -153,11 +163,12 @@ def test_a_first_output_without_an_entry_a_sample_is_refused(fetch: str) -> None
     graph = graph.with_nodes(
         [*graph.nodes, constant("axes", Tensor.of(np.array(axes, np.int32))), reduce]
     )
+    arrays = {"x": samples(20), "label": np.zeros(20, np.int64)}
     with pytest.raises(AccuracyError, match=rf"'{fetch}' has the shape \[.*\] for 20 samples") as c:
-        evaluate(graph, {"x": samples(20)}, [fetch], where="data/test.npz")
-    assert c.value.where == "data/test.npz"
+        run(evaluation(tmp_path, arrays, graph=graph, outputs=(fetch,)))
+    assert c.value.where == "recipe.yaml:5:1"
     # Beside one that has, it is kept for the comparison, an entry a batch.
-    y, other = evaluate(graph, {"x": samples(130)}, ["y", fetch], where="d")
+    y, other = evaluate(graph, {"x": samples(130)}, ["y", fetch])
     assert (len(y), len(other)) == (130, 3)
 
 
@@ -215,7 +226,7 @@ def test_an_input_that_is_no_placeholder_takes_its_type_from_its_op(tmp_path: Pa
     x = np.eye(3)
     done = evaluation(tmp_path, {"product": x, "label": np.arange(3)}, inputs=("product",))
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 3
+    assert top1(done) == 1
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 1), (1, 5)])
@@ -223,7 +234,7 @@ def test_labels_may_have_axes_of_one(tmp_path: Path, shape: tuple[int, ...]) -> 
     x = samples(5)
     done = evaluation(tmp_path, {"x": x, "label": x.argmax(axis=1).reshape(shape)})
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 5
+    assert top1(done) == 1
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16, np.int32])
@@ -231,7 +242,7 @@ def test_numbers_of_another_width_are_converted(tmp_path: Path, kind: type) -> N
     x = np.array([[3, 1, 2], [1, 2, 3]]).astype(kind)
     done = evaluation(tmp_path, {"x": x, "label": np.array([0, 2])})
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 2
+    assert top1(done) == 1
 
 
 X, LABEL = samples(4), np.zeros(4, np.int64)
@@ -275,7 +286,7 @@ def test_a_misspelt_array_gets_the_nearest(tmp_path: Path) -> None:
 def test_an_input_is_found_by_tensor_name_too(tmp_path: Path) -> None:
     done = evaluation(tmp_path, {"x:0": X, "label": X.argmax(axis=1)}, inputs=("x:0",))
     run(done)
-    assert left(done, "evaluation.json")["correct"] == 4
+    assert top1(done) == 1
 
 
 def test_without_inputs_there_is_nothing_to_feed(tmp_path: Path) -> None:
@@ -316,10 +327,10 @@ def test_every_type_of_output_can_be_kept(tmp_path: Path) -> None:
         inputs=("x", "text"),
     )
     run(done)
-    kept = read_arrays(done.folder / "outputs.npz")
-    assert kept["1"].dtype == np.float32
-    assert kept["2"].dtype == np.int32
-    assert kept["3"].tolist() == words.tolist()
+    (kept,) = KeptOutputs(done.folder / "outputs.npz", 4, 4, 64).each_batch()
+    assert kept[1].dtype == np.float32
+    assert kept[2].dtype == np.int32
+    assert kept[3].tolist() == words.tolist()
 
 
 def test_text_is_no_score(tmp_path: Path) -> None:
@@ -367,4 +378,4 @@ def test_tables_are_filled_from_the_model_s_own_files(tmp_path: Path) -> None:
         words_txt=b"yes\nno\nup\n",
     )
     run(done)
-    assert left(done, "evaluation.json")["top1"] == 1
+    assert top1(done) == 1

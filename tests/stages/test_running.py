@@ -107,7 +107,7 @@ def test_an_engine_asked_for_by_name_refuses_at_its_place(off: Any, tmp_path: Pa
             raise UnsupportedError(message, "", "data/test.npz")
 
     choose._ENGINES["openvino"] = Refusing
-    with pytest.raises(UnsupportedError, match=r"recipe.yaml:11:1: data/test.npz: OpenVINO") as c:
+    with pytest.raises(UnsupportedError, match=r"recipe.yaml:10:1: data/test.npz: OpenVINO") as c:
         compared(told(tmp_path, "openvino"), classifier())
     assert "engine: auto" in c.value.hint
     assert compared(told(tmp_path), classifier()).name == "numpy"

@@ -140,7 +140,7 @@ def test_data_that_does_not_fit_is_told_at_its_place(
 ) -> None:
     with pytest.raises(AccuracyError, match=told) as caught:
         run(stage(tmp_path, data=data))
-    assert caught.value.where == "recipe.yaml:13:1"
+    assert caught.value.where == "recipe.yaml:12:1"
 
 
 def test_data_on_which_the_source_does_not_run_is_told(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_data_on_which_the_source_does_not_run_is_told(tmp_path: Path) -> None:
                    op("y", "MatMul", "x", "w")])  # fmt: skip
     with pytest.raises(AccuracyError, match=r"run on the samples of data\.npz") as caught:
         run(stage(tmp_path, graph, data={"x": np.ones((2, 4), np.float32)}))
-    assert caught.value.where == "recipe.yaml:13:1"
+    assert caught.value.where == "recipe.yaml:12:1"
 
 
 def test_what_cannot_be_drawn_is_told_at_the_check(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_what_cannot_be_drawn_is_told_at_the_check(tmp_path: Path) -> None:
     ) as c:
         run(stage(tmp_path, graph))
     assert "check: {data: FILE.npz}" in c.value.hint
-    assert c.value.where == "recipe.yaml:12:1"
+    assert c.value.where == "recipe.yaml:11:1"
 
 
 def test_outputs_that_hardly_move_are_warned_of(tmp_path: Path) -> None:

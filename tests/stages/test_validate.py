@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError
-from mobileprep.formats.arrays import write_arrays
 from mobileprep.plan.records import EngineRecord
-from mobileprep.plan.running_stages import ValidateStage
+from mobileprep.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.stages.base import Job
+from mobileprep.stages.outputs import kept_outputs
 from mobileprep.stages.validate import run
 from tests.stages.jobs import job, left, slots
 
@@ -30,22 +30,28 @@ def compared(
     before: Any,
     after: Any,
     *,
-    hits: tuple[int, int] = (90, 90),
-    samples: int = 100,
-    max_drop: float = 0.01,
+    values: tuple[Any, Any] = (0.9, 0.9),
+    samples: int = 0,
+    metric: str = "top1",
+    output: str = "probabilities",
+    **limits: Any,
 ) -> Job[ValidateStage]:
     inputs: dict[str, Any] = {}
-    for slot, array, correct in (("before", before, hits[0]), ("after", after, hits[1])):
-        write_arrays(folder / f"{slot}.npz", {"0": np.asarray(array)})
+    samples = samples or max(len(np.asarray(before)), 1)
+    for slot, array, value in (("before", before, values[0]), ("after", after, values[1])):
+        with kept_outputs(folder / f"{slot}.npz") as keep:
+            keep([np.asarray(array)])
         inputs[f"{slot}_outputs"] = folder / f"{slot}.npz"
         inputs[slot] = {
             "outputs": ["probabilities"],
             "samples": samples,
-            "correct": correct,
-            "top1": correct / samples,
+            "batch": samples,
+            "metrics": [{"metric": metric, "outputs": [output] * bool(output), "value": value}],
+            "warnings": [],
             "engine": engine(f"the engine {slot}"),
         }
-    return job(folder, ValidateStage(max_drop=max_drop, **slots(*inputs)), **inputs)
+    judged = JudgedMetric(**{"max_drop": 0.01, "place": "recipe.yaml:9:1", **limits})
+    return job(folder, ValidateStage(metrics=(judged,), **slots(*inputs)), **inputs)
 
 
 def difference(folder: Path, before: Any, after: Any) -> float:
@@ -55,14 +61,27 @@ def difference(folder: Path, before: Any, after: Any) -> float:
 
 
 def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
-    done = compared(tmp_path, [0.5, 0.25], [0.5, 0.5], hits=(90, 89), max_drop=0.02)
+    before, after = [[0.5, 0.25], [4.0, 1.0]], [[0.5, 0.5], [4.0, 1.0]]
+    done = compared(tmp_path, before, after, values=(0.9, 0.89), max_drop=0.02)
     run(done)
     assert left(done, "validation.json") == {
-        "samples": 100,
-        "top1_before": 0.9,
-        "top1_after": 0.89,
-        "drop": 0.01,
-        "max_drop": 0.02,
+        "samples": 2,
+        "metrics": [
+            {
+                "metric": "top1",
+                "output": "probabilities",
+                "before": 0.9,
+                "after": 0.89,
+                "drop": 0.01,
+                "higher_is_better": True,
+                "max_drop": 0.02,
+                "at_least": None,
+                "at_most": None,
+            }
+        ],
+        "outputs": [
+            {"output": "probabilities", "largest_difference": 0.25, "share_of_peak": 0.062}
+        ],
         "largest_difference": 0.25,
         "warnings": [],
         "engines": {"source": engine("the engine before"), "model": engine("the engine after")},
@@ -83,7 +102,8 @@ def test_accuracy_before_and_after_is_left(tmp_path: Path) -> None:
 def test_the_drop_may_be_just_as_large_as_is_allowed(
     tmp_path: Path, hits: tuple[int, int], max_drop: float, passes: bool
 ) -> None:
-    done = compared(tmp_path, [1.0], [1.0], hits=hits, max_drop=max_drop)
+    values = (hits[0] / 100, hits[1] / 100)
+    done = compared(tmp_path, [1.0], [1.0], values=values, samples=100, max_drop=max_drop)
     if passes:
         run(done)
         return
@@ -95,9 +115,89 @@ def test_the_drop_may_be_just_as_large_as_is_allowed(
     assert caught.value.where == "recipe.yaml:9:1"
 
 
+@pytest.mark.parametrize("samples", [3, 7, 450, 9_999, 1_000_003])
+def test_rounding_decides_no_limit(tmp_path: Path, samples: int) -> None:
+    """Of k/n, (k-1)/n and a limit of 1/n, the difference is the limit but for rounding."""
+    hits = samples - 1
+    for drop, passes in ((1, True), (2, False)):
+        values = hits / samples, (hits - drop) / samples
+        allowed = {"samples": samples, "max_drop": 1 / samples}
+        done = compared(tmp_path, [1.0], [1.0], values=values, **allowed)
+        if passes:
+            run(done)
+        else:
+            with pytest.raises(AccuracyError, match="fell by"):
+                run(done)
+
+
+@pytest.mark.parametrize(
+    ("values", "limits", "told"),
+    [
+        ((40.0, 31.0), {"at_least": 30.0}, ""),
+        ((40.0, 29.5), {"at_least": 30.0}, "psnr of 'probabilities' is 29.5 .* at least 30"),
+        ((40.0, 39.5), {"max_drop": 0.5}, ""),
+        ((40.0, 39.25), {"max_drop": 0.5}, r"fell by 0.75, from 40 to 39.25 \(1 samples\); at"),
+        ((0.1, 0.3), {"max_drop": 0.1, "higher_is_better": False}, "rose by 0.2, from 0.1 to 0.3"),
+        ((0.3, 0.1), {"max_drop": 0.0, "higher_is_better": False}, ""),
+        ((0.1, 0.3), {"at_most": 0.25, "higher_is_better": False}, "is 0.3 .* at most 0.25"),
+        ((0.1, 0.2), {"at_most": 0.25, "higher_is_better": False}, ""),
+        ((2e-6, 3e-6), {"max_drop": 5e-7, "higher_is_better": False}, "rose by 1e-06"),
+    ],
+)
+def test_limits_are_in_the_metric_s_unit_and_direction(
+    tmp_path: Path, values: tuple[float, float], limits: dict[str, Any], told: str
+) -> None:
+    limits = {"max_drop": None, **limits}
+    done = compared(tmp_path, [1.0], [1.0], values=values, metric="psnr", **limits)
+    if not told:
+        run(done)
+        return
+    with pytest.raises(AccuracyError, match=told):
+        run(done)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "metric", "agreement"),
+    [
+        ([[1.0, 3.0], [5.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]], "agreement", 0.5),
+        ([[1.0, 3.0], [5.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]], "top1_agreement", 0.5),
+        ([[1.0, 3.0], [5.0, 2.0]], [[1.0, 2.0], [4.0, 2.0]], "peak_agreement", 0.8),
+        ([1.0, -4.0], [1.0, -3.0], "agreement", 0.75),
+        ([[[1.0], [-4.0]], [[1.0], [1.0]]], [[[1.0], [-3.0]], [[1.0], [1.0]]], "agreement", 1.0),
+        ([1, 2, 3, 4], [1, 2, 3, 5], "agreement", 0.75),
+        ([0.0, 0.0], [0.25, 0.0], "agreement", 0.75),
+        ([b"a", b"b"], [b"a", b"c"], "agreement", 0.5),
+    ],
+)
+def test_agreement_with_the_source_is_worked_out_here(
+    tmp_path: Path, before: Any, after: Any, metric: str, agreement: float
+) -> None:
+    values = {"values": (None, None), "metric": metric, "output": ""}
+    done = compared(tmp_path, before, after, **values, max_drop=1.0)
+    run(done)
+    (record,) = left(done, "validation.json")["metrics"]
+    assert (record["output"], record["before"]) == ("probabilities", 1.0)
+    assert (record["after"], record["drop"]) == (agreement, round(1 - agreement, 6))
+
+
+def test_agreement_of_classes_needs_classes(tmp_path: Path) -> None:
+    values = {"values": (None, None), "metric": "top1_agreement"}
+    with pytest.raises(AccuracyError, match="no score for each class") as caught:
+        run(compared(tmp_path, [1.0, 2.0], [1.0, 2.0], **values))
+    assert caught.value.where == "recipe.yaml:5:1"
+
+
+def test_texts_and_detections_may_have_other_shapes(tmp_path: Path) -> None:
+    values = {"values": (0.1, 0.1), "metric": "word_error_rate", "higher_is_better": False}
+    done = compared(tmp_path, [[1, 2], [3, 4]], [[1], [2]], **values)
+    run(done)
+    (output,) = left(done, "validation.json")["outputs"]
+    assert output["largest_difference"] is output["share_of_peak"] is None
+
+
 def test_a_source_that_is_never_right_is_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
-    done = compared(tmp_path, [1.0], [1.0], hits=(0, 0))
+    done = compared(tmp_path, [1.0], [1.0], values=(0.0, 0.0), samples=100)
     object.__setattr__(done, "warn", told.append)
     run(done)
     assert left(done, "validation.json")["warnings"] == told

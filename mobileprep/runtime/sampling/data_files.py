@@ -9,8 +9,7 @@ from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header, read_arrays, read_headers
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.tensor import Array
-from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.labels import (
+from mobileprep.numerics.labels import (
     Fault,
     class_count,
     counts_fault,
@@ -18,7 +17,8 @@ from mobileprep.runtime.sampling.labels import (
     no_scores,
     range_fault,
 )
-from mobileprep.runtime.sampling.recorded import array_of, misfit
+from mobileprep.runtime.sampling.inputs import FedTensor
+from mobileprep.runtime.sampling.recorded import array_of, is_nearly, misfit
 
 
 def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fault]:
@@ -35,17 +35,50 @@ def sample_faults(path: Path, name: str, inputs: Sequence[FedTensor]) -> list[Fa
     return _found(read_headers(path), name, inputs)[1]
 
 
-def labelled_faults(
+def has_labels(path: Path, labels: str, inputs: Sequence[FedTensor]) -> bool:
+    """Whether a file has an array of labels, or one of nearly that name.
+
+    Args:
+        path: the file.
+        labels: the name of the array of labels.
+        inputs: what is fed of the file.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    headers = read_headers(path)
+    return labels in headers or is_nearly(labels, headers, [fed.name for fed in inputs])
+
+
+def label_faults(path: Path, name: str, labels: str) -> list[Fault]:
+    """What is wrong with a file that needs labels of any kind: that there are none.
+
+    Args:
+        path: the file.
+        name: what the recipe calls it.
+        labels: the name of the array of labels.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    try:
+        array_of(read_headers(path), labels, name)
+    except AccuracyError as error:
+        return [(error.message, error.hint)]
+    return []
+
+
+def class_faults(
     path: Path, name: str, inputs: Sequence[FedTensor], labels: str, scores: TensorShape
 ) -> list[Fault]:
-    """What is wrong with a file of labelled samples.
+    """What is wrong with a file of samples whose labels are the numbers of classes.
 
     Args:
         path: the file.
         name: what the recipe calls it.
         inputs: what is fed of it.
         labels: the name of the array of labels.
-        scores: the shape of the first output; None where it is not known.
+        scores: the shape of the output; None where it is not known.
 
     Raises:
         CorruptFileError: the file cannot be read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -39,6 +39,18 @@ def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
             return arrays[key]
     message = f"{data} has no array {plain!r}; it has {', '.join(sorted(arrays)) or 'none'}"
     raise AccuracyError(message, nearest_hint(plain, arrays))
+
+
+def is_nearly(name: str, arrays: Iterable[str], inputs: Iterable[str]) -> bool:
+    """Whether arrays that are no inputs have a name so near that it may be misspelt.
+
+    Args:
+        name: what is looked for.
+        arrays: the names of the arrays.
+        inputs: the names of the inputs.
+    """
+    nodes = {parse_ref(given).node for given in inputs}
+    return bool(nearest_hint(name, {key for key in arrays if key.partition(":")[0] not in nodes}))
 
 
 def misfit(fed: FedTensor, header: Header) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.runtime.sampling.data_files import labelled_faults, sample_faults
+from mobileprep.runtime.sampling.data_files import class_faults, sample_faults
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 X = FedTensor("x", DType.FLOAT, (-1, 3))
@@ -27,7 +27,7 @@ def saved(tmp_path: Path) -> Any:
 
 
 def told(path: Path, scores: Any = SCORES, *inputs: FedTensor) -> list[str]:
-    return [m for m, _ in labelled_faults(path, "d.npz", inputs or [X], "y", scores)]
+    return [m for m, _ in class_faults(path, "d.npz", inputs or [X], "y", scores)]
 
 
 def test_samples_that_fit(saved: Any) -> None:

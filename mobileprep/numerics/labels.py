@@ -12,6 +12,7 @@ from mobileprep.ir.tensor import Array
 Fault = tuple[str, str]
 """What is wrong, and its mend."""
 
+_EACH: Final = "every array needs one entry a sample"
 INTEGERS: Final = "save them as whole numbers from 0 on"
 
 
@@ -38,9 +39,15 @@ def counts_fault(labels: int, lengths: Mapping[str, int]) -> Fault | None:
     """What is wrong with the number of labels and of each input's samples, or None."""
     if lengths and labels and all(length == labels for length in lengths.values()):
         return None
-    told = ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
-    message = f"the data does not fit together: {labels} labels, and {told}"
-    return message, "every array needs one entry a sample"
+    message = f"the data does not fit together: {labels} labels, and {_told(lengths)}"
+    return message, _EACH
+
+
+def lengths_fault(lengths: Mapping[str, int]) -> Fault | None:
+    """What is wrong with the number of each input's samples, or None."""
+    if len(set(lengths.values())) == 1 and all(lengths.values()):
+        return None
+    return f"the data does not fit together: {_told(lengths)}", _EACH
 
 
 def no_scores(found: str) -> Fault:
@@ -49,22 +56,23 @@ def no_scores(found: str) -> Fault:
     return message, "list the scores as the first output"
 
 
-def range_fault(labels: Array, name: str, classes: int) -> Fault | None:
+def range_fault(labels: Array, name: str, classes: int, *, first: int = 0) -> Fault | None:
     """What is wrong with labels of a model with so many classes: a message and its mend, or None.
 
     Args:
         labels: whole numbers.
         name: what the array is called.
         classes: how many scores the model gives a sample.
+        first: the number of the first sample, for messages.
     """
     flat = labels.ravel()
     wrong = np.flatnonzero((flat < 0) | (flat >= classes))
     if not len(wrong):
         return None
-    first = int(wrong[0])
+    at = int(wrong[0])
     message = (
         f"{len(wrong)} of {len(flat)} labels {name!r} are none of the model's {classes} classes, "
-        f"0 to {classes - 1}: the first is {int(flat[first])}, of sample {first}"
+        f"0 to {classes - 1}: the first is {int(flat[at])}, of sample {first + at}"
     )
     if flat.min() == 1 and flat.max() == classes:
         return message, "they seem to count from 1: save labels - 1"
@@ -79,6 +87,10 @@ def class_count(shape: Sequence[int]) -> int | None:
     """
     sizes = [size for size in shape[1:] if size != 1]
     return sizes[0] if len(sizes) == 1 and sizes[0] != 0 else None
+
+
+def _told(lengths: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} has {k}" for n, k in lengths.items()) or "no inputs are named"
 
 
 def _one_hot(labels: Array) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.runtime.sampling.labels import (
+from mobileprep.numerics.labels import (
     INTEGERS,
     class_count,
     counts_fault,

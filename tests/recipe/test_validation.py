@@ -1,0 +1,135 @@
+"""The section ``validation``: a metric in the section itself, or a list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.errors import CorruptFileError, RecipeError
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.presence import check_files
+from mobileprep.recipe.settings import MetricChoice, MetricFunction, Validation
+
+HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\noutputs: [probs, image]\ntargets: {p: {}}\n"
+
+
+def validation(folder: Path, keys: str) -> Validation:
+    text = f"{HEAD}validation: {{data: d.npz{keys}}}\n"
+    found = load_recipe(folder / "recipe.yaml", text=text, environ={}).targets[0].validation
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("keys", "choices"),
+    [
+        ("", [MetricChoice(max_drop=0.01)]),
+        (", labels: y", [MetricChoice(labels="y", max_drop=0.01)]),
+        (", metric: top7, max_drop: 0", [MetricChoice(metric="top7", max_drop=0.0)]),
+        (", metric: auc, at_least: 0.9", [MetricChoice(metric="auc", at_least=0.9)]),
+        (
+            ", metric: psnr, output: image, peak: 255, at_least: 30",
+            [MetricChoice(metric="psnr", output="image", peak=255.0, at_least=30.0)],
+        ),
+        (
+            ", labels: y, metrics: [{metric: top1}, {metric: r2, output: image, labels: z}]",
+            [
+                MetricChoice(metric="top1", labels="y", max_drop=0.01),
+                MetricChoice(metric="r2", output="image", labels="z", max_drop=0.01),
+            ],
+        ),
+        (
+            ', metric: word_error_rate, characters: "ab "',
+            [MetricChoice(metric="word_error_rate", characters="ab ", max_drop=0.01)],
+        ),
+        (
+            ', metric: word_error_rate, characters: [a, ""]',
+            [MetricChoice(metric="word_error_rate", characters=("a", ""), max_drop=0.01)],
+        ),
+        (
+            ", metric: mean_iou, ignore: 255, threshold: 1",
+            [MetricChoice(metric="mean_iou", ignore=255, threshold=1.0, max_drop=0.01)],
+        ),
+    ],
+)
+def test_what_is_asked_for(tmp_path: Path, keys: str, choices: list[MetricChoice]) -> None:
+    assert list(validation(tmp_path, keys).metrics) == choices
+
+
+def test_a_function_is_a_file_that_must_be_there(tmp_path: Path) -> None:
+    keys = ", metric: {python: tools/m.py, function: f, higher_is_better: false}, at_most: 2"
+    found = validation(tmp_path, keys)
+    (choice,) = found.metrics
+    assert isinstance(choice.metric, MetricFunction)
+    assert (choice.metric.function, choice.metric.higher_is_better) == ("f", False)
+    assert [file.path for file in found.functions] == [tmp_path / "tools" / "m.py"]
+    for name in ("m.pb", "d.npz", "recipe.yaml"):
+        (tmp_path / name).write_text(f"{HEAD}validation: {{data: d.npz{keys}}}\n")
+    with pytest.raises(CorruptFileError, match=r"no file 'tools/m\.py'"):
+        check_files(load_recipe(tmp_path / "recipe.yaml", environ={}))
+
+
+def test_places_are_those_of_the_metric_and_its_limit(tmp_path: Path) -> None:
+    text = f"{HEAD}validation:\n  data: d\n  metrics:\n  - metric: psnr\n    at_least: 3\n"
+    found = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets[0].validation
+    assert found is not None
+    places = found.metrics[0].place, found.metrics[0].limit_place
+    assert [place.rpartition("recipe.yaml:")[2] for place in places] == ["9:13", "10:15"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (", metric: tpo1", "'tpo1' cannot be used here: .*; did you mean 'top1'"),
+        (", metric: top0", "'top0' cannot be used here"),
+        (", metric: psnr", r"6:\d+: validation.metric: 'psnr' needs a limit"),
+        (", metric: psnr, at_most: 3", "'at_most' is no limit of 'psnr', of which higher is"),
+        (", metric: word_error_rate, at_least: 0.5", "'at_least' is no limit .* write 'at_most'"),
+        (", metric: top1, max_drop: 1.5", "validation.max_drop: must be at most 1; one percent"),
+        (", metric: top1, max_drop: -1", "must be at least 0"),
+        (", metric: top1, peak: 2", "'peak' does not concern the metric 'top1'"),
+        (", metric: psnr, at_least: 3, ignore: 1", "'ignore' does not concern the metric 'psnr'"),
+        (", output: logits", "'logits' is none of the outputs probs, image"),
+        (", output: probs, outputs: [a, b, c]", "'output' and 'outputs' exclude each other"),
+        (", metric: mean_average_precision", "is of 3 or 4 outputs; name boxes"),
+        (", outputs: [probs, image, probs]", "'auto' is of 1 output; write 'output: ...'"),
+        (", metric: {python: m.py}, max_drop: 1", "the key 'function' is missing"),
+        (", metric: {python: m.py, function: a b}, max_drop: 1", "'a b' cannot be used here"),
+        (", metric: {python: m.py, function: f}", "this function needs a limit"),
+        (
+            ", metric: {python: m, function: f, higher_is_better: false}, at_least: 1",
+            "'at_least' is no limit of this function, of which lower is better",
+        ),
+        (", metrics: [{metric: top1}], max_drop: 0.1", "'max_drop' is of a single metric, and th"),
+        (", metrics: [{metric: top1}], metric: auc", "'metric' is of a single metric"),
+        (", metrics: []", "needs at least 1 item"),
+        (", metrics: [top1]", "expected a mapping, found the text 'top1'"),
+        (", metrics: [{output: probs}]", "the key 'metric' is missing"),
+        (", metrics: [{metric: top1, data: d}]", "unknown key 'data'"),
+        (", metric: 3", "expected text or a mapping, found the number 3"),
+        (", peak: [1]", "expected a number, found a list"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, keys: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        validation(tmp_path, keys)
+
+
+@pytest.mark.parametrize(
+    ("of_recipe", "of_target", "choice"),
+    [
+        ("metric: top1, output: probs, at_least: 0.5", "metrics: [{metric: auc}]", ("auc", 0.01)),
+        ("metrics: [{metric: auc}]", "metric: r2, max_drop: 0.5", ("r2", 0.5)),
+        ("metric: auc", "max_drop: 0.25", ("auc", 0.25)),
+        ("metrics: [{metric: auc}]", "labels: y", ("auc", 0.01)),
+    ],
+)
+def test_a_target_s_list_replaces_the_recipe_s_metric_and_its_metric_a_list(
+    tmp_path: Path, of_recipe: str, of_target: str, choice: tuple[str, float]
+) -> None:
+    text = HEAD.replace("{p: {}}", f"{{p: {{validation: {{{of_target}}}}}}}")
+    text += f"validation: {{data: d.npz, {of_recipe}}}\n"
+    found = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets[0].validation
+    assert found is not None
+    assert [(c.metric, c.max_drop, c.output) for c in found.metrics] == [(*choice, None)]
