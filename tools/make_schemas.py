@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 # The checkout comes first.
 from output_schemas import OUTPUTS, output_schema  # noqa: E402
 
-from mobileprep.options.data import Feature, Reading  # noqa: E402
+from mobileprep.options.data import FeatureReading, Reading  # noqa: E402
 from mobileprep.options.freeze import Freeze  # noqa: E402
 from mobileprep.options.schema import (  # noqa: E402
     Schema,
@@ -52,7 +52,7 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
 _SECTIONS = (
-    *(Budget, Cache, Check, Feature, Freeze, InputSpec, Quantize, Reading, Source, Target),
+    *(Budget, Cache, Check, FeatureReading, Freeze, InputSpec, Quantize, Reading, Source, Target),
     Validation,
 )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from mobileprep.chains.norms_left import norms_foreseen
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import data_kind, open_dataset
-from mobileprep.datasets.source import Choice, DataFiles
+from mobileprep.datasets.source import DataFiles, SampleChoice
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
 from mobileprep.freezing.fit import DeclaredInput, Fit, fit
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
@@ -115,7 +115,7 @@ def _data_problems(
             if _is_plain_npz(data):
                 faults = labelled_faults(file.path, file.name, inputs, validation.labels, scores)
             else:
-                choice = Choice(validation.samples)
+                choice = SampleChoice(validation.samples)
                 faults = list(
                     _opening_faults(data, inputs, choice, validation.labels, labelled=True)
                 )
@@ -126,7 +126,7 @@ def _data_problems(
             if _is_plain_npz(data):
                 faults = sample_faults(file.path, file.name, inputs)
             else:
-                faults = list(_opening_faults(data, inputs, Choice(), labels, labelled=False))
+                faults = list(_opening_faults(data, inputs, SampleChoice(), labels, labelled=False))
         yield from (_problem(target, ("check", "data"), *fault) for fault in faults)
 
 
@@ -137,7 +137,7 @@ def _is_plain_npz(data: Data) -> bool:
 
 
 def _opening_faults(
-    data: Data, inputs: Sequence[FedTensor], choice: Choice, labels: str, *, labelled: bool
+    data: Data, inputs: Sequence[FedTensor], choice: SampleChoice, labels: str, *, labelled: bool
 ) -> Iterator[Fault]:
     """What is wrong with samples as far as opening them tells; a user's code is not run."""
     files = _files(data)

@@ -23,7 +23,7 @@ _HINT: Final = "save samples as the model takes them"
 
 
 class ArraySamples:
-    """Arrays whose first axis is the samples; see ``Source``.
+    """Arrays whose first axis is the samples; see ``SampleSource``.
 
     Args:
         files: where they are.
@@ -58,7 +58,7 @@ class ArraySamples:
         return self._count
 
     def read(self, indices: Sequence[int]) -> tuple[Batch, Sequence[Unread]]:
-        """See ``Source.read``."""
+        """See ``SampleSource.read``."""
         # A view of neighbours, a copy of others.
         neighbours = len(indices) == indices[-1] - indices[0] + 1
         at = slice(indices[0], indices[-1] + 1) if neighbours else np.asarray(indices)

@@ -9,8 +9,8 @@ import numpy as np
 
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import Run, runs
-from mobileprep.datasets.source import Choice, no_samples
+from mobileprep.datasets.runs import FedRun, runs
+from mobileprep.datasets.source import SampleChoice, no_samples
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.fsio import atomic_writer
@@ -49,7 +49,7 @@ class Evaluated:
 
     outputs: list[Array]
     labels: Array
-    first: Run
+    first: FedRun
 
 
 @stage(EvaluateStage)
@@ -67,7 +67,7 @@ def run(job: Job[EvaluateStage]) -> None:
         data = open_dataset(
             data_files(asked.data, asked.reading),
             inputs,
-            Choice(asked.samples, asked.seed, asked.strict),
+            SampleChoice(asked.samples, asked.seed, asked.strict),
             labels=asked.labels,
             labelled=True,
             warn=job.warn,
@@ -110,7 +110,7 @@ def _run(
     return found, record
 
 
-def _checked(given: Iterable[Run], job: Job[EvaluateStage]) -> Iterable[Run]:
+def _checked(given: Iterable[FedRun], job: Job[EvaluateStage]) -> Iterable[FedRun]:
     """What is fed, after a look at its labels: those of no classes are told before all is run."""
     for one in given:
         if one.labels is None:
@@ -124,7 +124,7 @@ def _checked(given: Iterable[Run], job: Job[EvaluateStage]) -> Iterable[Run]:
 
 def evaluate(
     engine: Engine,
-    given: Iterable[Run],
+    given: Iterable[FedRun],
     fetches: Sequence[str],
     *,
     where: str,
@@ -149,7 +149,7 @@ def evaluate(
     columns: list[list[Array]] = [[] for _ in fetches]
     fed: list[tuple[int, int]] = []
     labels: list[Array] = []
-    first: Run | None = None
+    first: FedRun | None = None
     for one in given:
         first = first or one
         for pieces, piece in zip(columns, engine.run(fetches, one.feeds), strict=True):
