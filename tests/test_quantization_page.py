@@ -10,7 +10,7 @@ import pytest
 
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import Choice
+from mobileprep.datasets.source import SampleChoice
 from mobileprep.formats.dtypes import DType
 from mobileprep.plan.sources import data_files as planned_files
 from mobileprep.recipe import load_recipe
@@ -66,7 +66,7 @@ def opened(folder: Path, block: str) -> Dataset:
     return open_dataset(
         data_files(planned_files(validation.data), validation.data),
         [FedTensor("image", DType.FLOAT, shape)],
-        Choice(validation.samples, validation.seed, validation.strict),
+        SampleChoice(validation.samples, validation.seed, validation.strict),
         labels=validation.labels,
         labelled=True,
     )

@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 # The checkout comes first.
 from output_schemas import OUTPUTS, output_schema  # noqa: E402
 
-from mobileprep.options.data import Feature, Reading  # noqa: E402
+from mobileprep.options.data import FeatureReading, Reading  # noqa: E402
 from mobileprep.options.freeze import Freeze  # noqa: E402
 from mobileprep.options.schema import (  # noqa: E402
     Schema,
@@ -62,7 +62,7 @@ _SECTIONS = (
     Cache,
     Calibration,
     Check,
-    Feature,
+    FeatureReading,
     Freeze,
     InputSpec,
     MetricChoice,

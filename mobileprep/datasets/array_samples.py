@@ -16,14 +16,14 @@ from mobileprep.formats.mapped_arrays import map_arrays
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.feeds import converted
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.runtime.sampling.labels import counts_fault
+from mobileprep.numerics.labels import counts_fault
 from mobileprep.runtime.sampling.recorded import array_of, is_nearly, misfit
 
 _HINT: Final = "save samples as the model takes them"
 
 
 class ArraySamples:
-    """Arrays whose first axis is the samples; see ``Source``.
+    """Arrays whose first axis is the samples; see ``SampleSource``.
 
     Args:
         files: where they are.
@@ -58,7 +58,7 @@ class ArraySamples:
         return self._count
 
     def read(self, indices: Sequence[int]) -> tuple[Batch, Sequence[Unread]]:
-        """See ``Source.read``."""
+        """See ``SampleSource.read``."""
         # A view of neighbours, a copy of others.
         neighbours = len(indices) == indices[-1] - indices[0] + 1
         at = slice(indices[0], indices[-1] + 1) if neighbours else np.asarray(indices)

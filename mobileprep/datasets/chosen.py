@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from mobileprep.datasets.dataset import Batch
-from mobileprep.datasets.source import Choice, Source, Unread, at_sample
+from mobileprep.datasets.source import SampleChoice, SampleSource, Unread, at_sample
 from mobileprep.errors import AccuracyError
 
 _NAMED: Final = 3
@@ -27,7 +27,7 @@ class Chosen:
     """
 
     def __init__(
-        self, name: str, source: Source, choice: Choice, warn: Callable[[str], None]
+        self, name: str, source: SampleSource, choice: SampleChoice, warn: Callable[[str], None]
     ) -> None:
         self._name = name
         self._source = source

@@ -12,7 +12,7 @@ import numpy as np
 from mobileprep.datasets.classes import Classes, read_classes
 from mobileprep.datasets.fitting import fitted, only_input
 from mobileprep.datasets.singles import Sample
-from mobileprep.datasets.source import DataFiles, only_keys
+from mobileprep.datasets.source import DataFiles, NoLabelsError, only_keys
 from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import unreadable

@@ -12,7 +12,7 @@ from mobileprep.datasets.classes import Classes, as_label, read_classes
 from mobileprep.datasets.dataset import Batch
 from mobileprep.datasets.fitting import fitted
 from mobileprep.datasets.singles import Label, Sample, batch_of
-from mobileprep.datasets.source import Choice, DataFiles, no_samples, too_few
+from mobileprep.datasets.source import DataFiles, SampleChoice, no_samples, too_few
 from mobileprep.errors import AccuracyError, nearest_hint
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -43,7 +43,7 @@ class Generated:
     """
 
     def __init__(
-        self, files: DataFiles, inputs: Sequence[FedTensor], choice: Choice, *, labelled: bool
+        self, files: DataFiles, inputs: Sequence[FedTensor], choice: SampleChoice, *, labelled: bool
     ) -> None:
         self._files = files
         self._inputs = inputs

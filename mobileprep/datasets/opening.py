@@ -18,7 +18,7 @@ from mobileprep.datasets.pictures import PICTURES, PictureReading
 from mobileprep.datasets.record_samples import RecordSamples
 from mobileprep.datasets.singles import Singles
 from mobileprep.datasets.sounds import SOUNDS, SoundReading
-from mobileprep.datasets.source import Choice, DataFiles, Source
+from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
 from mobileprep.options.data import DATA_KINDS, DataKind
@@ -38,7 +38,7 @@ _NPY: Final = b"\x93NUMPY"
 def open_dataset(
     files: DataFiles,
     inputs: Sequence[FedTensor],
-    choice: Choice,
+    choice: SampleChoice,
     *,
     labels: str = "label",
     labelled: bool = False,
@@ -110,7 +110,7 @@ def _kind_of_folder(files: DataFiles) -> DataKind:
 
 def _source(
     kind: DataKind, files: DataFiles, inputs: Sequence[FedTensor], labels: str, *, labelled: bool
-) -> Source:
+) -> SampleSource:
     wanted = labels if labelled else None
     if kind in ("npz", "npy"):
         return ArraySamples(files, inputs, wanted)

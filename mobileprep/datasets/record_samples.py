@@ -21,7 +21,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.example import read_example, read_feature
 from mobileprep.formats.tf_record import TFRecordFile
 from mobileprep.ir.tensor import Array
-from mobileprep.options.data import Feature
+from mobileprep.options.data import FeatureReading
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 Values = Sequence[bytes] | Array
@@ -89,7 +89,7 @@ class RecordSamples:
             raise AccuracyError(message, nearest_hint(key, names))
         return feature.values
 
-    def _array(self, values: Values, fed: FedTensor, feature: Feature, place: str) -> Array:
+    def _array(self, values: Values, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
         if feature.encoding == "values":
             found = np.array(values, object) if isinstance(values, list) else np.asarray(values)
             return _shaped(found, fed, feature, place)
@@ -110,7 +110,7 @@ class RecordSamples:
         return numbers.reshape(()) if numbers.size == 1 else numbers
 
 
-def _feature_of(fed: FedTensor, files: DataFiles) -> Feature:
+def _feature_of(fed: FedTensor, files: DataFiles) -> FeatureReading:
     features = dict(files.reading.features)
     for name in (fed.name, fed.ref.node):
         if name in features:
@@ -120,7 +120,7 @@ def _feature_of(fed: FedTensor, files: DataFiles) -> Feature:
     raise AccuracyError(message, hint)
 
 
-def _raw(data: bytes, fed: FedTensor, feature: Feature, place: str) -> Array:
+def _raw(data: bytes, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
     """The numbers that bytes are, little-endian as ``tf.decode_raw`` takes them."""
     given = np.dtype(feature.dtype) if feature.dtype else fed.dtype.numpy
     kind = np.dtype(np.uint8) if given is None else given.newbyteorder("<")
@@ -130,7 +130,7 @@ def _raw(data: bytes, fed: FedTensor, feature: Feature, place: str) -> Array:
     return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
 
 
-def _narrowed(found: Array, wanted: np.dtype[Any], feature: Feature, place: str) -> Array:
+def _narrowed(found: Array, wanted: np.dtype[Any], feature: FeatureReading, place: str) -> Array:
     """Whole numbers in the type of their input."""
     if found.dtype.kind not in "iu" or wanted.kind not in "iuf":
         return found
@@ -142,7 +142,7 @@ def _narrowed(found: Array, wanted: np.dtype[Any], feature: Feature, place: str)
     return found.astype(wanted)
 
 
-def _shaped(found: Array, fed: FedTensor, feature: Feature, place: str) -> Array:
+def _shaped(found: Array, fed: FedTensor, feature: FeatureReading, place: str) -> Array:
     if feature.shape is not None:
         if found.size != np.prod(feature.shape):
             message = f"{feature.key!r} has {found.size} values, not those of {list(feature.shape)}"

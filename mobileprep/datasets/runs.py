@@ -17,7 +17,7 @@ _LEAVE_OUT: Final = "leave them out of the data"
 
 
 @dataclass(frozen=True)
-class Run:
+class FedRun:
     """What a graph is fed once.
 
     Args:
@@ -39,7 +39,7 @@ class Run:
     along: frozenset[str] = frozenset()
     fixed: bool = False
 
-    def head(self, count: int) -> Run:
+    def head(self, count: int) -> FedRun:
         """The first samples of it, where the graph takes fewer."""
         if self.fixed or count >= self.count:
             return self
@@ -57,7 +57,7 @@ def runs(
     *,
     start: int = 0,
     stop: int | None = None,
-) -> Iterator[Run]:
+) -> Iterator[FedRun]:
     """The samples ``start`` to ``stop`` of a data set, as a graph takes them.
 
     An input whose samples have as many axes as it has takes one sample at a time, which then holds
@@ -88,7 +88,7 @@ def _fixed(inputs: Iterable[FedTensor]) -> int:
     return next((fed.shape[0] for fed in inputs if fed.shape and fed.shape[0] > 0), 0)
 
 
-def _cut(batch: Batch, inputs: Sequence[FedTensor]) -> Iterator[Run]:
+def _cut(batch: Batch, inputs: Sequence[FedTensor]) -> Iterator[FedRun]:
     ranks = {fed.name: None if fed.shape is None else len(fed.shape) for fed in inputs}
     single = {name for name, array in batch.feeds.items() if array.ndim - 1 == ranks[name]}
     together = batch.feeds.keys() - single
@@ -103,23 +103,23 @@ def _cut(batch: Batch, inputs: Sequence[FedTensor]) -> Iterator[Run]:
         yield from _apart(batch, single)
 
 
-def _apart(batch: Batch, single: Container[str]) -> Iterator[Run]:
+def _apart(batch: Batch, single: Container[str]) -> Iterator[FedRun]:
     for at, name in enumerate(batch.names):
         one = {
             n: np.asarray(array[at]) if n in single else array[at : at + 1]
             for n, array in batch.feeds.items()
         }
         labels = None if batch.labels is None else batch.labels[at : at + 1]
-        yield Run(one, 1, 1, labels, (name,))
+        yield FedRun(one, 1, 1, labels, (name,))
 
 
-def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int) -> Run:
+def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int) -> FedRun:
     count = len(batch.names)
     fed = fixed or count
     if fed > count:
         filled = np.arange(fed) % count
         feeds = {name: a[filled] if name in along else a for name, a in feeds.items()}
-    return Run(feeds, count, fed, batch.labels, batch.names, frozenset(along), bool(fixed))
+    return FedRun(feeds, count, fed, batch.labels, batch.names, frozenset(along), bool(fixed))
 
 
 def _same(array: Array) -> bool:

@@ -52,7 +52,7 @@ class OneByOne(Protocol):
 
 
 class Singles:
-    """Such samples as a ``Source``."""
+    """Such samples as a ``SampleSource``."""
 
     def __init__(self, samples: OneByOne) -> None:
         self._samples = samples
@@ -61,7 +61,7 @@ class Singles:
         return len(self._samples)
 
     def read(self, indices: Sequence[int]) -> tuple[Batch | None, Sequence[Unread]]:
-        """See ``Source.read``; decoding pictures lets other threads run."""
+        """See ``SampleSource.read``; decoding pictures lets other threads run."""
         threads = min(len(indices), cores())
         if threads < 2:
             found = [self._one(index) for index in indices]

@@ -35,7 +35,7 @@ class DataFiles:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SampleChoice:
     """Which samples are taken.
 
     Args:
@@ -82,7 +82,7 @@ class Unread:
     error: MobileprepError
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """Samples in files, each read when it is asked for, from any thread."""
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ LABEL_FILES: Final[tuple[DataKind, ...]] = ("npy", "pictures", "wav")
 
 
 @dataclass(frozen=True)
-class Feature:
+class FeatureReading:
     """How a feature of a ``tf.train.Example`` becomes an input.
 
     Args:
@@ -90,7 +90,7 @@ class Reading:
         Option("The input that is fed. Needed where the model has several.", definition="tensor"),
     ] = None
     inputs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    features: tuple[tuple[str, Feature], ...] = ()
+    features: tuple[tuple[str, FeatureReading], ...] = ()
     labels: str | None = None
     resize: Annotated[
         tuple[int, ...] | None,

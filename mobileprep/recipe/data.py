@@ -11,7 +11,7 @@ from mobileprep.options.data import (
     KINDS_OF_KEYS,
     LABEL_FILES,
     DataKind,
-    Feature,
+    FeatureReading,
     Reading,
 )
 from mobileprep.recipe.named_files import input_file
@@ -105,13 +105,13 @@ def _texts(value: Plain) -> tuple[str, ...]:
     return tuple(map(str, _numbers(value)))
 
 
-def _feature(value: Plain) -> Feature:
+def _feature(value: Plain) -> FeatureReading:
     if isinstance(value, str):
-        return Feature(value)
+        return FeatureReading(value)
     given = dict(value)
     if "shape" in given:
         given["shape"] = tuple(map(int, given["shape"]))
-    return Feature(**given)
+    return FeatureReading(**given)
 
 
 def _file(node: Node) -> InputFile:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.datasets.opening import data_kind, open_dataset
-from mobileprep.datasets.source import Choice
+from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import (
     AccuracyError,
     InvalidGraphError,
@@ -122,7 +122,7 @@ def _arrays(
         given = dict(files.reading.inputs)
         arrays = map_arrays(files.root)
         return arrays | {name: array_of(arrays, key, data.name) for name, (key,) in given.items()}
-    choice = Choice(job.asked.count, exactly=False)
+    choice = SampleChoice(job.asked.count, exactly=False)
     dataset = open_dataset(files, inputs, choice, labels=job.asked.labels, warn=job.warn)
     (batch,) = dataset.batches(len(dataset))
     return batch.feeds

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
-from mobileprep.cli._terminal.progress import Progress, Samples, _filled, _fitting
+from mobileprep.cli._terminal.progress import Progress, SampleCount, _filled, _fitting
 from tests.cli.terminals import COMMAND, on_terminal, set_size, written_over
 
 OUT = ["--out", "out"]
@@ -262,9 +262,9 @@ def test_of_a_name_that_is_too_long_the_end_is_shown(room: int, expected: str) -
 
 
 def test_samples_are_told_with_their_rate_and_the_time_left() -> None:
-    assert Samples(10, 200, 5.0, 10).told(5.0) == " 10/200 samples"
-    assert Samples(110, 200, 5.0, 10).told(9.0) == " 110/200 samples, 25/s, 4 s left"
-    assert Samples(12, 20, 5.0, 10).told(9.0) == " 12/20 samples, 0.5/s, 16 s left"
+    assert SampleCount(10, 200, 5.0, 10).told(5.0) == " 10/200 samples"
+    assert SampleCount(110, 200, 5.0, 10).told(9.0) == " 110/200 samples, 25/s, 4 s left"
+    assert SampleCount(12, 20, 5.0, 10).told(9.0) == " 12/20 samples, 0.5/s, 16 s left"
 
 
 def test_a_stage_s_samples_stand_behind_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

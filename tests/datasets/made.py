@@ -10,7 +10,7 @@ import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Dataset
 from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.source import Choice, DataFiles
+from mobileprep.datasets.source import DataFiles, SampleChoice
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array
@@ -65,7 +65,7 @@ def opened(
     return open_dataset(
         files,
         inputs,
-        Choice(samples, seed, strict),
+        SampleChoice(samples, seed, strict),
         labels=labels or "label",
         labelled=labels is not None,
         warn=told.append,

@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.datasets.chosen import Chosen
 from mobileprep.datasets.dataset import Batch
-from mobileprep.datasets.source import Choice, Unread
+from mobileprep.datasets.source import SampleChoice, Unread
 from mobileprep.errors import AccuracyError
 
 
@@ -29,40 +29,40 @@ class Numbers:
         return Batch({"x": np.array(indices)}, None, names), ()
 
 
-def taken(count: int, choice: Choice, size: int = 3) -> list[int]:
+def taken(count: int, choice: SampleChoice, size: int = 3) -> list[int]:
     dataset = Chosen("d", Numbers(count), choice, lambda _: None)
     return [int(i) for batch in dataset.batches(size) for i in batch.feeds["x"]]
 
 
 def test_all_are_taken_in_order() -> None:
-    assert taken(7, Choice()) == list(range(7))
+    assert taken(7, SampleChoice()) == list(range(7))
 
 
 def test_some_are_spread_evenly() -> None:
-    assert taken(10, Choice(4)) == [0, 2, 5, 7]
+    assert taken(10, SampleChoice(4)) == [0, 2, 5, 7]
 
 
 def test_a_seed_draws_one_of_each_part_always_the_same() -> None:
-    found = taken(1000, Choice(10, 7))
-    assert found == taken(1000, Choice(10, 7))
-    assert found != taken(1000, Choice(10, 8))
+    found = taken(1000, SampleChoice(10, 7))
+    assert found == taken(1000, SampleChoice(10, 7))
+    assert found != taken(1000, SampleChoice(10, 8))
     assert [at // 100 for at in found] == list(range(10))
 
 
 def test_fewer_than_asked_is_an_error_unless_that_is_allowed() -> None:
     with pytest.raises(AccuracyError, match="d has 3 samples, and 4 are asked for") as caught:
-        taken(3, Choice(4))
+        taken(3, SampleChoice(4))
     assert caught.value.hint == "add samples, or write 'samples: 3'"
-    assert taken(3, Choice(4, exactly=False)) == [0, 1, 2]
+    assert taken(3, SampleChoice(4, exactly=False)) == [0, 1, 2]
 
 
 def test_no_samples_are_an_error() -> None:
     with pytest.raises(AccuracyError, match="d holds no samples"):
-        taken(0, Choice())
+        taken(0, SampleChoice())
 
 
 def test_parts_of_the_samples_are_what_the_whole_has_there() -> None:
-    dataset = Chosen("d", Numbers(100), Choice(10, 1), lambda _: None)
+    dataset = Chosen("d", Numbers(100), SampleChoice(10, 1), lambda _: None)
     whole = [name for batch in dataset.batches(4) for name in batch.names]
     part = [name for batch in dataset.batches(4, 3, 8) for name in batch.names]
     assert part == whole[3:8]
@@ -70,7 +70,7 @@ def test_parts_of_the_samples_are_what_the_whole_has_there() -> None:
 
 def test_one_batch_is_read_ahead_and_no_more() -> None:
     source = Numbers(100)
-    batches = Chosen("d", source, Choice(), lambda _: None).batches(10)
+    batches = Chosen("d", source, SampleChoice(), lambda _: None).batches(10)
     next(batches)
     next(batches)
     batches.close()

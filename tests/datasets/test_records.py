@@ -12,7 +12,7 @@ import pytest
 from mobileprep.datasets.source import DataFiles
 from mobileprep.errors import AccuracyError, CorruptFileError, MobileprepError
 from mobileprep.formats.dtypes import DType
-from mobileprep.options.data import Feature, Reading
+from mobileprep.options.data import FeatureReading, Reading
 from tests.datasets.made import IMAGE, all_of, fed, opened, pixels, tf_record, write
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.pictures import encoded
@@ -41,7 +41,7 @@ def of(path: Path, data: bytes | None = None, labels: str | None = None, **featu
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zlib.compress])
 def test_plain_and_compressed_files_are_read(tmp_path: Path, pack) -> None:
-    files = of(tmp_path / "d", pack(tf_record(RECORDS)), x=Feature("row"))
+    files = of(tmp_path / "d", pack(tf_record(RECORDS)), x=FeatureReading("row"))
     batch = all_of(opened(files, [fed((-1, 2))], labels="label"))
     assert batch.feeds["x"].tolist() == [[0, 0.5], [1, 1.5], [2, 2.5]]
     assert batch.labels is not None
@@ -53,10 +53,10 @@ def test_pictures_bytes_and_sounds_are_decoded(tmp_path: Path) -> None:
     files = of(
         tmp_path / "d",
         tf_record(RECORDS),
-        image=Feature("image", "picture"),
-        b=Feature("raw", "raw", "uint8", (4, 6, 3)),
-        s=Feature("sound", "wav"),
-        i=Feature("ints"),
+        image=FeatureReading("image", "picture"),
+        b=FeatureReading("raw", "raw", "uint8", (4, 6, 3)),
+        s=FeatureReading("sound", "wav"),
+        i=FeatureReading("ints"),
     )
     inputs = [
         IMAGE,
@@ -78,7 +78,7 @@ def test_the_files_of_a_folder_follow_each_other(tmp_path: Path) -> None:
     write(tmp_path / "t/data-00000-of-00002", tf_record(RECORDS[:1]))
     write(tmp_path / "t/data-00001-of-00002", tf_record(RECORDS[1:]))
     classes = write(tmp_path / "c.txt", b"dog\ncat\n")
-    reading = Reading(features=(("x", Feature("row")),), labels="name")
+    reading = Reading(features=(("x", FeatureReading("row")),), labels="name")
     files = DataFiles("t", tmp_path / "t", None, reading, classes=classes)
     batch = all_of(opened(files, [fed((-1, 2))], labels="label"))
     assert batch.names[2] == "data-00001-of-00002, record 1"
@@ -90,7 +90,7 @@ def test_a_record_whose_checksum_is_another_is_left_out(tmp_path: Path) -> None:
     data = bytearray(tf_record(RECORDS))
     data[30] ^= 1
     warnings: list[str] = []
-    files = of(tmp_path / "d", bytes(data), x=Feature("row"))
+    files = of(tmp_path / "d", bytes(data), x=FeatureReading("row"))
     batch = all_of(opened(files, [fed((-1, 2))], warnings=warnings))
     assert batch.names == ("record 1", "record 2")
     assert "record 0" in warnings[0]
@@ -110,21 +110,23 @@ def test_a_record_whose_checksum_is_another_is_left_out(tmp_path: Path) -> None:
 )
 def test_damaged_files_are_refused(tmp_path: Path, data: bytes, told: str) -> None:
     with pytest.raises(MobileprepError, match=told) as caught:
-        opened(of(tmp_path / "d", data, x=Feature("row")), [fed((-1, 2))])
+        opened(of(tmp_path / "d", data, x=FeatureReading("row")), [fed((-1, 2))])
     assert caught.value.exit_code in (4, 8)
 
 
 @pytest.mark.parametrize(
     ("feature", "told"),
     [
-        (Feature("rwo"), "record 0 has no feature 'rwo'; it has image, ints"),
-        (Feature("row", shape=(3,)), r"'row' has 2 values, not those of \[3\]"),
-        (Feature("row", "raw"), "'row' is no single text, as 'raw' needs it"),
-        (Feature("raw", "raw", "float64", (3,)), r"'raw' has 9 values"),
-        (Feature("ints"), "'ints' has values that uint8 cannot hold"),
+        (FeatureReading("rwo"), "record 0 has no feature 'rwo'; it has image, ints"),
+        (FeatureReading("row", shape=(3,)), r"'row' has 2 values, not those of \[3\]"),
+        (FeatureReading("row", "raw"), "'row' is no single text, as 'raw' needs it"),
+        (FeatureReading("raw", "raw", "float64", (3,)), r"'raw' has 9 values"),
+        (FeatureReading("ints"), "'ints' has values that uint8 cannot hold"),
     ],
 )
-def test_features_that_do_not_fit_are_told(tmp_path: Path, feature: Feature, told: str) -> None:
+def test_features_that_do_not_fit_are_told(
+    tmp_path: Path, feature: FeatureReading, told: str
+) -> None:
     dtype = DType.UINT8 if feature.key == "ints" else DType.FLOAT
     with pytest.raises((AccuracyError, CorruptFileError), match=told):
         all_of(opened(of(tmp_path / "d", tf_record(RECORDS), x=feature), [fed((-1, 2), dtype)]))
@@ -132,4 +134,4 @@ def test_features_that_do_not_fit_are_told(tmp_path: Path, feature: Feature, tol
 
 def test_an_input_without_a_feature_is_told(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match="no feature is named for the input 'x'"):
-        opened(of(tmp_path / "d", tf_record(RECORDS), y=Feature("row")), [fed((-1, 2))])
+        opened(of(tmp_path / "d", tf_record(RECORDS), y=FeatureReading("row")), [fed((-1, 2))])

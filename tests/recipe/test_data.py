@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.options.data import Feature, Reading
+from mobileprep.options.data import FeatureReading, Reading
 from mobileprep.recipe import InvalidRecipeError, load_recipe
 from mobileprep.recipe.settings import Data
 
@@ -67,8 +67,8 @@ def test_features_are_names_or_mappings(tmp_path):
         "{tfrecord: t, features: {a: image/raw, b: {key: k, encoding: raw, shape: [2, 3]}}}",
     )
     assert found.reading.features == (
-        ("a", Feature("image/raw")),
-        ("b", Feature("k", "raw", None, (2, 3))),
+        ("a", FeatureReading("image/raw")),
+        ("b", FeatureReading("k", "raw", None, (2, 3))),
     )
 
 

@@ -27,7 +27,7 @@ _TICK = 1.0
 _CUT = "..."
 
 
-class Samples(NamedTuple):
+class SampleCount(NamedTuple):
     """How far a stage is with its samples.
 
     Args:
@@ -67,7 +67,7 @@ class Progress:
         self._total = total
         self._done = 0
         self._running: dict[str, float] = {}
-        self._samples: dict[str, Samples] = {}
+        self._samples: dict[str, SampleCount] = {}
         # Of the thread itself too: a warning may be told while the bar is being drawn.
         self._lock = threading.RLock()
         self._stream = sys.stderr
@@ -111,7 +111,7 @@ class Progress:
             now = time.monotonic()
             # The first batch also has the model set up: the rate counts from its end.
             since, before = (now, done) if first is None else (first.since, first.before)
-            self._samples[task] = Samples(done, total, since, before)
+            self._samples[task] = SampleCount(done, total, since, before)
 
     def listen(self, task: str, moment: Moment) -> None:
         """A stage has started, or has ended; called by the thread that runs it."""
