@@ -180,9 +180,7 @@ def _metric_faults(
     if not _is_plain_npz(validation.data):
         asked = not may_lack and _of_labels(choice)
         samples = SampleChoice(validation.samples)
-        return list(
-            _opening_faults(validation.data, inputs, samples, labels if asked else None)
-        )
+        return list(_opening_faults(validation.data, inputs, samples, labels if asked else None))
     file = validation.data.file
     if isinstance(choice.metric, MetricFunction):
         return sample_faults(file.path, file.name, inputs)

@@ -14,9 +14,9 @@ from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header
 from mobileprep.formats.mapped_arrays import map_arrays
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.labels import counts_fault
 from mobileprep.runtime.feeds import converted
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.numerics.labels import counts_fault
 from mobileprep.runtime.sampling.recorded import array_of, is_nearly, misfit
 
 _HINT: Final = "save samples as the model takes them"
@@ -87,9 +87,7 @@ def _arrays(
     return feeds, _labels_of(found, files.reading.labels or labels, feeds, files.name)
 
 
-def _labels_of(
-    found: Mapping[str, Array], labels: str, inputs: Iterable[str], data: str
-) -> Array:
+def _labels_of(found: Mapping[str, Array], labels: str, inputs: Iterable[str], data: str) -> Array:
     try:
         return array_of(found, labels, data)
     except AccuracyError as error:

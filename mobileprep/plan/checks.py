@@ -10,7 +10,7 @@ from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
-from mobileprep.recipe.settings import Check, Validation
+from mobileprep.recipe.settings import USUAL_LABELS, Check
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
         data=None if data is None else data_files(data),
         reading=data,
         section=section,
-        labels=Validation.labels if target.validation is None else target.validation.labels,
+        labels=_labels(target),
         count=check.samples,
         inputs=target.inputs,
         engine=engine_choice(target),
@@ -55,6 +55,12 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
     )
     where = places(target, "check", "inputs", "outputs", "engine")
     return StageSpec("samples", stage, {**where, "data": target.place((section, "data"))})
+
+
+def _labels(target: Target) -> str:
+    """The name of the labels, which are no input even where nobody asks for them."""
+    metrics = () if target.validation is None else target.validation.metrics
+    return next((m.labels for m in metrics if m.labels), USUAL_LABELS)
 
 
 def check_spec(

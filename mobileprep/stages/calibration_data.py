@@ -11,8 +11,8 @@ from mobileprep.datasets.dataset import Batch, Dataset
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.spec import Files
 from mobileprep.numerics.labels import counts_fault
+from mobileprep.plan.spec import Files
 from mobileprep.runtime.sampling.recorded import array_of
 
 

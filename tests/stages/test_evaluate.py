@@ -45,12 +45,19 @@ def samples(count: int) -> np.ndarray:
     return np.random.default_rng(count).standard_normal((count, 3)).astype(np.float32)
 
 
-def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str], *, where: str):
-    """What the interpreter gives for all samples."""
-    engine = open_engine("numpy", graph, None, where=where)
-    inputs = fed_tensors(graph, feeds)
-    given = runs(Arrays(where, feeds), inputs, 64)
-    return evaluate_with(engine, given, fetches, where=where).outputs
+def evaluate(graph: Graph, feeds: dict[str, np.ndarray], fetches: list[str]) -> list[Any]:
+    """What the interpreter gives for each output, joined where there is an entry a sample."""
+    engine = open_engine("numpy", graph, None, where="d")
+    given = runs(Arrays("d", feeds), fed_tensors(graph, feeds), 64)
+    ran = list(evaluated(engine, given, fetches))
+    assert [r.first for r in ran] == list(range(0, sum(r.count for r in ran), ran[0].count))
+    columns = list(zip(*(r.outputs for r in ran), strict=True))
+    is_each = [
+        all(np.shape(p)[:1] == (r.count,) for p, r in zip(c, ran, strict=True)) for c in columns
+    ]
+    return [
+        np.concatenate(c) if each else list(c) for c, each in zip(columns, is_each, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
