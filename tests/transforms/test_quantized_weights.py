@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
-from mobileprep.transforms.quantize_nodes.steps import Steps
+from mobileprep.transforms.quantize_nodes.steps import EvenSteps
 from mobileprep.transforms.quantize_nodes.weights import WeightSettings, quantize_weights
 from tests.transforms.graphs import normal
 
@@ -20,7 +20,7 @@ WEIGHTS = arrays(np.float32, array_shapes(min_dims=2, max_dims=4, max_side=6), e
 @given(FLOATS, FLOATS)
 def test_steps_hold_zero_exactly_and_the_range_up_to_half_a_step(a, b):
     low, high = min(a, b), max(a, b)
-    steps = Steps.over(low, high)
+    steps = EvenSteps.over(low, high)
     assert 0 <= steps.zero <= 255
     assert steps.nearest(np.zeros(1, np.float32)) == steps.zero
     slack = steps.size * 0.501
@@ -29,7 +29,7 @@ def test_steps_hold_zero_exactly_and_the_range_up_to_half_a_step(a, b):
 
 
 def test_the_steps_of_nothing_but_zeros_are_some():
-    assert Steps.over(0, 0) == Steps(1.0, 0)
+    assert EvenSteps.over(0, 0) == EvenSteps(1.0, 0)
 
 
 @settings(deadline=None)

@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
 from mobileprep.transforms.quantize_nodes.nodes import QUINT8
 from mobileprep.transforms.quantize_nodes.ops import eightbit_attrs, reason_to_stay_float
-from mobileprep.transforms.quantize_nodes.steps import Steps
+from mobileprep.transforms.quantize_nodes.steps import EvenSteps
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 
 Ports = tuple[Ref, Ref, Ref]
@@ -56,7 +56,7 @@ class EightbitTensors:
         self._protected = protected
         self._conditional = conditional
         self._names = FreshNames(graph.by_name)
-        self._made: dict[tuple[Ref, Steps | None], Ports] = {}
+        self._made: dict[tuple[Ref, EvenSteps | None], Ports] = {}
         self._taken: dict[str, bool] = {}
         self._new: list[Node] = []
         self.measured: list[str] = []
@@ -110,7 +110,7 @@ class EightbitTensors:
             return self._measured(ref)
         return self._by_steps(known.tensor, known.steps)
 
-    def _carried(self, node: Node, steps: Steps | None) -> Ports | None:
+    def _carried(self, node: Node, steps: EvenSteps | None) -> Ports | None:
         """A node's result computed in eight bits, or None where that cannot be."""
         source = node.data_inputs[0]
         if node.op in _MOST:
@@ -130,14 +130,14 @@ class EightbitTensors:
         self._new.append(Node(name, node.op, (value, *node.inputs[1:]), attrs=attrs))
         return make.port(name, 0), low, high
 
-    def _joined(self, node: Node, steps: Steps) -> Ports:
+    def _joined(self, node: Node, steps: EvenSteps) -> Ports:
         parts = [self._by_steps(self._before_cut(r, steps), steps) for r in node.data_inputs[:-1]]
         name = self.name(f"{node.name}/eightbit")
         inputs = (*(part[0] for part in parts), node.data_inputs[-1])
         self._new.append(Node(name, node.op, inputs, attrs={**node.attrs, "T": QUINT8}))
         return make.port(name, 0), *parts[0][1:]
 
-    def _before_cut(self, ref: Ref, steps: Steps) -> Ref:
+    def _before_cut(self, ref: Ref, steps: EvenSteps) -> Ref:
         """What an activation takes that the range of some steps makes needless, or its result."""
         node = self._graph[ref.node]
         needless = node.op in _MOST and self._passes(node) and _cuts(steps, node)
@@ -178,7 +178,7 @@ class EightbitTensors:
         others = self._graph.consumers.get(ref.node, ())
         return all(n is consumer or n.name not in self._computing for n in others)
 
-    def _by_steps(self, ref: Ref, steps: Steps) -> Ports:
+    def _by_steps(self, ref: Ref, steps: EvenSteps) -> Ports:
         ref = Ref(ref.node, ref.index)
         if (ref, steps) in self._made:
             return self._made[(ref, steps)]
@@ -203,7 +203,7 @@ class EightbitTensors:
         return make.ports(nodes[-1].name)
 
 
-def _cuts(steps: Steps, activation: Node) -> bool:
+def _cuts(steps: EvenSteps, activation: Node) -> bool:
     """Whether quantization by some steps cuts where an activation does, or before."""
     return steps.zero == 0 and steps.high <= _MOST[activation.op] * (1 + _ROUNDING)
 

@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.transforms.quantize_nodes.steps import LEVELS, Steps
+from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
 
 _FEW: Final = 1 << 12
 # Products of a step and a whole number, in single precision, are off by less of a step.
 _SLACK: Final = 1e-3
 
 
-def steps_of_lattice(weights: Array) -> Steps | None:
+def steps_of_lattice(weights: Array) -> EvenSteps | None:
     """The steps, zero among them, that all weights lie on; None where they lie on none.
 
     Args:
@@ -36,4 +36,4 @@ def steps_of_lattice(weights: Array) -> Steps | None:
     # The difference of two rounded numbers is less exact than the largest of them.
     size = float((values * whole).sum() / np.square(whole).sum())
     is_on_steps = np.abs(values / size - whole).max() < _SLACK
-    return Steps(size, int(-lowest)) if is_on_steps else None
+    return EvenSteps(size, int(-lowest)) if is_on_steps else None

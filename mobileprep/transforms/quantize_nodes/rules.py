@@ -41,7 +41,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Rule:
+class LayerRule:
     """Settings for some nodes; None leaves what earlier rules say.
 
     Args:
@@ -90,14 +90,14 @@ class Rules:
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
         return settings if not fitting else _merged(settings, fitting[-1])
 
-    def _fits(self, rule: Rule, node: Node) -> bool:
+    def _fits(self, rule: LayerRule, node: Node) -> bool:
         try:
             return rule.fits(node)
         except UnsupportedError as error:
             raise refuse(self._transform, error.message, error.hint) from error
 
 
-def _merged(settings: Settings, rule: Rule) -> Settings:
+def _merged(settings: Settings, rule: LayerRule) -> Settings:
     given = {
         name: value
         for name in ("bits", "granularity", "method")
@@ -108,7 +108,7 @@ def _merged(settings: Settings, rule: Rule) -> Settings:
     return Settings(mode, replace(settings.weights, **given))
 
 
-def _parsed(transform: str, text: str) -> Rule:
+def _parsed(transform: str, text: str) -> LayerRule:
     given: dict[str, Any] = {}
     for word in text.split():
         key, equals, value = word.partition("=")
@@ -126,7 +126,7 @@ def _parsed(transform: str, text: str) -> Rule:
     if "bits" in given:
         given["bits"] = int(given["bits"])
     given["ops"] = tuple(filter(None, given.get("ops", "").split(",")))
-    return Rule(**given)
+    return LayerRule(**given)
 
 
 def _check_expression(transform: str, nodes: str) -> None:

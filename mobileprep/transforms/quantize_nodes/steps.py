@@ -12,7 +12,7 @@ LEVELS = 256
 
 
 @dataclass(frozen=True)
-class Steps:
+class EvenSteps:
     """What the integers 0 to 255 stand for: ``(integer - zero) * size``.
 
     Args:
@@ -24,7 +24,7 @@ class Steps:
     zero: int
 
     @classmethod
-    def over(cls, low: float, high: float) -> Steps:
+    def over(cls, low: float, high: float) -> EvenSteps:
         """The 256 steps over a range, which is made to hold zero, and moved so that zero is one.
 
         Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient

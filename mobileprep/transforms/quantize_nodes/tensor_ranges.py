@@ -14,7 +14,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ENTERS, SWITCHES
 from mobileprep.ir.refs import Ref
 from mobileprep.transforms.base import refuse
-from mobileprep.transforms.quantize_nodes.steps import Steps
+from mobileprep.transforms.quantize_nodes.steps import EvenSteps
 from mobileprep.transforms.quantize_nodes.trained import TrainedSteps, trained_steps
 
 # The results of these are among the elements of their first input, or between them, or zero.
@@ -42,7 +42,7 @@ class Known:
     """
 
     tensor: Ref
-    steps: Steps
+    steps: EvenSteps
 
 
 class TensorRanges:
@@ -75,7 +75,7 @@ class TensorRanges:
         if learnt is not None and learnt.steps is not None:
             return Known(learnt.source if learnt.is_full else ref, learnt.steps)
         found = self._range(ref, 0)
-        return None if found is None else Known(ref, Steps.over(*found))
+        return None if found is None else Known(ref, EvenSteps.over(*found))
 
     def _learnt(self, ref: Ref) -> TrainedSteps | None:
         found = trained_steps(self._graph, ref) if self._trained else None

@@ -13,7 +13,7 @@ from mobileprep.ir.identities import constant_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.transforms.quantize_nodes.steps import LEVELS, Steps
+from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
 
 _MIDDLE: Final = 128
 _MOST_BITS: Final = 8
@@ -39,9 +39,9 @@ class TrainedSteps:
     highest: int
 
     @property
-    def steps(self) -> Steps | None:
+    def steps(self) -> EvenSteps | None:
         """The same for a whole tensor, or None where slices have steps of their own."""
-        return Steps(float(self.sizes[0]), int(self.zero[0])) if self.sizes.size == 1 else None
+        return EvenSteps(float(self.sizes[0]), int(self.zero[0])) if self.sizes.size == 1 else None
 
     @property
     def is_full(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.ir.tensor import Array
 from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
-from mobileprep.transforms.quantize_nodes.steps import LEVELS, Steps
+from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
 
 Granularity: TypeAlias = Literal["tensor", "channel"]
 Method: TypeAlias = Literal["min_max", "mse"]
@@ -37,7 +37,7 @@ class QuantizedWeights:
     """
 
     values: Array
-    steps: Steps
+    steps: EvenSteps
     scales: Array | None = None
 
 
@@ -82,7 +82,7 @@ def quantize_weights(
     return alike if nearer else by_channel
 
 
-def on_steps(weights: Array, steps: Steps, lowest: int, highest: int) -> QuantizedWeights:
+def on_steps(weights: Array, steps: EvenSteps, lowest: int, highest: int) -> QuantizedWeights:
     """Weights that lie on steps for the whole tensor."""
     return QuantizedWeights(steps.nearest(weights, lowest, highest), steps)
 
@@ -97,9 +97,9 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
     low, high = float(weights.min(initial=0)), float(weights.max(initial=0))
     highest = (1 << settings.bits) - 1
 
-    def steps(share: float) -> Steps:
-        wide = Steps.over(low * share, high * share)
-        return Steps(wide.size * _HIGHEST / highest, round(wide.zero * highest / _HIGHEST))
+    def steps(share: float) -> EvenSteps:
+        wide = EvenSteps.over(low * share, high * share)
+        return EvenSteps(wide.size * _HIGHEST / highest, round(wide.zero * highest / _HIGHEST))
 
     def error(share: float) -> float:
         of = steps(share)
@@ -125,7 +125,7 @@ def _by_channel(
 
 def _around_middle(levels: Array, sizes: Array, half: int) -> QuantizedWeights:
     values = (np.clip(levels, -half, half) + _MIDDLE).astype(np.uint8)
-    return QuantizedWeights(values, Steps(1.0, _MIDDLE), sizes.reshape(-1).astype(np.float32))
+    return QuantizedWeights(values, EvenSteps(1.0, _MIDDLE), sizes.reshape(-1).astype(np.float32))
 
 
 def _best_shares(weights: Array, sizes: Array, others: tuple[int, ...], half: int) -> Array:

@@ -10,7 +10,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ops.quantized.alignment import align, always_align
 
 SIZES = (-1, 1, 2, 3)
-SHAPES = [s for rank in range(4) for s in itertools.product(SIZES, repeat=rank)]
+TRIED = [s for rank in range(4) for s in itertools.product(SIZES, repeat=rank)]
 NODE = Node("sum", "QuantizedAdd")
 
 
@@ -28,7 +28,7 @@ def _filled(shape):
 
 def test_shapes_align_for_sure_where_all_that_broadcast_do():
     """Of sizes that are not known, those count that fit each other at all."""
-    for x, y in itertools.product(SHAPES, SHAPES):
+    for x, y in itertools.product(TRIED, TRIED):
         pairs = []
         for a, b in itertools.product(_filled(x), _filled(y)):
             try:
