@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from mobileprep.calibration.observation import Observation, Subject, Watcher
 from mobileprep.datasets.dataset import Dataset
-from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.processors import cores
@@ -30,6 +30,7 @@ _BATCHES: Final = 4
 _WAITING: Final = 2
 _TRIES: Final = 3
 _PATIENCE: Final = "10s"
+_GUARD: Final = "a script of your own has to begin it below: if __name__ == '__main__'"
 _KILLED: Final = "a process that ran samples of the calibration was killed"
 _INSTALL: Final = "install it: pip install 'mobileprep[dask]'"
 
@@ -71,15 +72,28 @@ def observed(
     Raises:
         AccuracyError: see ``Watcher.observe``; or processes were killed again and again.
         UnsupportedError: dask.distributed is not installed, or its scheduler cannot be reached.
+        UsageError: a process that runs samples is to begin further ones.
     """
     pieces = _pieces(len(data), subject.batch)
     if dask is not None:
         return _on_dask(_work(subject, data), pieces, dask)
     count = min(workers, len(pieces))
     if count > 1:
+        _check_begun()
         return _in_processes(_work(subject, data, threads=max(cores() // count, 1)), pieces, count)
     watcher = Watcher(subject, data)
     return (watcher.observe(start, stop) for start, stop in pieces)
+
+
+def _check_begun() -> None:
+    """Refuse to begin processes from one that is begun so: a script would begin itself for ever.
+
+    Raises:
+        UsageError: this is such a process.
+    """
+    if multiprocessing.parent_process() is not None:
+        message = "a calibration with workers was begun again by one of its own processes"
+        raise UsageError(message, _GUARD)
 
 
 def _pieces(count: int, batch: int) -> list[tuple[int, int]]:
@@ -129,7 +143,7 @@ def _in_processes(
                 yield found
         except BrokenProcessPool as error:
             if not left:
-                hint = "give it fewer workers or a smaller batch, or look whether memory ran out"
+                hint = f"give it fewer workers or a smaller batch, should memory run out; {_GUARD}"
                 raise AccuracyError(_KILLED, hint) from error
         else:
             return

@@ -11,7 +11,7 @@ import pytest
 from mobileprep.calibration import shards
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
-from mobileprep.errors import AccuracyError, UnsupportedError
+from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from tests.calibration.graphs import samples, subject
 
 METHODS = ["min_max", "moving_average", "percentile", "entropy", "mse"]
@@ -48,6 +48,13 @@ def test_what_is_wrong_with_a_sample_is_told_from_a_process() -> None:
     data.rows[33, 1] = float("nan")
     with pytest.raises(AccuracyError, match="'x' is NaN or infinite for sample 33"):
         ranges("min_max", data, workers=2)
+
+
+def test_a_script_that_begins_itself_again_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(shards.multiprocessing, "parent_process", lambda: object())
+    with pytest.raises(UsageError, match="begun again by one of its own processes") as told:
+        ranges("min_max", workers=2)
+    assert "if __name__ == '__main__'" in told.value.hint
 
 
 def test_no_more_than_asked_is_under_way() -> None:
