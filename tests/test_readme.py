@@ -37,7 +37,7 @@ def test_its_set_up_is_two_commands() -> None:
 
 
 def test_it_names_every_verb() -> None:
-    told = set(re.findall(r"^\| `(?:mobileprep )?(\w+)` \|", README, re.MULTILINE))
+    told = set(re.findall(r"^\| `(?:mobileprep )?([\w-]+)` \|", README, re.MULTILINE))
     assert told == set(verb_names())
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.quantization_debugging import QuantizationDamage
 from mobileprep.api.verdicts import Verdict
 from mobileprep.api.verify import CheckedFile
 from mobileprep.ir.compare import GraphDifference
@@ -211,6 +212,7 @@ OUTPUTS: dict[str, Any] = {
     "cache-info": CacheInfo,
     "cache-verify": CacheVerified,
     "compare": list[GraphDifference],
+    "debug-quantization": QuantizationDamage,
     "doctor": Doctor,
     "error": Failed,
     "plan": list[JudgedStep],

@@ -118,8 +118,9 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 def verb_names() -> list[str]:
-    """The names of all verbs, by file name, none imported."""
-    return [n for n in module_names("mobileprep.cli") if n not in _NOT_VERBS]
+    """The names of all verbs, by file name with dashes for its underscores, none imported."""
+    modules = module_names("mobileprep.cli")
+    return [n.replace("_", "-") for n in modules if n not in _NOT_VERBS]
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -165,7 +166,7 @@ def find_verb(name: str) -> Verb:
     if name not in names:
         message = f"there is no verb {name!r}"
         raise UsageError(message, nearest_hint(name, [*names, "help"]) or "see 'mobileprep help'")
-    importlib.import_module(f"mobileprep.cli.{name}")
+    importlib.import_module(f"mobileprep.cli.{name.replace('-', '_')}")
     verb = verbs.get(name)
     if verb is None:
         message = f"the module mobileprep.cli.{name} registers no verb {name!r}"

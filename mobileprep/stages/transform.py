@@ -23,7 +23,7 @@ def run(job: Job[TransformStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     plugin = None if asked.plugin is None else asked.plugin.root
-    step = ChainStep(asked.transform, _options(asked), asked.ignore_errors, plugin)
+    step = ChainStep(asked.transform, options_of(asked), asked.ignore_errors, plugin)
     context = Context(interface.inputs, interface.kept)
     graph = job.graph(asked.graph)
     warnings = list(cautions(graph, asked.earlier, step.name, step.options))
@@ -42,7 +42,7 @@ def run(job: Job[TransformStage]) -> None:
     job.write_record(asked.RECORD, TransformRecord(**facts))
 
 
-def _options(asked: TransformStage) -> dict[str, Any]:
+def options_of(asked: TransformStage) -> dict[str, Any]:
     """The step's parameters, with files as they lie instead of as the recipe names them."""
 
     def lying(item: object, slot: str) -> object:

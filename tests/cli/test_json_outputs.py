@@ -28,6 +28,10 @@ COMMANDS = {
     "cache verify": ("cache-verify", "cache verify --json"),
     "cache clear": ("cache-clear", "cache clear --json"),
     "compare": ("compare", f"compare {MODEL} {OTHER} --json"),
+    "debug-quantization": (
+        "debug-quantization",
+        "debug-quantization eight-bits --samples 2 --json",
+    ),
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
@@ -46,6 +50,13 @@ COMMANDS = {
     "usage error": ("error", "build digits --target nothing --json"),
 }
 
+EIGHT_BITS = """
+version: 1
+extends: ../digits/recipe.yaml
+name: eight-bits
+targets: {phone: {quantize: {mode: nodes}}, download: null}
+"""
+
 
 def check(name: str, told: Told) -> None:
     schema = json.loads((OUTPUT_SCHEMAS / f"{name}.json").read_text())
@@ -58,7 +69,9 @@ def check(name: str, told: Told) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
     name, arguments = COMMANDS[command]
-    Path("feeds").mkdir()
+    for folder in ("feeds", "eight-bits"):
+        Path(folder).mkdir()
+    Path("eight-bits/recipe.yaml").write_text(EIGHT_BITS, encoding="utf-8")
     for file in ("a", "b"):
         np.save(f"feeds/{file}.npy", np.zeros((1, 8, 8, 1), np.float32))
     told = run(*arguments.split())
