@@ -260,16 +260,31 @@ def as_text(row: Row) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The table."""
-    lines = ["| network | mode | kB | agreement | off by |", "|---|---|---|---|---|"]
-    for row in rows:
-        size = f"{row.bytes / 1000:.0f}" if row.bytes else ""
-        agreement = "" if math.isnan(row.agreement) else f"{row.agreement:.3f}"
-        share = row.reason or f"{row.share:.2g}"
-        if row.unlike:
-            share += f"; other numbers of detections in {row.unlike:.0%}"
-        lines.append(f"| {row.network} | {row.mode} | {size} | {agreement} | {share} |")
+    """A table with a line for each network and a column for each mode, then what has no numbers.
+
+    A cell has the agreement, the largest difference as a share of the peak, and the file's kB.
+    """
+    modes = list(dict.fromkeys(row.mode for row in rows))
+    by_place = {(row.network, row.mode): row for row in rows}
+    lines = [f"| network | {' | '.join(modes)} |", f"|{'---|' * (len(modes) + 1)}"]
+    for network in dict.fromkeys(row.network for row in rows):
+        found = [by_place.get((network, mode)) for mode in modes]
+        cells = ["" if row is None else as_cell(row) for row in found]
+        lines.append(f"| {network} | {' | '.join(cells)} |")
+    lines.append("")
+    lines += [f"- {row.network}, {row.mode}: {row.reason}" for row in rows if row.reason]
     return "\n".join(lines) + "\n"
+
+
+def as_cell(row: Row) -> str:
+    """A row's numbers, those that there are."""
+    if row.reason:
+        return "-"
+    numbers = [] if math.isnan(row.agreement) else [f"{row.agreement:.3f}"]
+    numbers += [f"{row.share:.2g}", f"{row.bytes / 1000:.0f} kB"]
+    if row.unlike:
+        numbers.append(f"{row.unlike:.0%} with other numbers of detections")
+    return ", ".join(numbers)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.quantization_debugging import QuantizationDamage
 from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
 from mobileprep.api.verify import CheckedFile
@@ -215,6 +216,7 @@ OUTPUTS: dict[str, Any] = {
     "calibrate": list[Calibrated],
     "check-target": TargetCheck,
     "compare": list[GraphDifference],
+    "debug-quantization": QuantizationDamage,
     "doctor": Doctor,
     "error": Failed,
     "plan": list[JudgedStep],

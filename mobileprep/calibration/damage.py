@@ -74,14 +74,14 @@ class _Comparison:
         self._float = Interpreter(graph, seed=SEED)
         self._quantized = Interpreter(quantized, seed=SEED)
         pairs = counterparts(graph, quantized, inputs)
-        self._activations = [pair for pair in pairs if not pair.is_weights]
+        self._due = pairs
         self._sums = {pair: DamageSum() for pair in pairs}
         self._unlike: set[Counterpart] = set()
-        self._count([pair for pair in pairs if pair.is_weights], {})
 
     def add(self, feed: Mapping[str, Array]) -> None:
-        """Run both graphs, and count their activations in."""
-        self._count(self._activations, feed)
+        """Run both graphs, and count their activations in; their weights the first time alone."""
+        self._count(self._due, feed)
+        self._due = [pair for pair in self._due if not pair.is_weights]
 
     def told(self) -> tuple[TensorDamage, ...]:
         """What was counted in."""

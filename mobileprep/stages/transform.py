@@ -23,7 +23,7 @@ def run(job: Job[TransformStage]) -> None:
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     plugin = None if asked.plugin is None else asked.plugin.root
-    options = _options(asked)
+    options = options_of(asked)
     if asked.ranges is not None:
         options["range_file"] = str(job.path(asked.ranges))
     step = ChainStep(asked.transform, options, asked.ignore_errors, plugin)
@@ -45,7 +45,7 @@ def run(job: Job[TransformStage]) -> None:
     job.write_record(asked.RECORD, TransformRecord(**facts))
 
 
-def _options(asked: TransformStage) -> dict[str, Any]:
+def options_of(asked: TransformStage) -> dict[str, Any]:
     """The step's parameters, with files as they lie instead of as the recipe names them."""
 
     def lying(item: object, slot: str) -> object:

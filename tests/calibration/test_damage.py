@@ -27,7 +27,8 @@ def _network() -> Graph:
             const("b", normal(32, seed=1)),
             node("biased", "BiasAdd", "conv b"),
             node("relu", "Relu6", "biased"),
-            const("w2", normal(1, 1, 32, 40, seed=2)),
+            # As converters leave constants: after an input.
+            const("w2", normal(1, 1, 32, 40, seed=2), inputs="^x"),
             conv("out", "relu w2"),
         ]
     )
@@ -59,8 +60,10 @@ def test_weights_alone_are_off_by_rounding_alone() -> None:
     tensors = _by_name(found)
     weights = [t for t in found if t.is_weights]
     assert {(t.tensor, t.op) for t in weights} == {("w", "Const"), ("w2", "Const")}
+    sizes = {"w": 3 * 3 * 4 * 32, "w2": 32 * 40}
     for tensor in weights:
         assert tensor.is_eightbit
+        assert tensor.damage.elements == sizes[tensor.tensor]  # once, however many runs
         assert tensor.damage.clipped == 0
         # Of 1,152 weights and more; the standard error of the mean square is below 3 %.
         assert tensor.damage.rmse_over_scale == pytest.approx(HEALTHY_RMSE, rel=0.06)

@@ -31,6 +31,10 @@ COMMANDS = {
     "check-target, others": ("check-target", f"check-target {OTHER} --platform ios --json"),
     "calibrate": ("calibrate", "calibrate digits/eight.yaml --json"),
     "compare": ("compare", f"compare {MODEL} {OTHER} --json"),
+    "debug-quantization": (
+        "debug-quantization",
+        "debug-quantization eight-bits --samples 2 --json",
+    ),
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
@@ -49,6 +53,13 @@ COMMANDS = {
     "usage error": ("error", "build digits --target nothing --json"),
 }
 
+EIGHT_BITS = """
+version: 1
+extends: ../digits/recipe.yaml
+name: eight-bits
+targets: {phone: {quantize: {mode: nodes}}, download: null}
+"""
+
 
 def check(name: str, told: Told) -> None:
     schema = json.loads((OUTPUT_SCHEMAS / f"{name}.json").read_text())
@@ -61,7 +72,9 @@ def check(name: str, told: Told) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_printed_holds_to_its_schema(command: str, run: Run) -> None:
     name, arguments = COMMANDS[command]
-    Path("feeds").mkdir()
+    for folder in ("feeds", "eight-bits"):
+        Path(folder).mkdir()
+    Path("eight-bits/recipe.yaml").write_text(EIGHT_BITS, encoding="utf-8")
     Path("digits/eight.yaml").write_text(
         "extends: recipe.yaml\ncalibration: {data: data/test.npz, range_file: ranges.yaml}\n"
         "targets: {eight: {quantize: {mode: nodes, ranges: observed}}}\n"

@@ -1,0 +1,228 @@
+"""Which tensors and which layers of a target lose most by quantization."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep.api.targets import plan_state
+from mobileprep.calibration.damage import TensorDamage, tensor_damage
+from mobileprep.calibration.layer_damage import (
+    LayerDamage,
+    OutputComparison,
+    OutputDamage,
+    layer_damage,
+)
+from mobileprep.datasets.dataset import Dataset
+from mobileprep.errors import UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Array
+from mobileprep.pipeline.exchange import StoreExchange
+from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.handover import Handover
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.upkeep import store_bound
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
+from mobileprep.plan.spec import Files, Plan, Upstream
+from mobileprep.plan.stages import TransformStage
+from mobileprep.recipe.model import Recipe
+from mobileprep.runtime.engines.assets import with_found_assets
+from mobileprep.runtime.feeds import converted, tensor_dtype
+from mobileprep.runtime.sampling.inputs import fixed_batch
+from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.base import Job
+from mobileprep.stages.calibration_data import samples_of
+from mobileprep.stages.transform import options_of
+from mobileprep.transforms.base import Context, make_transform
+
+_QUANTIZER: Final = "quantize_nodes"
+_NAMED: Final = 3
+# All tensors of both graphs are kept for one run, see ``tensor_damage``.
+_BATCH: Final = 4
+
+
+@dataclass(frozen=True)
+class QuantizationDamage:
+    """What quantization does to one target.
+
+    Args:
+        recipe: the recipe's name.
+        target: the target's folder.
+        data: the samples' file, as the recipe names it.
+        samples: how many were run.
+        whole: how far the outputs are from float with all layers quantized that are to be.
+        layers: what each layer does to them, the worst first.
+        tensors: what was done to each tensor, the worst first.
+        rule: the rule that leaves the worst layers in float, as ``quantize.rules`` takes it; empty
+            without layers.
+    """
+
+    recipe: str
+    target: str
+    data: str
+    samples: int
+    whole: OutputDamage
+    layers: tuple[LayerDamage, ...]
+    tensors: tuple[TensorDamage, ...]
+    rule: str
+
+
+def debug_quantization(
+    recipe: Recipe,
+    target: str = "",
+    *,
+    samples: int = 16,
+    seed: int = 0,
+    warn: Callable[[str], None] = lambda _: None,
+    tell: Callable[[int, int], None] = lambda done, count: None,
+) -> QuantizationDamage:
+    """Compare a target's float graph with what ``quantize_nodes`` makes of it.
+
+    The stages before are built, unless they have been.
+
+    Args:
+        recipe: the recipe.
+        target: the name of the target, or its folder; may be empty where one alone is quantized.
+        samples: how many to run, of the validation's data, or else of the calibration's.
+        seed: which, where there are more.
+        warn: called with what the user should know.
+        tell: called after each layer with how many are done, and how many there are.
+
+    Raises:
+        UsageError: there is no such target, it is not quantized so, or it has no data.
+        AccuracyError: the data does not fit, or has fewer samples.
+        MobileprepError: what the stages before raise.
+    """
+    alone = _one_target(recipe, target)
+    state = plan_state([alone])
+    bound = store_bound(os.environ)
+    executor = Executor(state, lambda *_: None, lambda task, text: warn(f"{task}: {text}"))
+    try:
+        with _subject(state, executor) as subject:
+            return _measured(alone, subject, samples, seed, tell)
+    finally:
+        state.store.files.save()
+        state.store.finish(bound)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is quantized: the float graph, the step's options, and data to run it on."""
+
+    graph: Graph
+    interface: Interface
+    options: Mapping[str, Any]
+    data: Files
+
+    def quantized(self, floats: Collection[str]) -> Graph:
+        """The graph with its layers quantized, but for some."""
+        rules: tuple[str, ...] = tuple(self.options.get("rule", ()))
+        if floats:
+            rules = (*rules, f"mode=float nodes={_expression(floats)}")
+        step = make_transform(_QUANTIZER, {**self.options, "rule": rules})
+        context = Context(self.interface.inputs, self.interface.kept)
+        return step.apply(self.graph, context).graph
+
+
+def _measured(
+    recipe: Recipe, subject: _Subject, samples: int, seed: int, tell: Callable[[int, int], None]
+) -> QuantizationDamage:
+    graph, interface = subject.graph, subject.interface
+    data = samples_of(subject.data, interface.inputs, samples, seed)
+    feeds = list(_feeds(graph, interface, data))
+    comparison = OutputComparison(graph, interface.outputs, feeds)
+    quantized = subject.quantized(())
+    layers = layer_damage(graph, subject.quantized, comparison, tell)
+    return QuantizationDamage(
+        recipe.name,
+        recipe.targets[0].folder,
+        subject.data.name,
+        samples,
+        comparison.damage(quantized),
+        layers,
+        tensor_damage(graph, quantized, feeds),
+        _rule([layer.layer for layer in layers[:_NAMED]]),
+    )
+
+
+def _one_target(recipe: Recipe, name: str) -> Recipe:
+    """The recipe with the target alone."""
+    known = [t for t in recipe.targets if any(s.name == _QUANTIZER for s in t.transforms)]
+    found = [t for t in known if not name or name in (t.name, t.folder)]
+    if len(found) == 1:
+        return replace(recipe, targets=(found[0],))
+    names = ", ".join(t.folder for t in known)
+    if not known:
+        message = f"no target of {recipe.name!r} has {_QUANTIZER} in its chain"
+        raise UsageError(message, "write 'quantize: {mode: nodes}' in a target")
+    if name:
+        message = f"{recipe.name!r} has no target {name!r} whose nodes are quantized"
+        raise UsageError(message, f"there are {names}")
+    message = f"{len(known)} targets of {recipe.name!r} are quantized"
+    raise UsageError(message, f"name one of them with --target: {names}")
+
+
+@contextmanager
+def _subject(state: State, executor: Executor) -> Iterator[_Subject]:
+    """What the target's plan has before and around its quantization."""
+    specs = [spec for spec in state.plan.stages if isinstance(spec.stage, TransformStage)]
+    spec = [s for s in specs if s.stage.parameters["transform"] == _QUANTIZER][-1]
+    asked = spec.stage
+    assert isinstance(asked, TransformStage)
+    data, assets = _data(state.plan)
+    inputs = {up: executor.obtain(up) for up in (*asked.upstream.values(), assets)}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        handover = Handover(Plan((), ()))
+        exchange = StoreExchange(spec.task, state.store, inputs, handover, folder)
+        job = Job(spec.task, asked, exchange, folder)
+        interface = job.record(Interface, asked.interface)
+        with asset_folder(job.path(assets)) as lying:
+            graph = with_found_assets(job.graph(asked.graph), (lying,))
+            options = options_of(asked)
+            if asked.ranges is not None:
+                options["range_file"] = str(job.path(asked.ranges))
+            yield _Subject(graph, interface, options, data)
+
+
+def _data(plan: Plan) -> tuple[Files, Upstream]:
+    """The samples to run, and the files that the graph reads."""
+    kinds = (EvaluateStage, CalibrateStage)
+    for kind in kinds:
+        for spec in plan.stages:
+            if isinstance(spec.stage, kind) and spec.stage.data is not None:
+                return spec.stage.data, spec.stage.assets
+    message = "the target has no data to run the model on"
+    raise UsageError(message, "add a section 'validation' or 'calibration'")
+
+
+def _feeds(graph: Graph, interface: Interface, data: Dataset) -> Iterator[Mapping[str, Array]]:
+    """Arrays as the graph takes them; where it insists on a number, whole batches alone."""
+    fixed = fixed_batch(graph, interface.inputs)
+    for batch in data.batches(fixed or _BATCH):
+        if fixed and len(batch.names) < fixed:
+            return
+        yield {
+            name: converted(array, tensor_dtype(graph, parse_ref(name)))
+            for name, array in batch.feeds.items()
+        }
+
+
+def _expression(names: Collection[str]) -> str:
+    """A regular expression for the layers of some names."""
+    escaped = "|".join(re.escape(name) for name in names)
+    return f"^({escaped})$" if len(names) > 1 else f"^{escaped}$"
+
+
+def _rule(layers: Sequence[str]) -> str:
+    """A rule for a recipe; in single quotes nothing of a regular expression is YAML's."""
+    quoted = _expression(layers).replace("'", "''")
+    return f"{{mode: float, nodes: '{quoted}'}}" if layers else ""
