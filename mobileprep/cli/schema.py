@@ -17,7 +17,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=RECIPE,
         help="recipe, or an output of --json: benchmark, cache-clear, cache-gc, cache-info, "
-        "cache-verify, compare, doctor, error, plan, report, run, validate or verify; build "
+        "cache-verify, check-target, compare, doctor, error, plan, report, run, validate or verify; build "
         "prints a report, and its dry run a plan",
     )
     which = parser.add_mutually_exclusive_group()
