@@ -94,11 +94,11 @@ class KernelSurvey:
         self._counts[gap] += 1
 
     def _mend(self, op: str) -> str:
-        if op in OLDER_OPS:
-            return f"the transform downgrade makes {OLDER_OPS[op]} of it where that does the same"
         for other in RELEASES:
             if op_def(op, other) is not None:
-                return f"TensorFlow {other} has {op!r}: build the app with that"
+                newer = f"TensorFlow {other} has {op!r}: build the app with that"
+                older = OLDER_OPS.get(op)
+                return f"{newer}, or let downgrade make {older} of it" if older else newer
         near = nearest_hint(op, op_names(self._release))
         own = f"of an op of your own name the kernel class: header --default_ops={op}:KERNEL,..."
         return f"{near} {own}".lstrip()

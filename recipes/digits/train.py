@@ -42,6 +42,13 @@ LEARNING_RATE = 0.01
 WEIGHT_DECAY = 1e-4
 AVERAGE_DECAY = 0.99
 MINIMUM_ACCURACY = 0.97
+# What TensorFlow 1.15 does not know, by op.
+NEWER_ATTRIBUTES = {
+    "DepthwiseConv2dNative": ("explicit_paddings",),
+    "DepthwiseConv2dNativeBackpropFilter": ("explicit_paddings",),
+    "DepthwiseConv2dNativeBackpropInput": ("explicit_paddings",),
+    "MatMul": ("grad_a", "grad_b"),
+}
 
 # Stand-ins for two parameter servers: a sharded saver writes a shard for each device that holds
 # variables.
@@ -162,7 +169,8 @@ def train(training: TrainingGraph, split: Split, folder: Path, event_folder: Pat
     Writes summaries for TensorBoard to `event_folder` where one is given.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tf.io.write_graph(training.graph.as_graph_def(), str(folder), "graph.pbtxt", as_text=True)
+    graph_def = without_newer_attributes(training.graph.as_graph_def())
+    tf.io.write_graph(graph_def, str(folder), "graph.pbtxt", as_text=True)
     events = tf.summary.FileWriter(str(event_folder)) if event_folder else None
     with tf.Session(graph=training.graph, config=session_config()) as session:
         session.run(training.initialize)
@@ -176,6 +184,14 @@ def train(training: TrainingGraph, split: Split, folder: Path, event_folder: Pat
         return training.saver.save(
             session, str(folder / "model.ckpt"), global_step=STEPS, write_meta_graph=False
         )
+
+
+def without_newer_attributes(graph_def: tf.GraphDef) -> tf.GraphDef:
+    """Drops attributes that TensorFlow 1.15 does not know: defaults, and marks of gradients."""
+    for node in graph_def.node:
+        for name in NEWER_ATTRIBUTES.get(node.op, ()):
+            del node.attr[name]
+    return graph_def
 
 
 def measure(graph_file: Path, checkpoint: str, saver: tf.train.Saver, split: Split) -> float:

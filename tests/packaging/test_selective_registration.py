@@ -134,7 +134,10 @@ def test_an_op_of_a_newer_release_is_unknown_to_the_older() -> None:
     assert ops_and_kernels([graph], "2.21")
     with pytest.raises(UnsupportedError, match=r"1\.15 has no op 'BatchMatMulV3'") as caught:
         ops_and_kernels([graph], "1.15")
-    assert caught.value.hint == "TensorFlow 2.21 has 'BatchMatMulV3': build the app with that"
+    assert caught.value.hint == (
+        "TensorFlow 2.21 has 'BatchMatMulV3': build the app with that, or let downgrade make "
+        "BatchMatMulV2 of it"
+    )
 
 
 def test_an_unknown_op_named_in_the_defaults_is_taken_as_it_is() -> None:
