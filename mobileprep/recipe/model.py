@@ -147,7 +147,7 @@ class Target:
         Artifact,
         Option(
             "The form of the model that ships: a binary GraphDef (`frozen`), a text one (`text`), "
-            "or a file whose constants of 10,000 bytes and more the app maps into memory "
+            "or a file whose constants of 4,096 bytes and more the app maps into memory "
             "(`memmapped`)."
         ),
     ] = "frozen"

@@ -10,7 +10,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
-from mobileprep.packaging.memmapped import Conversion, convert
+from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
@@ -47,7 +47,7 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
     if job.asked.artifact == "frozen":
         return graph, job.leave_graph(job.asked.model, graph)
     if job.asked.artifact == "memmapped":
-        done = convert(graph, quantized=True, safe=True)
+        done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
