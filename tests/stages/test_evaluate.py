@@ -119,7 +119,6 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
     assert left(done, "evaluation.json") == {
         "outputs": ["y"],
         "samples": 200,
-        "batch": 64,
         "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75}],
         "warnings": [],
         "engine": {
@@ -131,9 +130,9 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
             "unlike": "",
         },
     }
-    kept = [batch for (batch,) in KeptOutputs(done.folder / "outputs.npz", 1, 200, 64).each_batch()]
-    assert [len(batch) for batch in kept] == [64, 64, 64, 8]
-    assert np.concatenate(kept).tolist() == x.tolist()
+    kept = list(KeptOutputs(done.folder / "outputs.npz", 1).each_batch())
+    assert [(count, len(batch)) for count, (batch,) in kept] == [(64, 64)] * 3 + [(8, 8)]
+    assert np.concatenate([batch for _, (batch,) in kept]).tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 63, 64, 65, 200])
@@ -334,7 +333,8 @@ def test_every_type_of_output_can_be_kept(tmp_path: Path) -> None:
         inputs=("x", "text"),
     )
     run(done)
-    (kept,) = KeptOutputs(done.folder / "outputs.npz", 4, 4, 64).each_batch()
+    ((count, kept),) = KeptOutputs(done.folder / "outputs.npz", 4).each_batch()
+    assert count == 4
     assert kept[1].dtype == np.float32
     assert kept[2].dtype == np.int32
     assert kept[3].tolist() == words.tolist()
