@@ -264,7 +264,7 @@ X, LABEL = samples(4), np.zeros(4, np.int64)
         ({"x": X[:3], "label": LABEL}, "4 labels, and x has 3"),
         ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
         ({"x": np.float32(1), "label": LABEL}, "4 labels, and x has 0"),
-        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and the data has 4"),
+        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and y has 4"),
         ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
         ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
         ({"x": X[:, :2], "label": LABEL}, r"takes the shape \[\?, 3\], and the array has \[4, 2\]"),
