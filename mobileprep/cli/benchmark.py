@@ -181,7 +181,9 @@ def _rounded(count: float) -> str:
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
-def _report(args: argparse.Namespace, subject: TimedGraph, timings: Timings, loading: float) -> None:
+def _report(
+    args: argparse.Namespace, subject: TimedGraph, timings: Timings, loading: float
+) -> None:
     """Leave the files that the original leaves."""
     from mobileprep.api.benchmarking.entries import write_entry
     from mobileprep.runtime.accounting.step_stats import by_kind

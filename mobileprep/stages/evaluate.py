@@ -97,7 +97,9 @@ def _run(
     return samples, record
 
 
-def evaluated(engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]) -> Iterator[RanSamples]:
+def evaluated(
+    engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]
+) -> Iterator[RanSamples]:
     """What the graph gives for the samples, batch by batch.
 
     Args:
