@@ -164,6 +164,11 @@ class Data:
         """The files that it names besides ``file``."""
         return (*filter(None, (self.labels, self.classes)), *self.files)
 
+    @property
+    def names_labels(self) -> bool:
+        """Whether it says what its labels are, so that they have to be there."""
+        return self.labels is not None or self.reading.labels is not None
+
 
 @dataclass(frozen=True)
 class Check:
