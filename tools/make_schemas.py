@@ -146,7 +146,9 @@ def _of_mode(mode: str) -> Schema:
     transform, parameter = QUANTIZERS[mode]
     described = _parameters(transform)["properties"][parameter]
     sentence = described["description"]
-    return {**described, "description": f"With `{mode}`: {sentence[0].lower()}{sentence[1:]}"}
+    *most, last = (f"`{other}`" for other, (_, taken) in QUANTIZERS.items() if taken == parameter)
+    modes = f"{', '.join(most)} or {last}" if most else last
+    return {**described, "description": f"With {modes}: {sentence[0].lower()}{sentence[1:]}"}
 
 
 def _filled(schema: Any, known: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -31,7 +31,12 @@ _SOURCE_EXTRAS = {
     "signature": ("meta_graph", "saved_model"),
 }
 _QUANTIZE_EXTRAS = {
-    **{parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()},
+    **{
+        parameter: tuple(mode for mode, (_, taken) in QUANTIZERS.items() if taken == parameter)
+        for _, parameter in QUANTIZERS.values()
+    },
+    "bits": ("weights",),
+    "granularity": ("weights",),
     "ranges": ("nodes",),
     "rules": ("nodes",),
     "repair": ("nodes",),

@@ -13,7 +13,7 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-QuantizeMode: TypeAlias = Literal["none", "weights", "round", "nodes"]
+QuantizeMode: TypeAlias = Literal["none", "weights", "float16", "bfloat16", "round", "nodes"]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
@@ -35,6 +35,8 @@ ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 
 QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "weights": ("quantize_weights", "minimum_size"),
+    "float16": ("cast_weights", "minimum_size"),
+    "bfloat16": ("cast_weights", "minimum_size"),
     "round": ("round_weights", "num_steps"),
 }
 """The transform that each mode of ``quantize`` stands for, and the parameter that it takes."""
@@ -516,15 +518,34 @@ class Quantize:
     """How constants are made smaller; its steps are part of the target's transforms already.
 
     Args:
-        mode: ``weights`` stores 8 bits, ``round`` rounds for compression, ``nodes`` computes in
-            eight bits.
+        mode: ``weights`` stores 2 to 8 bits, ``float16`` and ``bfloat16`` 16, ``round`` rounds for
+            compression, ``nodes`` computes in eight bits.
         parameters: those of the mode's transform that the recipe gives.
+        bits: of ``weights``; None where they are not given.
+        granularity: of ``weights``; None where it is not given.
         ranges: where ``nodes`` has ranges from.
         rules: what ``nodes`` does otherwise to some layers, the last that fits one counts.
     """
 
     mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
     parameters: tuple[tuple[str, int], ...] = ()
+    bits: Annotated[
+        int | None,
+        Option(
+            "With `weights`: how many bits an element takes, 8 where `granularity` alone is given "
+            "(`linear_quantize_weights`). Without both, 8 bits with one range for each constant "
+            "(`quantize_weights`).",
+            minimum=2,
+            maximum=8,
+        ),
+    ] = None
+    granularity: Annotated[
+        Granularity | None,
+        Option(
+            "With `weights`: whether each constant has one scale (`tensor`), or each output "
+            "channel its own (`channel`). Where `bits` alone is given, `channel`."
+        ),
+    ] = None
     ranges: Annotated[
         RangeSource,
         Option(

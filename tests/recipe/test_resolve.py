@@ -171,6 +171,38 @@ def test_quantize_is_a_step_of_the_chain(target, quantize, steps, resolved):
 
 
 @pytest.mark.parametrize(
+    ("quantize", "name", "params"),
+    [
+        ("float16", "cast_weights", {"minimum_size": 1024, "type": "float16"}),
+        (
+            "{mode: bfloat16, minimum_size: 5}",
+            "cast_weights",
+            {"minimum_size": 5, "type": "bfloat16"},
+        ),
+        (
+            "{mode: weights, bits: 4.0}",
+            "linear_quantize_weights",
+            {"minimum_size": 1024, "bits": 4},
+        ),
+        (
+            "{mode: weights, granularity: channel}",
+            "linear_quantize_weights",
+            {"minimum_size": 1024, "granularity": "channel"},
+        ),
+        (
+            "{mode: weights, bits: 8, granularity: tensor, minimum_size: 0}",
+            "linear_quantize_weights",
+            {"minimum_size": 0, "bits": 8, "granularity": "tensor"},
+        ),
+    ],
+)
+def test_constants_of_few_bits_are_a_step_of_the_chain(target, quantize, name, params):
+    (step,) = target(f"targets: {{p: {{quantize: {quantize}}}}}\n").transforms
+    assert (step.name, dict(step.params)) == (name, params)
+    make_transform(name, params)
+
+
+@pytest.mark.parametrize(
     ("quantize", "calibration", "ranges", "takes_ranges"),
     [
         ("nodes", "", "dynamic", False),
