@@ -141,8 +141,8 @@ class Target:
         bool | None,
         Option(
             "Whether the report tells how far quantizing takes each tensor from float, on 16 "
-            "samples of the validation, or of the calibration without one. Without it, that is told of "
-            "`quantize_nodes`; with `true`, of what only makes weights smaller as well."
+            "samples of the validation, or of the calibration without one. Without it, that is "
+            "told of `quantize_nodes`; with `true`, of what only makes weights smaller as well."
         ),
     ] = None
     platform: Annotated[Platform, Option("What the target runs.")] = "generic"
