@@ -84,6 +84,20 @@ class AccuracyError(MobileprepError):
     exit_code = 8
 
 
+class MissedLimitError(AccuracyError):
+    """A model that ships is further from its source than the recipe allows.
+
+    Args:
+        message, hint, where: see ``MobileprepError``.
+        task: the stage's that found it.
+    """
+
+    def __init__(self, message: str = "", hint: str = "", where: str = "", task: str = "") -> None:
+        super().__init__(message, hint, where)
+        self.args = (message, hint, where, task)
+        self.task = task
+
+
 class ArtifactError(MobileprepError):
     """An output that could not be written."""
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
+from mobileprep.api.missed_limits import with_worst_layers
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
-from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.errors import MissedLimitError, MobileprepError, UsageError
 from mobileprep.pipeline.execute import Advance, Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.file_index import FileIndex
@@ -163,16 +164,19 @@ def run_build(
         done[target.folder] = BuiltTarget(folder, report, is_changed)
 
     try:
-        failures = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
+        found = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
+        failures = tuple(with_worst_layers(error, executor) for error in found)
         if state.store.sharing is not None:
             state.store.sharing.finish()
+    except MissedLimitError as error:
+        raise with_worst_layers(error, executor) from error
     finally:
         state.store.files.save()
         state.store.finish(bound)
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
     sharing = state.store.sharing
     warnings = () if sharing is None else sharing.warnings
-    return BuildRun(targets, tuple(executor.ran), tuple(failures), warnings)
+    return BuildRun(targets, tuple(executor.ran), failures, warnings)
 
 
 def prepared(

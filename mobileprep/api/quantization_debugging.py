@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from mobileprep.calibration.layer_damage import (
     OutputComparison,
     OutputDamage,
     layer_damage,
+    worst_alone,
 )
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.errors import UsageError
@@ -27,11 +29,10 @@ from mobileprep.ir.tensor import Array
 from mobileprep.pipeline.exchange import StoreExchange
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.handover import Handover
-from mobileprep.pipeline.state import State
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
-from mobileprep.plan.spec import Files, Plan, Upstream
+from mobileprep.plan.spec import Files, Plan, TargetPlan, Upstream
 from mobileprep.plan.stages import TransformStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.runtime.engines.assets import with_found_assets
@@ -106,11 +107,60 @@ def debug_quantization(
     bound = store_bound(os.environ)
     executor = Executor(state, lambda *_: None, lambda task, text: warn(f"{task}: {text}"))
     try:
-        with _subject(state, executor) as subject:
+        with _subject(state.plan, executor) as subject:
             return _measured(alone, subject, samples, seed, tell)
     finally:
         state.store.files.save()
         state.store.finish(bound)
+
+
+@dataclass(frozen=True)
+class WorstLayers:
+    """The layers whose quantization does most to a target's outputs.
+
+    Args:
+        rule: the rule that leaves the worst ones in float, as ``quantize.rules`` takes it; empty
+            where no layer is quantized.
+        measured: how many layers were measured, one at a time.
+        layers: how many are quantized.
+        samples: on how many samples.
+    """
+
+    rule: str
+    measured: int
+    layers: int
+    samples: int
+
+
+def worst_layers(
+    target: TargetPlan, executor: Executor, *, samples: int, seconds: float
+) -> WorstLayers:
+    """Find the layers that a target better leaves in float.
+
+    The stages up to the one that quantizes have run.
+
+    Args:
+        target: the target, whose chain has ``quantize_nodes``.
+        executor: of the build.
+        samples: how many to run at most.
+        seconds: after how long no further layer is measured.
+
+    Raises:
+        UsageError: the target has no data.
+        MobileprepError: a graph cannot be run, or the data not be read.
+    """
+    stages = tuple(spec for spec in executor.state.plan.stages if spec.task in target.tasks)
+    until = time.monotonic() + seconds
+    with _subject(Plan(stages, ()), executor) as subject:
+        inputs = subject.interface.inputs
+        there = len(samples_of(subject.data, inputs, None, 0))
+        data = samples_of(subject.data, inputs, min(samples, there), 0)
+        feeds = list(_feeds(subject.graph, subject.interface, data))
+        comparison = OutputComparison(subject.graph, subject.interface.outputs, feeds)
+        found, count = worst_alone(
+            subject.graph, subject.quantized, comparison, lambda: time.monotonic() > until
+        )
+    return WorstLayers(_rule(found[:_NAMED]), len(found), count, len(data))
 
 
 @dataclass(frozen=True)
@@ -171,18 +221,18 @@ def _one_target(recipe: Recipe, name: str) -> Recipe:
 
 
 @contextmanager
-def _subject(state: State, executor: Executor) -> Iterator[_Subject]:
-    """What the target's plan has before and around its quantization."""
-    specs = [spec for spec in state.plan.stages if isinstance(spec.stage, TransformStage)]
+def _subject(plan: Plan, executor: Executor) -> Iterator[_Subject]:
+    """What one target's plan has before and around its quantization."""
+    specs = [spec for spec in plan.stages if isinstance(spec.stage, TransformStage)]
     spec = [s for s in specs if s.stage.parameters["transform"] == _QUANTIZER][-1]
     asked = spec.stage
     assert isinstance(asked, TransformStage)
-    data, assets = _data(state.plan)
+    data, assets = _data(plan)
     inputs = {up: executor.obtain(up) for up in (*asked.upstream.values(), assets)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         handover = Handover(Plan((), ()))
-        exchange = StoreExchange(spec.task, state.store, inputs, handover, folder)
+        exchange = StoreExchange(spec.task, executor.state.store, inputs, handover, folder)
         job = Job(spec.task, asked, exchange, folder)
         interface = job.record(Interface, asked.interface)
         with asset_folder(job.path(assets)) as lying:

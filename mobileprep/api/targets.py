@@ -26,6 +26,7 @@ from mobileprep.plan.stages import BudgetStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
+from mobileprep.report.quantization import quantization_text
 
 if TYPE_CHECKING:
     from mobileprep.pipeline.remote.base import Remote
@@ -103,7 +104,8 @@ def build_report(built: Built) -> Report:
     """The report of a built target."""
     sizes = {name: output.size for name, output in built.files.items()}
     target = built.target
-    return collect_report(target.recipe, target.target, built.records, sizes)
+    quantize = quantization_text(target.settings["transforms"])
+    return collect_report(target.recipe, target.target, built.records, sizes, quantize)
 
 
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:

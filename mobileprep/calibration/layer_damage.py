@@ -110,6 +110,33 @@ def quantized_layers(graph: Graph, quantized: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
+def worst_alone(
+    graph: Graph, quantize: Quantize, comparison: OutputComparison, enough: Callable[[], bool]
+) -> tuple[tuple[str, ...], int]:
+    """Layers by what quantizing each alone does, the worst first.
+
+    Args:
+        graph: the float graph.
+        quantize: quantizes it.
+        comparison: what measures the outputs.
+        enough: asked after each layer whether to leave it at those that are measured.
+
+    Returns:
+        The layers that were measured, in the order of ``layer_damage``; and how many there are.
+
+    Raises:
+        MobileprepError: see ``layer_damage``.
+    """
+    layers = quantized_layers(graph, quantize(()))
+    found: dict[str, float] = {}
+    for layer in layers:
+        others = [other for other in layers if other != layer]
+        found[layer] = comparison.damage(quantize(others)).sqnr
+        if enough():
+            break
+    return tuple(sorted(found, key=found.__getitem__)), len(layers)
+
+
 def layer_damage(
     graph: Graph,
     quantize: Quantize,

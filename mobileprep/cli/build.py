@@ -148,7 +148,8 @@ def _build(
         from mobileprep.cli._reports import print_reports
 
         changed = [b.report for b in done.targets if b.is_changed or args.json]
-        print_reports(changed, as_json=args.json)
+        beside = [b.report for b in done.targets] if changed else []
+        print_reports(changed, as_json=args.json, beside=beside)
     _raise_first(done.failures)
 
 

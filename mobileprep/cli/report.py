@@ -44,5 +44,5 @@ def run(args: argparse.Namespace) -> int:
         limits = [size_limits(target, state) for target in state.plan.targets]
         print(reports_markdown(list(zip(reports, limits, strict=True))), end="")
     else:
-        print_reports(reports, as_json=args.json)
+        print_reports(reports, as_json=args.json, beside=reports)
     return 0

@@ -17,6 +17,7 @@ from mobileprep.plan.records import (
     CalibrationRecord,
     CheckRecord,
     CompressRecord,
+    DamageRecord,
     FreezeRecord,
     PackageRecord,
     SamplesRecord,
@@ -238,7 +239,7 @@ def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> Targ
     def read(kind: type[RecordType], up: Upstream) -> RecordType:
         return record_from(kind, json.loads(data(up)))
 
-    samples, validation = planned.samples, planned.validation
+    samples, validation, damage = planned.samples, planned.validation, planned.damage
     return TargetRecords(
         read(FreezeRecord, planned.freeze),
         read(PackageRecord, planned.package),
@@ -248,4 +249,5 @@ def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> Targ
         None if samples is None else read(SamplesRecord, samples),
         None if validation is None else read(ValidationRecord, validation),
         tuple(read(CalibrationRecord, up) for up in planned.calibrations),
+        None if damage is None else read(DamageRecord, damage),
     )

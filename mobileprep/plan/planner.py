@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from mobileprep.plan.calibrating import calibrate_spec, calibration_members
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
+from mobileprep.plan.damage import damage_spec
 from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
+    DamageStage,
     SamplesStage,
     ValidateStage,
 )
@@ -113,6 +115,8 @@ class _TargetPlanner:
         target = self._target
         freeze = self._add(_freeze_spec(target))
         samples, steps, checks = self._chain(frozen_by(freeze))
+        damage_of = damage_spec(target, frozen_by(freeze), steps)
+        damage = [] if damage_of is None else [self._add(damage_of)]
         package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
         sizes = self._sizes(package)
         validation = self._validate(frozen_by(freeze), package)
@@ -125,12 +129,13 @@ class _TargetPlanner:
             Upstream(samples[0], SamplesStage.RECORD) if samples else None,
             Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
             tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
+            Upstream(damage[0], DamageStage.RECORD) if damage else None,
         )
         return TargetPlan(
             self._recipe.name,
             target.folder,
             (
-                *(freeze, *samples, *steps, *self._calibrations, *checks),
+                *(freeze, *samples, *steps, *self._calibrations, *checks, *damage),
                 *(package, *sizes, *validation),
             ),
             records,

@@ -134,6 +134,44 @@ class CalibrateStage(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DamageStage(Stage):
+    """Compares the tensors of a float graph with those of what quantizing made of it.
+
+    Args:
+        data: the samples.
+        reading: how they are read; None where their content tells.
+        labels: the name of their labels, which are not fed, where ``reading`` does not say.
+        count: how many samples, or all of fewer.
+        inputs: what is fed.
+        graph: the float graph.
+        quantized: the other.
+        interface: what is fed and fetched.
+        assets: the files that the graphs read.
+        regular_expressions: what the interpreter runs them by, with its version.
+    """
+
+    stage_name: ClassVar[str] = "damage"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "damage.json"
+
+    data: Files
+    reading: Data | None = None
+    labels: str = "label"
+    count: int
+    inputs: tuple[InputSpec, ...] = ()
+    graph: Upstream
+    quantized: Upstream
+    interface: Upstream
+    assets: Upstream
+    regular_expressions: str = ""
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasuredMetric:
     """What is measured of a graph.
 

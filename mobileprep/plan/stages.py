@@ -14,6 +14,7 @@ from mobileprep.options.freeze import Freeze
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
+    DamageStage,
     EvaluateStage,
     SamplesStage,
     ValidateStage,
@@ -212,6 +213,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     SamplesStage,
     CheckStage,
     CalibrateStage,
+    DamageStage,
     PackageStage,
     CompressStage,
     BudgetStage,

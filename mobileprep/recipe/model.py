@@ -137,6 +137,14 @@ class Target:
         ),
     ] = "numpy"
     validation: Validation | None = None
+    quantization_report: Annotated[
+        bool | None,
+        Option(
+            "Whether the report tells how far quantizing takes each tensor from float, on 16 "
+            "samples of the validation, or of the calibration without one. Without it, that is "
+            "told of `quantize_nodes`; with `true`, of what only makes weights smaller as well."
+        ),
+    ] = None
     platform: Annotated[Platform, Option("What the target runs.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],

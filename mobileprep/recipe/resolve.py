@@ -34,7 +34,7 @@ from mobileprep.recipe.units import parse_bytes
 from mobileprep.recipe.validation import resolve_validation
 
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
-_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine")
+_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine", "quantization_report")
 
 
 class Chains:

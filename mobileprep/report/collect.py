@@ -10,6 +10,7 @@ from itertools import zip_longest
 from mobileprep.plan.records import (
     CheckRecord,
     CompressRecord,
+    DamageRecord,
     EngineRecord,
     FreezeRecord,
     MetricRecord,
@@ -130,6 +131,8 @@ class Report:
         accuracy: before and after, where the recipe validates.
         engines: what ran each graph; nothing where none was run.
         warnings: what the user should know of the model that ships.
+        quantize: how the target quantizes, as ``weights`` or ``nodes, observed``; empty where not.
+        damage: what that did to tensors, where it was looked at.
     """
 
     recipe: str
@@ -144,10 +147,16 @@ class Report:
     accuracy: Accuracy | None
     engines: tuple[EngineLine, ...]
     warnings: tuple[str, ...] = ()
+    quantize: str = ""
+    damage: DamageRecord | None = None
 
 
 def collect_report(
-    recipe: str, target: str, records: TargetRecords, files: Mapping[str, int]
+    recipe: str,
+    target: str,
+    records: TargetRecords,
+    files: Mapping[str, int],
+    quantize: str = "",
 ) -> Report:
     """The report of a target.
 
@@ -156,6 +165,7 @@ def collect_report(
         target: the target's name.
         records: what its stages left.
         files: the bytes of each published file, by name.
+        quantize: how the target quantizes, see ``Report``.
     """
     package, checks, validation = records.package, records.checks, records.validation
     return Report(
@@ -171,6 +181,8 @@ def collect_report(
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
         package.warnings,
+        quantize,
+        records.damage,
     )
 
 

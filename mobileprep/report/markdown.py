@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from mobileprep.plan.records import OutputRecord
+from mobileprep.plan.records import DamageRecord, OutputRecord
 from mobileprep.report.collect import Accuracy, Report
 from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
+from mobileprep.report.quantization import TENSOR_HEADINGS, tensor_cells
 from mobileprep.report.step_table import difference_text
+from mobileprep.report.summary import off_by
 
 Limits = Mapping[str, int]
 """The most bytes that a target's budget allows: of ``model_bytes``, of ``compressed_bytes``."""
 
 _METRIC_HEADINGS = ("metric", "before", "after")
-_HEADINGS = ("target", "model", "bytes", "compressed", "nodes", *_METRIC_HEADINGS)
+_SIZE_HEADINGS = ("bytes", "compressed", "nodes")
+_HEADINGS = ("target", "model", "quantize", *_SIZE_HEADINGS, *_METRIC_HEADINGS, "off by")
 _STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference")
 _OUTPUT_HEADINGS = ("output", "largest difference", "share of peak")
+_TENSORS = 10
 # What Markdown, or HTML in it, would take for something else.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
@@ -39,10 +43,12 @@ def _facts(report: Report, limits: Limits) -> list[str]:
     return [
         _plain(_name(report)),
         _plain(model.file),
+        _plain(report.quantize or "-"),
         _within(model.bytes, limits.get("model_bytes")),
         _within(report.compressed.bytes, limits.get("compressed_bytes")),
         f"{model.nodes:,}",
         *_first_metric(report.accuracy),
+        off_by(report),
     ]
 
 
@@ -83,6 +89,8 @@ def _details(report: Report) -> Iterator[str]:
         )
     if report.accuracy is not None:
         yield from _metrics(report.accuracy)
+    if report.damage is not None:
+        yield from _tensors(report.damage)
     yield ""
     yield "</details>"
 
@@ -96,6 +104,22 @@ def _metrics(accuracy: Accuracy) -> Iterator[str]:
     yield from _table(METRIC_HEADINGS, rows)
     yield ""
     yield from _table(_OUTPUT_HEADINGS, map(_output, accuracy.outputs))
+
+
+def _tensors(damage: DamageRecord) -> Iterator[str]:
+    """The tensors that lost most by quantization."""
+    yield ""
+    if damage.unmeasured:
+        yield f"Tensors are not compared with float: {_plain(damage.unmeasured)}."
+        return
+    yield (
+        f"Of {len(damage.tensors)} tensors compared with float on {damage.samples} samples of "
+        f"{_plain(damage.data)}, those that lost most (rounding alone has an RMSE of 0.289 of the "
+        "scale):"
+    )
+    yield ""
+    rows = (list(map(_plain, tensor_cells(tensor))) for tensor in damage.tensors[:_TENSORS])
+    yield from _table(TENSOR_HEADINGS, rows)
 
 
 def _output(output: OutputRecord) -> list[str]:

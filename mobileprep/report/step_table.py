@@ -1,8 +1,4 @@
-"""The report's table of steps, laid out for the width there is.
-
-Laid out by hand: importing a library for it would take longer than all other work of a build in
-which little has changed.
-"""
+"""The report's table of steps, laid out for the width there is."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mobileprep.report.collect import Report
+from mobileprep.report.layout import Table, below_names, columns, in_words
 
-_GAP = "  "
 _UNITS = ("", "k", "M", "G", "T")
 
 
@@ -25,14 +21,6 @@ class _Row:
     bytes: int
     counts: tuple[int, int, int, int] | None = None
     difference: float | None = None
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Headings, and the cells of each row, which may be fewer."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def step_table(report: Report, width: int) -> list[str]:
@@ -49,11 +37,11 @@ def step_table(report: Report, width: int) -> list[str]:
     checked = any(row.difference is not None for row in rows)
     exact = _cells(rows, "parameters", "{:,}".format, checked=checked)
     rounded = _cells(rows, "params", rounded_text, checked=checked)
-    forms = (_columns(exact), _columns(rounded), _below_names(exact), _below_names(rounded))
+    forms = (columns(exact), columns(rounded), below_names(exact), below_names(rounded))
     for lines in forms:
         if all(len(line) <= width for line in lines):
             return lines
-    return list(_in_words(rounded, width))
+    return list(in_words(rounded, width))
 
 
 def rounded_text(count: int) -> str:
@@ -80,10 +68,10 @@ def _rows(report: Report) -> Iterator[_Row]:
 
 def _cells(
     rows: Sequence[_Row], parameters: str, shown: Callable[[int], str], *, checked: bool
-) -> _Table:
+) -> Table:
     """The table's texts, with a last column where steps were checked."""
     headings = ("step", "nodes", parameters, "bytes", "matched", "added", "removed", "changed")
-    return _Table(
+    return Table(
         (*headings, "difference") if checked else headings,
         tuple(tuple(_texts(row, shown, checked=checked)) for row in rows),
     )
@@ -95,40 +83,3 @@ def _texts(row: _Row, shown: Callable[[int], str], *, checked: bool) -> Iterator
         yield from (f"{count:,}" for count in row.counts)
         if checked:
             yield difference_text(row.difference)
-
-
-def _columns(table: _Table) -> list[str]:
-    """Rows in columns, the first of them to the left and the others to the right."""
-    rows = [table.headings, *table.rows]
-    widths = [max(len(r[i]) for r in rows if i < len(r)) for i in range(len(table.headings))]
-    return [_line(row, widths) for row in rows]
-
-
-def _below_names(table: _Table) -> list[str]:
-    """The names, each with its numbers in columns below it."""
-    numbers = _columns(_Table(("", *table.headings[1:]), tuple(("", *r[1:]) for r in table.rows)))
-    lines = [numbers[0]]
-    for row, line in zip(table.rows, numbers[1:], strict=True):
-        lines += [row[0], line]
-    return lines
-
-
-def _in_words(table: _Table, width: int) -> Iterator[str]:
-    """``nodes 72, params 10.3k`` below each name."""
-    import textwrap  # costs start-up time, and few terminals are so narrow
-
-    for row in table.rows:
-        pairs = zip(table.headings[1:], row[1:], strict=False)
-        # A heading stays beside its number.
-        words = ", ".join(f"{heading}\0{cell}" for heading, cell in pairs)
-        yield row[0]
-        for line in textwrap.wrap(words, max(width - len(_GAP), 1)):
-            yield _GAP + line.replace("\0", " ")
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = (
-        cell.rjust(width) if number else cell.ljust(width)
-        for number, (cell, width) in enumerate(zip(cells, widths, strict=False))
-    )
-    return _GAP.join([first, *others]).rstrip()

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.metric_table import metric_table, metric_text, metric_title
+from mobileprep.report.quantization import damage_lines
 from mobileprep.report.step_table import difference_text, step_table
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_USUAL_WIDTH = 80
+USUAL_WIDTH = 80
 _INDENT = " " * 9
 
 
@@ -24,7 +25,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     """
     name = f"{report.recipe}/{report.target}"
     lines = [f"{_BOLD}{name}{_PLAIN}" if color else name]
-    lines += step_table(report, width or _USUAL_WIDTH)
+    lines += step_table(report, width or USUAL_WIDTH)
     rest = [f"  warning: {warning}" for warning in report.source.warnings]
     for step in report.steps:
         rest += _remarks(step)
@@ -33,7 +34,9 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     if report.check is not None:
         rest += _check_lines(report.check)
     if report.accuracy is not None:
-        rest += _accuracy_lines(report.accuracy, width or _USUAL_WIDTH)
+        rest += _accuracy_lines(report.accuracy, width or USUAL_WIDTH)
+    if report.damage is not None:
+        rest += damage_lines(report.damage, width or USUAL_WIDTH)
     rest += _engine_lines(report.engines)
     rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
     lines += rest if width is None else (part for line in rest for part in _wrapped(line, width))

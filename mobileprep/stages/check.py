@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
+from mobileprep.errors import AccuracyError, InvalidGraphError, MissedLimitError, UsageError
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.differences import Difference, differences, shown_difference
 from mobileprep.plan.records import CheckRecord, EngineRecord, Interface
@@ -60,7 +60,7 @@ def _judge(job: Job[CheckStage], worst: Difference) -> None:
     elif worst.share > limit:
         message = f"{told}; at most {limit:.3g} is allowed"
         hint = f"{_HINT}, or raise max_difference ({job.place('max_difference')})"
-        raise AccuracyError(message, hint, job.place("transforms"))
+        raise MissedLimitError(message, hint, job.place("transforms"), job.task)
 
 
 def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]], EngineRecord]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, cast
 
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, MissedLimitError
 from mobileprep.metrics.agreement import AgreementKind, OutputAgreement
 from mobileprep.metrics.base import OutputError
 from mobileprep.metrics.catalogue import FREE_SHAPES
@@ -146,7 +147,11 @@ def _missed(
     hint = "use a gentler quantization, or change the limit"
     if missed[0][1].max_drop is not None:
         hint = "use a gentler quantization, or raise max_drop"
-    return AccuracyError("\n".join(told), hint, missed[0][0].place or job.place("validation"))
+    place = missed[0][0].place or job.place("validation")
+    if all(_is_missed(replace(r, after=r.before, drop=0.0)) for _, r in missed):
+        # The source misses them as well: nothing that was done to it is to blame.
+        return AccuracyError("\n".join(told), hint, place)
+    return MissedLimitError("\n".join(told), hint, place, job.task)
 
 
 def _complaints(record: MetricRecord, samples: int) -> Iterator[str]:

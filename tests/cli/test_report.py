@@ -37,6 +37,9 @@ def test_markdown_tells_every_target_and_its_budget(built: Path, run: Run) -> No
     assert run("build", built).code == 0
     told = run("report", built, "--format", "markdown")
     assert told.code == 0
-    assert f"| digits/phone | digits.pb | {size:,} ({90_000 - size:,} left of 90,000) |" in told.out
+    assert (
+        f"| digits/phone | digits.pb | weights | {size:,} ({90_000 - size:,} left of 90,000) |"
+        in told.out
+    )
     assert "| digits/download | digits.pb |" in told.out
     assert run("report", built, "--format", "markdown", "--json").code == 2

@@ -39,6 +39,7 @@ REPORT = Report(
     Accuracy(100, METRICS, OUTPUTS, 0.2, ("few labels",)),
     (),
     ("no step does batch norms",),
+    "weights",
 )
 
 
@@ -48,13 +49,16 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
     assert lines[:6] == [
         "## mobileprep",
         "",
-        "| target | model | bytes | compressed | nodes | metric | before | after |",
-        "| :-- | --: | --: | --: | --: | --: | --: | --: |",
         (
-            "| digits/my&#95;phone | digits.pb | 48,000 (2,000 left of 50,000) | 40,000 | 60 "
-            "| top1 | 0.9600 | 0.9512 |"
+            "| target | model | quantize | bytes | compressed | nodes "
+            "| metric | before | after | off by |"
         ),
-        "| digits/pi | digits.pb | 48,000 | 40,000 | 60 | - | - | - |",
+        "| :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
+        (
+            "| digits/my&#95;phone | digits.pb | weights | 48,000 (2,000 left of 50,000) | 40,000 "
+            "| 60 | top1 | 0.9600 | 0.9512 | 0.05 |"
+        ),
+        "| digits/pi | digits.pb | weights | 48,000 | 40,000 | 60 | - | - | - | - |",
     ]
 
 
