@@ -45,7 +45,7 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
         data=None if data is None else data_files(data),
         reading=data,
         section=section,
-        labels=_labels(target),
+        labels=labels_of(target),
         count=check.samples,
         inputs=target.inputs,
         engine=engine_choice(target),
@@ -57,7 +57,7 @@ def samples_spec(target: Target, check: Check, frozen: Frozen) -> StageSpec:
     return StageSpec("samples", stage, {**where, "data": target.place((section, "data"))})
 
 
-def _labels(target: Target) -> str:
+def labels_of(target: Target) -> str:
     """The name of the labels, which are no input even where nobody asks for them."""
     metrics = () if target.validation is None else target.validation.metrics
     return next((m.labels for m in metrics if m.labels), USUAL_LABELS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from mobileprep.plan.records import (
+    CalibrationRecord,
     CheckRecord,
     CompressRecord,
     EngineRecord,
@@ -130,6 +131,7 @@ class Report:
         accuracy: before and after, where the recipe validates.
         engines: what ran each graph; nothing where none was run.
         warnings: what the user should know of the model that ships.
+        calibrations: where the ranges of its eight-bit nodes come from.
     """
 
     recipe: str
@@ -144,6 +146,7 @@ class Report:
     accuracy: Accuracy | None
     engines: tuple[EngineLine, ...]
     warnings: tuple[str, ...] = ()
+    calibrations: tuple[CalibrationRecord, ...] = ()
 
 
 def collect_report(
@@ -171,6 +174,7 @@ def collect_report(
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
         package.warnings,
+        records.calibrations,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,28 @@ def test_a_misspelt_function_gets_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"data\.py has no function 'sample'") as caught:
         opened(of(tmp_path, "    yield\n", function="sample"), INPUTS)
     assert caught.value.hint == "did you mean 'samples'?"
+
+
+def test_parts_in_a_row_take_the_function_through_once(tmp_path: Path) -> None:
+    body = "    pathlib.Path(__file__).with_name('calls').open('a').write('1')\n"
+    body += "    for i in range(9):\n        yield {'x': [i, i]}\n"
+    files = of(tmp_path, body)
+    files.root.write_text("import pathlib\n" + files.root.read_text())
+    dataset = opened(files, INPUTS, samples=9)
+    parts = [list(dataset.batches(3, at, at + 3))[0].names[0] for at in (0, 3, 6)]
+    # What is not taken up again does not stop the next.
+    parts += [list(dataset.batches(2, at, at + 2))[0].names[0] for at in (7, 2)]
+    assert (tmp_path / "calls").read_text() == "11"
+    assert parts == ["sample 0", "sample 3", "sample 6", "sample 7", "sample 2"]
+    list(dataset.batches(3, 0, 3))
+    assert [n for b in dataset.batches(3, 4, 9) for n in b.names] == [
+        f"sample {n}" for n in range(4, 9)
+    ]
+
+
+def test_it_is_opened_anew_where_it_is_sent(tmp_path: Path) -> None:
+    files = of(tmp_path, "    for i in range(9):\n        yield {'x': [i, 2 * i]}\n")
+    dataset = opened(files, INPUTS)
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert len(sent) == 9
+    assert all_of(sent).feeds["x"].tolist() == all_of(dataset).feeds["x"].tolist()
