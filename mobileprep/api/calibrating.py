@@ -20,7 +20,8 @@ from mobileprep.formats.range_file import (
     read_range_file,
 )
 from mobileprep.fsio import write_text
-from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.execute import Advance, Executor, Listener
+from mobileprep.pipeline.execute import Warn as TaskWarn
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.upkeep import store_bound
@@ -106,7 +107,9 @@ def calibrate(
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
     tell = warn or as_warning
     return run_calibrations(
-        plan_calibrations(loaded, targets), check=check, warn=lambda task, text: tell(f"{task}: {text}")
+        plan_calibrations(loaded, targets),
+        check=check,
+        warn=lambda task, text: tell(f"{task}: {text}"),
     )
 
 
@@ -181,9 +184,9 @@ def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> Cali
     wanted = {id(target) for group in groups for _, target in group.members}
     bare = []
     for recipe in recipes:
-        targets = tuple(_without_file(t) for t in recipe.targets if id(t) in wanted)
-        if targets:
-            bare.append(replace(recipe, targets=targets))
+        chosen = tuple(_without_file(t) for t in recipe.targets if id(t) in wanted)
+        if chosen:
+            bare.append(replace(recipe, targets=chosen))
     whole = plan_state(bare)
     ends = {t.folder: t.records.calibrations[-1].task for t in whole.plan.targets}
     return CalibrationPlan(
@@ -195,9 +198,9 @@ def run_calibrations(
     plan: CalibrationPlan,
     *,
     check: bool = False,
-    listen: Listen = lambda *_: None,
-    warn: Callable[[str, str], None],
-    advance: Callable[[str, int, int], None] = lambda *_: None,
+    listen: Listener = lambda _task, _moment: None,
+    warn: TaskWarn,
+    advance: Advance = lambda _task, _done, _total: None,
 ) -> tuple[Calibrated, ...]:
     """Measure what is planned, and write the range files.
 

@@ -23,7 +23,6 @@ from mobileprep.ir.tensor_digests import tensor_digests
 from mobileprep.plan.records import CalibrationRecord, Interface
 from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.spec import Files
-from mobileprep.recipe.model import digestible
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import asset_folder
@@ -143,11 +142,11 @@ def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor])
 def _digest(asked: CalibrateStage) -> str:
     """A digest of what is fed: of all files, how they are read, and which samples are drawn."""
     assert asked.data is not None
-    calibration = asked.calibration
+    calibration, parameters = asked.calibration, asked.parameters
     drawn: dict[str, object] = {
-        "data": digestible(calibration.data),
+        "data": parameters["calibration"]["data"],
         "labels": asked.labels,
-        "inputs": digestible(asked.inputs),
+        "inputs": parameters["inputs"],
         "samples": calibration.samples,
         "seed": calibration.seed,
         "files": [[f.name, sha256_file(f.path)] for f in asked.data.members],

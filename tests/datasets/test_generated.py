@@ -101,20 +101,23 @@ def test_a_misspelt_function_gets_the_nearest(tmp_path: Path) -> None:
 
 
 def test_parts_in_a_row_take_the_function_through_once(tmp_path: Path) -> None:
-    body = "    pathlib.Path(__file__).with_name('calls').open('a').write('1')\n"
+    body = "    with pathlib.Path(__file__).with_name('calls').open('a') as f:\n"
+    body += "        f.write('1')\n"
     body += "    for i in range(9):\n        yield {'x': [i, i]}\n"
     files = of(tmp_path, body)
     files.root.write_text("import pathlib\n" + files.root.read_text())
     dataset = opened(files, INPUTS, samples=9)
-    parts = [list(dataset.batches(3, at, at + 3))[0].names[0] for at in (0, 3, 6)]
-    # What is not taken up again does not stop the next.
-    parts += [list(dataset.batches(2, at, at + 2))[0].names[0] for at in (7, 2)]
-    assert (tmp_path / "calls").read_text() == "11"
-    assert parts == ["sample 0", "sample 3", "sample 6", "sample 7", "sample 2"]
-    list(dataset.batches(3, 0, 3))
-    assert [n for b in dataset.batches(3, 4, 9) for n in b.names] == [
-        f"sample {n}" for n in range(4, 9)
-    ]
+
+    def names(start: int, stop: int) -> list[str]:
+        return [name for batch in dataset.batches(2, start, stop) for name in batch.names]
+
+    for start, stop in ((0, 3), (3, 6), (7, 9)):
+        assert names(start, stop) == [f"sample {at}" for at in range(start, stop)]
+    assert (tmp_path / "calls").read_text() == "1"
+    # What comes before cannot be taken up again.
+    for start, stop in ((7, 9), (2, 4), (0, 1)):
+        assert names(start, stop) == [f"sample {at}" for at in range(start, stop)]
+    assert (tmp_path / "calls").read_text() == "1111"
 
 
 def test_it_is_opened_anew_where_it_is_sent(tmp_path: Path) -> None:
