@@ -413,13 +413,20 @@ class Calibration:
     samples: Annotated[
         int | None,
         Option(
-            "How many samples are run; of more in the data, some that `seed` draws. Without it, "
-            "all.",
+            "How many samples are run, spread evenly over the data. Without it, all.",
             minimum=1,
             maximum=10_000_000,
         ),
     ] = None
-    seed: Annotated[int, Option("Which samples are drawn.", minimum=0, maximum=(1 << 31) - 1)] = 0
+    seed: Annotated[
+        int | None,
+        Option(
+            "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
+            "the first of each part.",
+            minimum=0,
+            maximum=4294967295,
+        ),
+    ] = None
     batch: Annotated[
         int,
         Option(
@@ -428,6 +435,13 @@ class Calibration:
             maximum=4096,
         ),
     ] = 8
+    strict: Annotated[
+        bool,
+        Option(
+            "Whether a sample that cannot be read ends the build; else it is left out, with a "
+            "warning that names it."
+        ),
+    ] = False
     range_file: Annotated[
         InputFile | None,
         Option(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.datasets.runs import runs
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.arrays import write_arrays
@@ -70,7 +70,9 @@ class Arrays:
     def __len__(self) -> int:
         return len(next(iter(self.feeds.values())))
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, size: int, start: int = 0, stop: int | None = None, unread: list[Unread] | None = None
+    ) -> Iterator[Batch]:
         for at in range(start, len(self) if stop is None else stop, size):
             feeds = {name: array[at : at + size] for name, array in self.feeds.items()}
             count = len(next(iter(feeds.values())))
