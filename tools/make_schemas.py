@@ -30,6 +30,7 @@ from mobileprep.options.schema import (  # noqa: E402
     section_schema,
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
+from mobileprep.recipe.app import Integration  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
@@ -61,6 +62,7 @@ _SECTIONS = (
     Feature,
     Freeze,
     InputSpec,
+    Integration,
     Quantize,
     QuantizeRule,
     Reading,

@@ -26,6 +26,7 @@ Section: TypeAlias = Literal[
     "max_drop",
     "artifact",
     "registration",
+    "integration",
     "budget",
 ]
 """What of a recipe a stage's messages name the place of."""

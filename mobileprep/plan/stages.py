@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mobileprep.options.freeze import Freeze
+from mobileprep.plan.app_stages import IntegrationStage
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
@@ -213,6 +214,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     CheckStage,
     CalibrateStage,
     PackageStage,
+    IntegrationStage,
     CompressStage,
     BudgetStage,
     EvaluateStage,
