@@ -31,6 +31,7 @@ from mobileprep.options.schema import (  # noqa: E402
     section_schema,
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
+from mobileprep.recipe.app import Integration  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
@@ -65,6 +66,7 @@ _SECTIONS = (
     FeatureReading,
     Freeze,
     InputSpec,
+    Integration,
     MetricChoice,
     MetricFunction,
     Quantize,

@@ -25,6 +25,7 @@ _EXTRAS: Final = {
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
     "dask": ("distributed", "calibration on many machines"),
     "gcs": ("gcsfs", "a remote store at gs://"),
+    "integration": ("jinja2", "code for apps: `integration` in recipes"),
     "image": ("pillow", "pictures as inputs, and the ops that decode them"),
     "remote": ("urllib3", "a remote store over HTTP"),
     "regex": ("google-re2", "graphs with regular expressions"),

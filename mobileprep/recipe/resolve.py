@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mobileprep.options.freeze import Freeze
+from mobileprep.recipe.app import integration_of
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
@@ -90,6 +91,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         calibration=_calibration(sections.mapping("calibration")),
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
+        integration=integration_of(sections.mapping("integration")),
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
         tree=sections.tree,
         **optional,
