@@ -6,6 +6,7 @@ import dataclasses
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.fsio import write_text
+from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
@@ -27,7 +28,7 @@ def run(job: Job[PackageStage]) -> None:
         UnsupportedError: an op is not in the TensorFlow release that the target links.
     """
     asked = job.asked
-    graph = job.graph(asked.graph)
+    graph = without_statistics(job.graph(asked.graph))
     warnings = _warnings(job, graph)
     shipped, size = _leave_model(job, graph, warnings)
     for release in asked.registration:
