@@ -30,7 +30,7 @@ from mobileprep.options.schema import (  # noqa: E402
     section_schema,
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
-from mobileprep.recipe.app import Integration  # noqa: E402
+from mobileprep.recipe.app import Integration, Protection  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
@@ -63,6 +63,7 @@ _SECTIONS = (
     Freeze,
     InputSpec,
     Integration,
+    Protection,
     Quantize,
     QuantizeRule,
     Reading,
