@@ -31,7 +31,7 @@ from mobileprep.options.schema import (  # noqa: E402
     section_schema,
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
-from mobileprep.recipe.app import Integration  # noqa: E402
+from mobileprep.recipe.app import Integration, Protection  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
@@ -69,6 +69,7 @@ _SECTIONS = (
     Integration,
     MetricChoice,
     MetricFunction,
+    Protection,
     Quantize,
     QuantizeRule,
     Reading,

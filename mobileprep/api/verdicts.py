@@ -18,8 +18,7 @@ from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.runner import Built, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.changes import Change
-from mobileprep.plan.spec import StageSpec, TargetPlan, Upstream
-from mobileprep.plan.stages import PUBLISHED
+from mobileprep.plan.spec import PUBLISHED, StageSpec, TargetPlan, Upstream
 
 PUBLISH: Final = "publish"
 

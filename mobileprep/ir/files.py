@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
@@ -55,6 +56,9 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
+    if is_encrypted(data):
+        msg = "is an encrypted model"
+        raise CorruptFileError(msg, "give the model of a target without 'encrypt'", str(path))
     if ends_as_package(data):
         return _packaged(data, str(path))
     return _plain(data, str(path)), {}

@@ -18,8 +18,7 @@ from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.store import Store
-from mobileprep.plan.spec import Upstream
-from mobileprep.plan.stages import PUBLISHED
+from mobileprep.plan.spec import PUBLISHED, Upstream
 
 
 class StoreExchange:

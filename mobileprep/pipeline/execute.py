@@ -21,8 +21,7 @@ from mobileprep.pipeline.objects import unwritable
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.fingerprints import Components, fingerprint
-from mobileprep.plan.spec import StageSpec, Upstream
-from mobileprep.plan.stages import PUBLISHED
+from mobileprep.plan.spec import PUBLISHED, StageSpec, Upstream
 from mobileprep.stages.base import Job, stage_function
 
 Moment: TypeAlias = float | Literal["failed"] | None

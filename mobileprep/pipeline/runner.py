@@ -25,8 +25,7 @@ from mobileprep.plan.records import (
     TransformRecord,
     ValidationRecord,
 )
-from mobileprep.plan.spec import Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
-from mobileprep.plan.stages import PUBLISHED
+from mobileprep.plan.spec import PUBLISHED, Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
 
 
 @dataclass(frozen=True)

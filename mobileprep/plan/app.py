@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mobileprep.plan.app_stages import IntegrationStage
+from mobileprep.keys import key_from_environment
+from mobileprep.plan.app_stages import ENCRYPTED, EncryptStage, IntegrationStage
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.recipe.app import Integration
@@ -27,8 +28,9 @@ def integration_spec(
     classes = app_classes(target)
     stage = IntegrationStage(
         integration=integration,
-        file=file,
+        file=encrypted_file(target, file) or file,
         artifact=target.artifact,
+        encrypted=target.protect.key is not None,
         inputs=target.inputs,
         reading=data.reading if data is not None and is_fed else None,
         picture_input=picture_input,
@@ -39,6 +41,35 @@ def integration_spec(
     )
     where = places(target, "integration", "inputs", "outputs")
     return StageSpec(f"{target.folder}/integration", stage, where)
+
+
+def encrypted_file(target: Target, file: str) -> str:
+    """The name of the encrypted file that ships in place of a model file, or an empty text."""
+    return "" if target.protect.key is None else f"{file}{ENCRYPTED}"
+
+
+def encrypt_spec(target: Target, variable: str, file: str, model: Upstream) -> StageSpec:
+    """The stage that encrypts a model file.
+
+    Args:
+        target: whose model.
+        variable: the variable of the environment that has the key.
+        file: the name of the encrypted file.
+        model: the model file.
+
+    Raises:
+        RecipeError: the variable is not set, or has no key.
+    """
+    where = target.place(("protect", "encrypt", "key"))
+    key = key_from_environment(variable, where)
+    stage = EncryptStage(
+        file=file,
+        artifact=target.artifact,
+        variable=variable,
+        key_id=key.id.hex(),
+        model=model,
+    )
+    return StageSpec(f"{target.folder}/encrypt", stage, {"protect": where})
 
 
 def app_classes(target: Target) -> InputFile | None:

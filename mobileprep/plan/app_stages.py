@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from mobileprep.options.data import Reading
-from mobileprep.plan.spec import Files, Stage, Upstream
+from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.app import Integration
 from mobileprep.recipe.settings import Artifact, InputSpec
+
+ENCRYPTED: Final = ".enc"
+"""What the name of an encrypted file ends in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncryptStage(Stage):
+    """The model file, encrypted.
+
+    Args:
+        file: the name of the file to leave.
+        artifact: the form of the model.
+        variable: the variable of the environment that has the key.
+        key_id: tells one key from another, and nothing else of it.
+        model: the model file.
+    """
+
+    stage_name: ClassVar[str] = "encrypt"
+    stage_version: ClassVar[int] = 1
+
+    file: str
+    artifact: Artifact
+    variable: str
+    key_id: str
+    model: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The encrypted file alone."""
+        return (f"{PUBLISHED}{self.file}",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +49,7 @@ class IntegrationStage(Stage):
         integration: what is asked for.
         file: the name of the model file.
         artifact: its form.
+        encrypted: whether it is encrypted.
         inputs: what is fed, as far as the recipe says.
         reading: how pictures become values of ``picture_input``, or None.
         picture_input: the input that gets pictures; None for the only one.
@@ -34,6 +65,7 @@ class IntegrationStage(Stage):
     integration: Integration
     file: str
     artifact: Artifact
+    encrypted: bool = False
     inputs: tuple[InputSpec, ...] = ()
     reading: Reading | None = None
     picture_input: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from mobileprep.plan.app import app_classes, integration_spec
+from mobileprep.plan.app import app_classes, encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.calibrating import calibrate_spec, calibration_members
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -27,6 +27,7 @@ from mobileprep.plan.sources import (
     single_file,
 )
 from mobileprep.plan.spec import (
+    PUBLISHED,
     Files,
     Plan,
     PlannedRecords,
@@ -38,7 +39,6 @@ from mobileprep.plan.spec import (
 )
 from mobileprep.plan.stages import (
     GRAPH,
-    PUBLISHED,
     BudgetStage,
     CompressStage,
     FreezeStage,
@@ -119,8 +119,9 @@ class _TargetPlanner:
         damage_of = damage_spec(target, frozen_by(freeze), steps)
         damage = [] if damage_of is None else [self._add(damage_of)]
         package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
+        shipped = self._shipped(package)
         code = self._code(frozen_by(freeze), [freeze, *steps][-1])
-        sizes = self._sizes(package)
+        sizes = self._sizes(package, shipped)
         validation = self._validate(frozen_by(freeze), package)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
@@ -138,7 +139,7 @@ class _TargetPlanner:
             target.folder,
             (
                 *(freeze, *samples, *steps, *self._calibrations, *checks, *damage),
-                *(package, *code, *sizes, *validation),
+                *(package, *{shipped.task} - {package}, *code, *sizes, *validation),
             ),
             records,
             tuple(_outside(target)),
@@ -187,6 +188,7 @@ class _TargetPlanner:
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
+            encrypted=encrypted_file(target, self._model_file()),
             platform=target.platform,
             abis=target.abis,
             registration=target.registration,
@@ -205,11 +207,24 @@ class _TargetPlanner:
         spec = integration_spec(target, integration, file, graph, frozen.interface)
         return [self._add(spec)]
 
-    def _sizes(self, package: str) -> list[str]:
+    def _model(self, package: str) -> Upstream:
+        """The model file as the package stage leaves it, not encrypted."""
+        file = self._model_file()
+        return Upstream(package, file if self._target.protect.key else f"{PUBLISHED}{file}")
+
+    def _shipped(self, package: str) -> Upstream:
+        """The model file that goes into the target's folder."""
+        target, model = self._target, self._model(package)
+        if target.protect.key is None:
+            return model
+        file = encrypted_file(target, self._model_file())
+        task = self._add(encrypt_spec(target, target.protect.key, file, model))
+        return Upstream(task, f"{PUBLISHED}{file}")
+
+    def _sizes(self, package: str, shipped: Upstream) -> list[str]:
         """The task that measures the compressed model, and the one that holds it to limits."""
         target = self._target
-        model = Upstream(package, f"{PUBLISHED}{self._model_file()}")
-        stage = CompressStage(compressor=compressor(), level=LEVEL, model=model)
+        stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
         compress = self._add(StageSpec(f"{target.folder}/compress", stage))
         if target.budget == Budget():
             return [compress]
@@ -230,8 +245,7 @@ class _TargetPlanner:
         target, validation = self._target, self._target.validation
         if validation is None:
             return []
-        shipped = Upstream(package, f"{PUBLISHED}{self._model_file()}")
-        artifact = dataclasses.replace(frozen, graph=shipped)
+        artifact = dataclasses.replace(frozen, graph=self._model(package))
         before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
         after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
         return [before, after, self._add(validate_spec(target, validation, before, after))]

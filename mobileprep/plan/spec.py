@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from mobileprep.recipe.model import Target, digestible
+
+PUBLISHED: Final = "files/"
+"""What a stage leaves below this folder goes into the target's."""
 
 Section: TypeAlias = Literal[
     "source",
@@ -26,6 +29,7 @@ Section: TypeAlias = Literal[
     "artifact",
     "registration",
     "integration",
+    "protect",
     "budget",
 ]
 """What of a recipe a stage's messages name the place of."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mobileprep.options.freeze import Freeze
-from mobileprep.plan.app_stages import IntegrationStage
+from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
@@ -20,15 +20,13 @@ from mobileprep.plan.running_stages import (
     SamplesStage,
     ValidateStage,
 )
-from mobileprep.plan.spec import Files, Stage, Upstream
+from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
 
 GRAPH: Final = "graph.pb"
 INTERFACE: Final = "interface.json"
 ASSETS: Final = "assets.npz"
-PUBLISHED: Final = "files/"
-"""What a stage leaves below this folder goes into the target's."""
 HEADER: Final = "ops_to_register.h"
 _FRAGMENTS: Final = ("selective_registration.bazelrc", "selective_registration.bzl")
 # By TensorFlow version: the header, and the build fragments that go with it.
@@ -121,6 +119,7 @@ class PackageStage(Stage):
     Args:
         file: the name of the model file.
         artifact: its form.
+        encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
         abis: of an Android app.
         registration: the TensorFlow versions to write headers for.
@@ -134,6 +133,7 @@ class PackageStage(Stage):
 
     file: str
     artifact: Artifact
+    encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class PackageStage(Stage):
     @property
     def model(self) -> str:
         """The output that is the model."""
-        return f"{PUBLISHED}{self.file}"
+        return self.file if self.encrypted else f"{PUBLISHED}{self.file}"
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -216,6 +216,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     CalibrateStage,
     DamageStage,
     PackageStage,
+    EncryptStage,
     IntegrationStage,
     CompressStage,
     BudgetStage,

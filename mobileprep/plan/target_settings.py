@@ -18,6 +18,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "artifact": target.artifact,
         "registration": list(target.registration),
         "integration": digestible(target.integration),
+        "protect": digestible(target.protect),
         "inputs": [digestible(i) for i in target.inputs],
         "outputs": list(target.outputs),
         "freeze": digestible(target.freeze),

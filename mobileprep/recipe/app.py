@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from mobileprep.options.declare import Option
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.tree import MappingNode, Scalar, Sequence, plain
+from mobileprep.recipe.tree import MappingNode, Place, Scalar, Sequence, SourceText, plain
 
 Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc"]
 
@@ -26,11 +27,14 @@ volatile wchar_t when while xor
 """
 # Types that the code refers to by their short names.
 _TYPES: Final = """
-AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Double Exception Float Int
-Integer List Long Math Model ArrayList IOException IllegalArgumentException InputStreamReader
+AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Double EncryptedModel
+Exception Float Int Integer List Long Math Model ArrayList IOException IllegalArgumentException
+InputStreamReader
 Object Override StandardCharsets String TensorFlowInferenceInterface BooleanArray ByteArray
 DoubleArray FloatArray IntArray LongArray
 """
+_ENVIRONMENT: Final = "env:"
+_NAMED_KEY: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
 _OF_ANDROID: Final = ("java", "kotlin")
 
 
@@ -62,6 +66,57 @@ class Integration:
             maximum=256,
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What makes a model harder to take out of an app.
+
+    Args:
+        key: the variable of the environment that has the key to encrypt with, or None.
+    """
+
+    obfuscate: Annotated[
+        bool, Option("Replace the names of nodes by short ones, as the target's `obfuscate` does.")
+    ] = False
+    key: str | None = None
+
+
+def protection_of(section: MappingNode | None) -> Protection:
+    """What a section without problems asks for."""
+    if section is None:
+        return Protection()
+    encrypt = section.get("encrypt")
+    named = plain(encrypt)["key"] if isinstance(encrypt, MappingNode) else None
+    obfuscate = section.get("obfuscate")
+    return Protection(
+        obfuscate is not None and plain(obfuscate) is True,
+        None if named is None else named.removeprefix(_ENVIRONMENT),
+    )
+
+
+def protection_problems(target: TargetSections) -> Iterator[Problem]:
+    """A key that is written where it should be named, and models that cannot be encrypted."""
+    protect = target.mapping("protect")
+    encrypt = None if protect is None else protect.get("encrypt")
+    if not isinstance(encrypt, MappingNode):
+        return
+    key, artifact = encrypt.get("key"), target.get("artifact")
+    if isinstance(key, Scalar) and not (isinstance(key.value, str) and _NAMED_KEY.match(key.value)):
+        message = "a key is named, never written: a recipe is no place for it"
+        hint = "write 'key: env:NAME', where NAME is the variable that has it"
+        yield Problem(_hidden(key.place), message, hint)
+    if artifact is not None and plain(artifact) == "memmapped":
+        message = "an encrypted model cannot be mapped into memory"
+        yield Problem(encrypt.place, message, "leave 'encrypt' out, or ship 'artifact: frozen'")
+
+
+def _hidden(place: Place) -> Place:
+    """A place whose line messages show without what stands there."""
+    written = place.source
+    lines = list(written.lines)
+    lines[place.line - 1] = f"{lines[place.line - 1][: place.column - 1]}***"
+    return place._replace(source=SourceText(written.name, written.folder, "\n".join(lines)))
 
 
 def integration_of(section: MappingNode | None) -> Integration | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
-from mobileprep.recipe.app import integration_problems
+from mobileprep.recipe.app import integration_problems, protection_problems
 from mobileprep.recipe.data import data_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
@@ -209,4 +209,5 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _abis,
     _budget,
     integration_problems,
+    protection_problems,
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from mobileprep.options.declare import Option
 from mobileprep.options.freeze import Freeze
-from mobileprep.recipe.app import Integration
+from mobileprep.recipe.app import Integration, Protection
 from mobileprep.recipe.settings import (
     ASIDE,
     Abi,
@@ -116,6 +116,7 @@ class Target:
         quantize: what ``transforms`` does to constants.
         registration: the TensorFlow versions to write ``ops_to_register.h`` for.
         integration: the code by which an app runs the model, or None.
+        protect: what makes the model harder to take out of the app.
         budget: limits.
     """
 
@@ -163,6 +164,7 @@ class Target:
     ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)
     integration: Integration | None = None
+    protect: Protection = field(default_factory=Protection)
     budget: Budget = field(default_factory=Budget)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 

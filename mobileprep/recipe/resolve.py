@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mobileprep.options.freeze import Freeze
-from mobileprep.recipe.app import integration_of
+from mobileprep.recipe.app import integration_of, protection_of
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
@@ -92,6 +92,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
         integration=integration_of(sections.mapping("integration")),
+        protect=protection_of(sections.mapping("protect")),
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
         tree=sections.tree,
         **optional,
@@ -226,8 +227,10 @@ def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) ->
     steps = [*chains.read(sections.get("transforms")).steps]
     steps += chains.read(sections.get("then")).steps
     steps += _quantizing(sections, quantize, chains)
-    if _plain(sections, "obfuscate"):
-        steps.append(_asked_by(sections, "obfuscate", "obfuscate_names"))
+    protected = protection_of(sections.mapping("protect")).obfuscate
+    if protected or _plain(sections, "obfuscate"):
+        key = "protect" if protected else "obfuscate"
+        steps.append(_asked_by(sections, key, "obfuscate_names"))
     if _plain(sections, "sort"):
         steps.append(_asked_by(sections, "sort", "sort_by_execution_order"))
     return tuple(steps)

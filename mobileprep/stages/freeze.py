@@ -19,7 +19,8 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
 from mobileprep.plan.records import FreezeRecord, Interface
-from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, PUBLISHED, FreezeStage
+from mobileprep.plan.spec import PUBLISHED
+from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, FreezeStage
 from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job, stage
 

@@ -11,7 +11,7 @@ from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Pict
 from mobileprep.packaging.integration.render import integration_code
 from mobileprep.plan.app_stages import IntegrationStage
 from mobileprep.plan.records import Interface
-from mobileprep.plan.stages import PUBLISHED
+from mobileprep.plan.spec import PUBLISHED
 from mobileprep.stages.base import Job, stage
 
 FOLDER = "integration"
@@ -55,6 +55,7 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
     return AppModel(
         file=asked.file,
         artifact=asked.artifact,
+        encrypted=asked.encrypted,
         inputs=inputs,
         outputs=outputs,
         init_ops=interface.init_ops,

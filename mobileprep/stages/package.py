@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mobileprep.chains.norms_left import norms_left
+from mobileprep.formats.encrypted_header import OVERHEAD
 from mobileprep.fsio import write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
@@ -15,7 +16,8 @@ from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
-from mobileprep.plan.stages import HEADER, PUBLISHED, PackageStage
+from mobileprep.plan.spec import PUBLISHED
+from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
 
@@ -31,12 +33,13 @@ def run(job: Job[PackageStage]) -> None:
     graph = without_statistics(job.graph(asked.graph))
     warnings = _warnings(job, graph)
     shipped, size = _leave_model(job, graph, warnings)
+    size += OVERHEAD if asked.encrypted else 0
     for release in asked.registration:
         _write_registration(job, shipped, release, asked.registration_folder(release))
         warnings += _gaps(job, shipped, release)
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
-    facts = ModelFacts(asked.file, **statistics)
+    facts = ModelFacts(asked.encrypted or asked.file, **statistics)
     job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings)))
 
 

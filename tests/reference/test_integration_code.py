@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from mobileprep.api.building import build
 from mobileprep.datasets.pictures import PictureReading
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import read_graph
+from mobileprep.keys import Key
 from mobileprep.options.data import Reading
+from mobileprep.packaging.encryption import encrypt
 from mobileprep.packaging.integration.app_model import AppModel
 from mobileprep.packaging.integration.render import Language, integration_code
 from mobileprep.runtime.interpreter import Interpreter
@@ -25,7 +28,15 @@ from tests.reference.native import PROGRAMS, compile_program
 pytestmark = pytest.mark.reference
 
 STUBS = Path(__file__).parent / "stubs"
-MODELS = [app_model(), hostile_model(), app_model(artifact="memmapped"), app_model(artifact="text")]
+MODELS = {
+    "plain": app_model(),
+    "hostile": hostile_model(),
+    "memmapped": app_model(artifact="memmapped"),
+    "encrypted": app_model(encrypted=True),
+    "text": app_model(artifact="text"),
+    "encrypted text": app_model(artifact="text", encrypted=True),
+}
+KEY = Key(bytes(range(32)))
 
 
 def tool(name: str) -> str:
@@ -51,7 +62,7 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-def compiled_java(model: AppModel, folder: Path, main: str) -> str:
+def compiled_java(model: AppModel, folder: Path, main: str, *arguments: Path) -> str:
     """What a program of Java prints that uses the code."""
     written(model, "java", folder)
     sources = folder / "java/org/example/app"
@@ -59,7 +70,7 @@ def compiled_java(model: AppModel, folder: Path, main: str) -> str:
     stubs = sorted(STUBS.rglob("*.java"))
     files = [*stubs, *sources.glob("*.java")]
     run(tool("javac"), "-Xlint:all", "-Werror", "-d", folder / "classes", *files)
-    return run(tool("java"), "-cp", folder / "classes", "org.example.app.Main")
+    return run(tool("java"), "-cp", folder / "classes", "org.example.app.Main", *arguments)
 
 
 JAVA_MAIN = """\
@@ -137,14 +148,13 @@ def test_hostile_names_stay_texts_in_java(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
-@pytest.mark.parametrize("model", MODELS, ids=["plain", "hostile", "memmapped", "text"])
-def test_the_cpp_code_compiles(
-    original: Path, model: AppModel, compiler: str, tmp_path: Path
-) -> None:
-    written(model, "cpp", tmp_path)
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_cpp_code_compiles(original: Path, kind: str, compiler: str, tmp_path: Path) -> None:
+    written(MODELS[kind], "cpp", tmp_path)
     tf = original / "tensorflow_core"
     flags = ["-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-isystem"]
-    run(tool(compiler), *flags, tf / "include", tmp_path / "cpp/Classifier.cc")
+    for file in sorted(tmp_path.glob("cpp/*.cc")):
+        run(tool(compiler), *flags, tf / "include", file)
 
 
 def test_hostile_names_stay_texts_in_cpp(tmp_path: Path) -> None:
@@ -163,13 +173,121 @@ def test_hostile_names_stay_texts_in_cpp(tmp_path: Path) -> None:
     assert found.decode() == "\n----\n".join(HOSTILE)
 
 
-@pytest.mark.parametrize("model", MODELS[:3], ids=["plain", "hostile", "memmapped"])
-def test_the_objective_cpp_code_compiles(original: Path, model: AppModel, tmp_path: Path) -> None:
-    written(model, "objc", tmp_path)
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_objective_cpp_code_compiles(original: Path, kind: str, tmp_path: Path) -> None:
+    written(MODELS[kind], "objc", tmp_path)
     flags = ["-x", "objective-c++", "-fobjc-arc", "-fobjc-runtime=macosx-10.13", "-std=c++14"]
     checks = ["-fsyntax-only", "-Wall", "-Werror", f"-I{STUBS}", f"-I{tmp_path / 'cpp'}"]
     tf = original / "tensorflow_core/include"
     run(tool("clang++"), *flags, *checks, "-isystem", tf, tmp_path / "objc/ClassifierObjC.mm")
+
+
+CONTENTS = [b"", b"a model", bytes(range(256)) * 1000]
+# What is done to a file, and what the code says of it.
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "none": (lambda data: data, ""),
+    "another file": (lambda data: b"GraphDef" + data[8:], "this is no encrypted model"),
+    "an empty file": (lambda data: b"", "this is no encrypted model"),
+    "cut in the header": (lambda data: data[:50], "the encrypted model was cut short"),
+    "cut at the end": (lambda data: data[:-1], "the encrypted model was cut short"),
+    "longer": (lambda data: data + b"x", "the encrypted model was cut short"),
+    "newer": (lambda data: data[:8] + b"\2" + data[9:], "another version of the format"),
+    "another key": (lambda data: data[:24] + bytes(16) + data[40:], "with another key"),
+    "bit of the nonce": (lambda data: flipped(data, 41), "the encrypted model was changed"),
+    "bit of the content": (lambda data: flipped(data, 73), "the encrypted model was changed"),
+    "bit of the tag": (lambda data: flipped(data, -1), "the encrypted model was changed"),
+}
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+def encrypted_files(folder: Path) -> list[Path]:
+    """A file of each content and of each damage."""
+    files = []
+    for number, content in enumerate(CONTENTS):
+        for name, (damage, _) in DAMAGE.items():
+            path = folder / f"{name.replace(' ', '_')}-{number}"
+            path.write_bytes(damage(encrypt(content, KEY)))
+            files.append(path)
+    return files
+
+
+def check_decrypted(files: list[Path], told: list[str]) -> None:
+    assert len(files) == len(told)
+    for path, line in zip(files, told, strict=True):
+        name, _, number = path.name.replace("_", " ").rpartition("-")
+        message = DAMAGE[name][1]
+        content = CONTENTS[int(number)]
+        assert message in line if message else line == f"ok {content.hex()}", path
+
+
+DECRYPT_MAIN = """\
+package org.example.app;
+
+import java.nio.file.Files;
+import java.nio.file.Paths;
+import java.security.GeneralSecurityException;
+import java.util.HexFormat;
+
+public final class Main {
+  public static void main(String[] arguments) throws Exception {
+    byte[] key = new byte[32];
+    for (int i = 0; i < key.length; i++) key[i] = (byte) i;
+    for (String file : arguments) {
+      try {
+        byte[] content = EncryptedModel.read(Files.newInputStream(Paths.get(file)), key);
+        System.out.println("ok " + HexFormat.of().formatHex(content));
+      } catch (GeneralSecurityException error) {
+        System.out.println(error.getMessage());
+      }
+    }
+  }
+}
+"""
+
+
+def test_java_decrypts_what_was_encrypted_and_refuses_what_was_changed(tmp_path: Path) -> None:
+    files = encrypted_files(tmp_path)
+    model = app_model(encrypted=True)
+    check_decrypted(files, compiled_java(model, tmp_path, DECRYPT_MAIN, *files).splitlines())
+
+
+DECRYPT_PROGRAM = """\
+#include <cstdio>
+#include <iostream>
+#include "EncryptedModel.h"
+#include "tensorflow/core/platform/env.h"
+extern "C" { int _Py_CheckRecursionLimit = 1000; }
+int main(int argc, char** argv) {
+  std::uint8_t key[32];
+  for (int i = 0; i < 32; ++i) key[i] = i;
+  for (int i = 1; i < argc; ++i) {
+    std::string file, content;
+    tensorflow::ReadFileToString(tensorflow::Env::Default(), argv[i], &file);
+    const auto status = org::example::app::DecryptModel(file, key, &content);
+    if (!status.ok()) std::cout << status.error_message() << content;
+    if (status.ok()) std::cout << "ok ";
+    for (unsigned char c : content) std::printf("%02x", c), std::fflush(stdout);
+    std::cout << std::endl;
+  }
+}
+"""
+
+
+def test_cpp_decrypts_what_was_encrypted_and_refuses_what_was_changed(
+    original: Path, tmp_path: Path
+) -> None:
+    files = encrypted_files(tmp_path)
+    code = written(app_model(encrypted=True), "cpp", tmp_path) / "cpp"
+    (tmp_path / "main.cc").write_text(DECRYPT_PROGRAM)
+    sources, program = [tmp_path / "main.cc", code / "EncryptedModel.cc"], tmp_path / "decrypt"
+    options = [f"-I{code}", "-l:libcrypto.so"]
+    compile_program(tool("g++"), sources, program, original / "tensorflow_core", options)
+    check_decrypted(files, run(program, *files).splitlines())
 
 
 RECIPE = """\
@@ -184,13 +302,17 @@ targets:
   frozen: {{validation: {{max_drop: 1}}}}
   text: {{artifact: text}}
   memmapped: {{artifact: memmapped}}
+  encrypted: {{protect: {{obfuscate: true, encrypt: {{key: env:PHOTOS_KEY}}}}}}
+  encrypted_text: {{artifact: text, protect: {{encrypt: {{key: env:PHOTOS_KEY}}}}}}
 """
 
 
-@pytest.mark.parametrize("target", ["frozen", "text", "memmapped"])
+@pytest.mark.parametrize("target", ["frozen", "text", "memmapped", "encrypted", "encrypted_text"])
 def test_the_cpp_code_runs_a_real_picture(
-    original: Path, models: Path, target: str, tmp_path: Path
+    original: Path, models: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PHOTOS_KEY", KEY.secret.hex())
+    (tmp_path / "key").write_bytes(KEY.secret)
     model = models / "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb"
     photo = models / "data/grace_hopper.jpg"
     (tmp_path / "photos/first").mkdir(parents=True)
@@ -206,13 +328,14 @@ def test_the_cpp_code_runs_a_real_picture(
     pixels = np.rint(PictureReading(fed, reading, "photos").sample(photo.read_bytes(), "photo"))
     (tmp_path / "rgb").write_bytes(pixels.astype(np.uint8).tobytes())
     code = folder / "integration/cpp"
-    sources = [PROGRAMS / "run_picture.cc", code / "PreparedModel.cc"]
-    compile_program(
-        tool("g++"), sources, tmp_path / "app", original / "tensorflow_core", [f"-I{code}"]
-    )
+    sources = [*sorted(code.glob("*.cc")), PROGRAMS / "run_picture.cc"]
+    options = [f"-I{code}"]
+    if target.startswith("encrypted"):
+        options += ["-DENCRYPTED", "-l:libcrypto.so"]
+    compile_program(tool("g++"), sources, tmp_path / "app", original / "tensorflow_core", options)
     shipped = next(folder.glob("photos.pb*"))
     command = [tmp_path / "app", shipped, folder / "photos_labels.txt", "224", "224"]
-    told = run(*command, tmp_path / "rgb", tmp_path / "output")
+    told = run(*command, tmp_path / "rgb", tmp_path / "output", tmp_path / "key")
     assert told.split() == ["5"]
 
     found = np.fromfile(tmp_path / "output", np.float32)

@@ -72,6 +72,7 @@ class AppModel:
     Args:
         file: the name of the model file.
         artifact: its form.
+        encrypted: whether it is encrypted.
         inputs: what is fed.
         outputs: what is fetched.
         init_ops: nodes to run once after loading.
@@ -84,6 +85,7 @@ class AppModel:
 
     file: str
     artifact: Artifact
+    encrypted: bool = False
     inputs: tuple[AppTensor, ...]
     outputs: tuple[AppTensor, ...]
     init_ops: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.encrypted_header import MAGIC
 from mobileprep.packaging.integration import texts
 from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Channels, Pictures
 from mobileprep.packaging.integration.texts import Code
@@ -25,6 +26,13 @@ _FILES: Final[Mapping[Language, tuple[str, ...]]] = {
     "cpp": ("cpp/{name}.h", "cpp/{name}.cc"),
     # It calls the C++ class.
     "objc": ("cpp/{name}.h", "cpp/{name}.cc", "objc/{name}ObjC.h", "objc/{name}ObjC.mm"),
+}
+_DECRYPTING: Final[Mapping[Language, tuple[str, ...]]] = {
+    "java": ("java/{path}EncryptedModel.java",),
+    # Kotlin calls what is written in Java.
+    "kotlin": ("java/{path}EncryptedModel.java",),
+    "cpp": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
+    "objc": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
 }
 # The element types that TensorFlowInferenceInterface takes: in Java, in Kotlin.
 _JVM_TYPES: Final = {
@@ -133,8 +141,9 @@ class Channel:
 
 def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
     """The names of the files that the code of a language is in."""
-    path = model.package.replace(".", "/") + "/" if model.package else ""
-    return tuple(file.format(path=path, name=model.class_name) for file in _FILES[language])
+    files = _FILES[language] + (_DECRYPTING[language] if model.encrypted else ())
+    path = model.package.replace(".", "/") + "/"
+    return tuple(file.format(path=path, name=model.class_name) for file in files)
 
 
 def integration_code(model: AppModel, language: Language) -> dict[str, str]:
@@ -170,8 +179,10 @@ def _check(model: AppModel, language: Language) -> None:
 
 def _template(name: str) -> str:
     """The template of a file, named by what its name ends in."""
-    end = name.rpartition("/")[2]
-    return f"objc.{end.rpartition('.')[2]}" if "ObjC." in end else f"app.{end.rpartition('.')[2]}"
+    stem, _, end = name.rpartition("/")[2].rpartition(".")
+    if stem == "EncryptedModel":
+        return f"encrypted.{end}"
+    return f"objc.{end}" if stem.endswith("ObjC") and name.startswith("objc/") else f"app.{end}"
 
 
 def _known(model: AppModel) -> dict[str, object]:
@@ -185,9 +196,13 @@ def _known(model: AppModel) -> dict[str, object]:
     return {
         "model": model,
         "package": Code(model.package),
-        "namespaces": [Code(name) for name in model.package.split(".") if name],
+        "namespaces": [Code(name) for name in model.package.split(".")],
+        "namespaced": Code("".join(f"{name}::" for name in model.package.split("."))),
         "class_name": Code(model.class_name),
         "guard": texts.upper((*model.package.split("."), model.class_name, "H")),
+        "encrypted_guard": texts.upper((*model.package.split("."), "encrypted", "model", "h")),
+        "magic": Code(f"{{{', '.join(map(str, MAGIC))}}}"),
+        "magic_bytes": list(MAGIC),
         "inputs": inputs,
         "outputs": outputs,
         "picture": fed,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ targets:
     registration: {tensorflow: ["1.15", "2.21"]}
     budget: {model_bytes: 1 MB}
     integration: {languages: [java, kotlin, cpp, objc], threads: 2}
+  private:
+    transforms: null
+    check: null
+    validation: null
+    protect: {encrypt: {key: env:GOLDEN_KEY}}
   eight:
     transforms: null
     check: null
@@ -65,6 +71,7 @@ targets:
 def noted(folder: Path) -> Noted:
     """What each kind of stage leaves for the recipe, and its version; built in a new folder."""
     _write_inputs(folder)
+    os.environ["GOLDEN_KEY"] = "00" * 32
     recipe = load_recipe(folder / "recipe.yaml", environ={})
     state = State(plan_recipes([recipe]), Store(folder / "store"))
     build(Executor(state, lambda *_: None, lambda *_: None))

@@ -1,7 +1,7 @@
 // Runs the code for an app once on a picture.
-//   run_picture MODEL LABELS HEIGHT WIDTH RGB OUTPUT
+//   run_picture MODEL LABELS HEIGHT WIDTH RGB OUTPUT [KEY]
 // RGB holds bytes of red, green and blue; the output's float32 values go to OUTPUT, and the number
-// of labels to standard output.
+// of labels to standard output. Where ENCRYPTED is defined, KEY is a file of the key's bytes.
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -21,9 +21,15 @@ static void check(const tensorflow::Status& status) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc < 7) return 2;
   std::unique_ptr<PreparedModel> model;
+#ifdef ENCRYPTED
+  std::ifstream key_file(argv[7], std::ios::binary);
+  const std::vector<char> key((std::istreambuf_iterator<char>(key_file)), {});
+  check(PreparedModel::Load(argv[1], reinterpret_cast<const std::uint8_t*>(key.data()), &model));
+#else
   check(PreparedModel::Load(argv[1], &model));
+#endif
   std::vector<std::string> labels;
   check(PreparedModel::ReadLabels(argv[2], &labels));
   std::ifstream file(argv[5], std::ios::binary);

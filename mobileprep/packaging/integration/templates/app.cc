@@ -6,6 +6,9 @@
 #include <sstream>
 #include <utility>
 
+{% if model.encrypted %}
+#include "EncryptedModel.h"
+{% endif %}
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/tensor_shape.pb.h"
@@ -34,7 +37,7 @@ constexpr const char* {{ class_name }}::kModelFile;
 constexpr const char* {{ class_name }}::kLabelsFile;
 {% endif %}
 
-tensorflow::Status {{ class_name }}::Load(const std::string& path, std::unique_ptr<{{ class_name }}>* loaded) {
+tensorflow::Status {{ class_name }}::Load(const std::string& path, {% if model.encrypted %}const std::uint8_t* key, {% endif %}std::unique_ptr<{{ class_name }}>* loaded) {
   std::unique_ptr<{{ class_name }}> model(new {{ class_name }}());
   tensorflow::GraphDef graph;
   tensorflow::SessionOptions options;
@@ -51,6 +54,15 @@ tensorflow::Status {{ class_name }}::Load(const std::string& path, std::unique_p
   options.config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(
       tensorflow::OptimizerOptions::L0);
   options.env = model->env_.get();
+{% elif model.encrypted and model.artifact == "text" %}
+  std::string encrypted, text;
+  TF_RETURN_IF_ERROR(tensorflow::ReadFileToString(tensorflow::Env::Default(), path, &encrypted));
+  TF_RETURN_IF_ERROR(DecryptModel(encrypted, key, &text));
+  if (!tensorflow::protobuf::TextFormat::ParseFromString(text, &graph)) {
+    return tensorflow::errors::DataLoss(path, " holds no graph");
+  }
+{% elif model.encrypted %}
+  TF_RETURN_IF_ERROR(ReadEncryptedProto(path, key, &graph));
 {% elif model.artifact == "text" %}
   TF_RETURN_IF_ERROR(tensorflow::ReadTextProto(tensorflow::Env::Default(), path, &graph));
 {% else %}

@@ -28,8 +28,14 @@ class {{ class_name }} {
   static constexpr const char* kLabelsFile = {{ model.labels | c }};
 {% endif %}
 
+{% if model.encrypted %}
+  // Loads the model from the path of such a file, which is encrypted with a key of 32 bytes.
+  static tensorflow::Status Load(const std::string& path, const std::uint8_t* key,
+                                 std::unique_ptr<{{ class_name }}>* loaded);
+{% else %}
   // Loads the model from the path of such a file.
   static tensorflow::Status Load(const std::string& path, std::unique_ptr<{{ class_name }}>* loaded);
+{% endif %}
 
   // Runs the model.
 {% for named in inputs %}

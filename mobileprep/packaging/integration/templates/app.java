@@ -5,10 +5,20 @@ import android.content.res.AssetManager;
 {% if model.labels %}
 import java.io.BufferedReader;
 {% endif %}
-{% if model.labels %}
+{% if model.encrypted %}
+import java.io.ByteArrayInputStream;
+{% endif %}
+{% if model.labels or model.encrypted %}
 import java.io.IOException;
+{% endif %}
+{% if model.labels %}
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+{% endif %}
+{% if model.encrypted %}
+import java.security.GeneralSecurityException;
+{% endif %}
+{% if model.labels %}
 import java.util.ArrayList;
 import java.util.List;
 {% endif %}
@@ -35,9 +45,18 @@ public final class {{ class_name }} implements AutoCloseable {
 
   private final TensorFlowInferenceInterface inference;
 
+{% if model.encrypted %}
+  /** Loads the model, which is encrypted with a key. */
+  public {{ class_name }}(AssetManager assets, byte[] key)
+      throws IOException, GeneralSecurityException {
+    inference =
+        new TensorFlowInferenceInterface(
+            new ByteArrayInputStream(EncryptedModel.read(assets.open(MODEL_FILE), key)));
+{% else %}
   /** Loads the model. */
   public {{ class_name }}(AssetManager assets) {
     inference = new TensorFlowInferenceInterface(assets, "file:///android_asset/" + MODEL_FILE);
+{% endif %}
 {% if model.init_ops %}
     // Fills the tables that the model looks up in.
     inference.run(new String[0], false, new String[] {

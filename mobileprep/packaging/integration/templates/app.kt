@@ -9,8 +9,14 @@ import org.tensorflow.contrib.android.TensorFlowInferenceInterface
  *
  * TensorFlowInferenceInterface has no settings for threads: it takes one for each processor.
  */
+{% if model.encrypted %}
+class {{ class_name }}(assets: AssetManager, key: ByteArray) : AutoCloseable {
+    private val inference =
+        TensorFlowInferenceInterface(EncryptedModel.read(assets.open(MODEL_FILE), key).inputStream())
+{% else %}
 class {{ class_name }}(assets: AssetManager) : AutoCloseable {
     private val inference = TensorFlowInferenceInterface(assets, "file:///android_asset/" + MODEL_FILE)
+{% endif %}
 
 {% if model.init_ops %}
     init {

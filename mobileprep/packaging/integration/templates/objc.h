@@ -5,10 +5,13 @@
 @interface {{ class_name }}ObjC : NSObject
 
 // Loads the model from a file; nil with an error where that fails.
-+ (instancetype)modelFromPath:(NSString *)path error:(NSError **)error;
+{% if model.encrypted %}
+// The key has 32 bytes.
+{% endif %}
++ (instancetype)modelFromPath:(NSString *)path{% if model.encrypted %} key:(NSData *)key{% endif %} error:(NSError **)error;
 
 // Loads the model from the app's main bundle.
-+ (instancetype)modelFromBundleWithError:(NSError **)error;
++ (instancetype)modelFromBundleWith{% if model.encrypted %}Key:(NSData *)key error{% else %}Error{% endif %}:(NSError **)error;
 
 // Runs the model; the outputs' elements in the order of the outputs, or nil with an error.
 {% for named in inputs %}

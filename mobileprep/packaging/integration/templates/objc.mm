@@ -3,11 +3,15 @@
 
 #include <cstring>
 
+{% if model.encrypted %}
+#include "EncryptedModel.h"
+{% endif %}
 #include "{{ class_name }}.h"
+#include "tensorflow/core/lib/core/errors.h"
 
 namespace {
 
-using Model = {% for name in namespaces %}{{ name }}::{% endfor %}{{ class_name }};
+using Model = {{ namespaced }}{{ class_name }};
 
 // Whether a status is fine; where it is not, the error has its message.
 BOOL Passed(const tensorflow::Status& status, NSError** error) {
@@ -54,15 +58,24 @@ NSString* InBundle(const char* file, NSError** error) {
   std::unique_ptr<Model> _model;
 }
 
-+ (instancetype)modelFromPath:(NSString *)path error:(NSError **)error {
++ (instancetype)modelFromPath:(NSString *)path{% if model.encrypted %} key:(NSData *)key{% endif %} error:(NSError **)error {
   {{ class_name }}ObjC *made = [[self alloc] init];
+{% if model.encrypted %}
+  if ([key length] != {{ namespaced }}kModelKeyBytes) {
+    Passed(tensorflow::errors::InvalidArgument("a key has 32 bytes"), error);
+    return nil;
+  }
+  const auto* bytes = static_cast<const std::uint8_t*>([key bytes]);
+  if (!Passed(Model::Load([path UTF8String], bytes, &made->_model), error)) return nil;
+{% else %}
   if (!Passed(Model::Load([path UTF8String], &made->_model), error)) return nil;
+{% endif %}
   return made;
 }
 
-+ (instancetype)modelFromBundleWithError:(NSError **)error {
++ (instancetype)modelFromBundleWith{% if model.encrypted %}Key:(NSData *)key error{% else %}Error{% endif %}:(NSError **)error {
   NSString *path = InBundle(Model::kModelFile, error);
-  return path == nil ? nil : [self modelFromPath:path error:error];
+  return path == nil ? nil : [self modelFromPath:path{% if model.encrypted %} key:key{% endif %} error:error];
 }
 
 - (NSArray<NSData *> *)run

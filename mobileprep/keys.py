@@ -1,0 +1,75 @@
+"""Secret keys: 32 bytes that a variable of the environment has, and what is derived from them.
+
+A key is never part of a message, a record or a fingerprint; its ``id`` is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from mobileprep.errors import RecipeError
+
+KEY_BYTES: Final = 32
+_ID_BYTES: Final = 16
+_HEX: Final = re.compile(r"[0-9A-Fa-f]{64}\Z")
+_HINT: Final = "32 random bytes as 64 hexadecimal digits or in base64: openssl rand -hex 32"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A secret key.
+
+    Args:
+        secret: 32 bytes, drawn at random.
+    """
+
+    secret: bytes = field(repr=False)
+
+    def derived(self, purpose: str, context: bytes = b"") -> bytes:
+        """32 bytes for one purpose, which tell nothing of the key or of those for others.
+
+        HKDF-Expand with SHA-256 (RFC 5869). Its other half, Extract, is for secrets that are not
+        random throughout, and is left out as section 3.3 has it.
+        """
+        info = b"mobileprep 1 " + purpose.encode("ascii") + b"\0" + context
+        return hmac.new(self.secret, info + b"\1", hashlib.sha256).digest()
+
+    @property
+    def id(self) -> bytes:
+        """16 bytes that tell whether two keys are the same, and nothing else of either."""
+        return self.derived("key id")[:_ID_BYTES]
+
+
+def key_from_environment(variable: str, where: str = "") -> Key:
+    """The key that a variable of the environment has.
+
+    Args:
+        variable: its name.
+        where: the place that asks for it, for messages.
+
+    Raises:
+        RecipeError: it is not set, or is no such key; the message has nothing of its value.
+    """
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        message = f"the variable {variable}, which has the key, is not set"
+        raise RecipeError(message, f"set it to {_HINT}", where)
+    secret = bytes.fromhex(value) if _HEX.match(value) else _from_base64(value)
+    if len(secret) != KEY_BYTES:
+        message = f"the variable {variable} is no key of {KEY_BYTES} bytes"
+        raise RecipeError(message, f"set it to {_HINT}", where)
+    return Key(secret)
+
+
+def _from_base64(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,40 @@
+"""The encrypt stage: the model file as it ships where a key is named."""
+
+from __future__ import annotations
+
+from mobileprep.errors import RecipeError, UnsupportedError
+from mobileprep.fsio import write_bytes
+from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.keys import key_from_environment
+from mobileprep.packaging.encryption import encrypt
+from mobileprep.plan.app_stages import EncryptStage
+from mobileprep.stages.base import Job, stage
+
+
+@stage(EncryptStage)
+def run(job: Job[EncryptStage]) -> None:
+    """Leaves the encrypted file.
+
+    Raises:
+        ArtifactError: the model is too large.
+        RecipeError: the variable has no key, or another than when the build began.
+        UnsupportedError: the package cryptography is not installed.
+    """
+    asked, where = job.asked, job.place("protect")
+    key = key_from_environment(asked.variable, where)
+    if key.id.hex() != asked.key_id:
+        message = f"the variable {asked.variable} has another key than when the build began"
+        raise RecipeError(message, "build again", where)
+    try:
+        encrypted = encrypt(_content(job), key)
+    except UnsupportedError as error:
+        raise error.at(where) from error
+    write_bytes(job.output(*asked.output_files), encrypted)
+
+
+def _content(job: Job[EncryptStage]) -> bytes:
+    """The bytes of the model file."""
+    model = job.asked.model
+    if job.asked.artifact == "frozen":
+        return graph_to_bytes(job.graph(model))
+    return b"".join(job.data(model))

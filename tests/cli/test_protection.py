@@ -1,0 +1,117 @@
+"""Recipes with ``protect``, from the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mobileprep.formats.encrypted_header import HEADER_BYTES, MAGIC
+from mobileprep.ir.files import read_graph
+from mobileprep.keys import Key
+from mobileprep.packaging.encryption import decrypt
+from tests.cli.conftest import Run
+from tests.cli.pages import DOCS
+
+pytest.importorskip("cryptography")
+
+KEY = Key(bytes(range(7, 39)))
+PROTECT = "    protect: {obfuscate: true, encrypt: {key: env:DIGITS_KEY}}\n"
+
+
+@pytest.fixture
+def protected(digits: Path) -> Path:
+    """The recipe with an encrypted model for phones."""
+    text = digits.read_text()
+    assert "    quantize: weights\n" in text
+    digits.write_text(text.replace("    quantize: weights\n", f"    quantize: weights\n{PROTECT}"))
+    return digits
+
+
+def build(run: Run, recipe: Path) -> None:
+    done = run("build", recipe, "--target", "phone")
+    assert done.code == 0, done.err
+    assert KEY.secret.hex() not in done.out + done.err
+
+
+def test_the_key_is_in_no_file_and_no_output(
+    run: Run, protected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "key-store"))
+    build(run, protected)
+    forms = [KEY.secret, KEY.secret.hex().encode(), KEY.secret.hex().upper().encode()]
+    folders = [Path("out"), tmp_path / "key-store"]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert not [path for path in files if any(form in path.read_bytes() for form in forms)]
+    assert not Path("out/digits/phone/digits.pb").exists()
+    data = Path("out/digits/phone/digits.pb.enc").read_bytes()
+    Path("plain.pb").write_bytes(decrypt(data, KEY, "digits.pb.enc"))
+    assert not any("BatchNorm" in node.name for node in read_graph(Path("plain.pb")))
+
+
+def test_another_key_encrypts_again_and_the_same_does_not(
+    run: Run, protected: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Path("out/digits/phone/digits.pb.enc")
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
+    build(run, protected)
+    first = shipped.read_bytes()
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret[::-1].hex())
+    build(run, protected)
+    assert shipped.read_bytes() != first
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
+    build(run, protected)
+    assert shipped.read_bytes() == first
+
+
+def test_a_missing_variable_is_refused_by_name(
+    run: Run, protected: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DIGITS_KEY", raising=False)
+    done = run("build", protected)
+    assert done.code == 3
+    assert "the variable DIGITS_KEY, which has the key, is not set" in done.err
+
+
+@pytest.mark.parametrize("written", [KEY.secret.hex(), f"'{KEY.secret.hex()}'", "env:1", "1" * 64])
+def test_a_key_in_the_recipe_is_refused_and_not_shown(
+    run: Run, protected: Path, written: str
+) -> None:
+    protected.write_text(protected.read_text().replace("env:DIGITS_KEY", written))
+    done = run("build", protected)
+    assert done.code == 3
+    assert "a key is named, never written" in done.err
+    assert written.strip("'") not in done.err.replace("env:NAME", "")
+
+
+def test_an_encrypted_model_cannot_be_memory_mapped(run: Run, protected: Path) -> None:
+    text = protected.read_text()
+    protected.write_text(text.replace(PROTECT, f"    artifact: memmapped\n{PROTECT}"))
+    done = run("validate", protected)
+    assert done.code == 3
+    assert "an encrypted model cannot be mapped into memory" in done.err
+
+
+def test_a_verb_that_reads_graphs_says_that_one_is_encrypted(
+    run: Run, protected: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIGITS_KEY", KEY.secret.hex())
+    build(run, protected)
+    done = run("compare", "out/digits/phone/digits.pb.enc", "out/digits/phone/digits.pb.enc")
+    assert done.code == 4
+    assert "is an encrypted model" in done.err
+
+
+def test_the_page_describes_the_format_and_its_recipe_holds(run: Run, digits: Path) -> None:
+    page = (DOCS / "protection.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (\d+) \| (\d+|as at 16) \|", page, re.MULTILINE)
+    assert int(table[-1][0]) == HEADER_BYTES
+    assert [int(at) + int(size) for at, size in table[:-1]] == [int(at) for at, _ in table[1:]]
+    assert f"`{MAGIC.hex(' ').upper()}`" in page
+    (section,) = re.findall(r"```yaml\ntargets:\n(.*?)```", page, re.DOTALL)
+    text = digits.read_text()
+    digits.write_text(text[: text.index("  # In the app's package")] + section)
+    assert run("validate", digits).code == 0
