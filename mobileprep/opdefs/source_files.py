@@ -74,6 +74,19 @@ def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
     return files, files & _default_files(release)
 
 
+def ops_of_files(release: str) -> Mapping[str, tuple[str, ...]]:
+    """The ops that each source file registers kernels of, sorted.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    ops: dict[str, list[str]] = {}
+    for op, files in sorted(_files_by_op(release).items()):
+        for file in files:
+            ops.setdefault(file, []).append(op)
+    return {file: tuple(names) for file, names in ops.items()}
+
+
 def makefile_sources() -> tuple[str, ...]:
     """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order."""
     return tuple(_json("mobile_files.json")[_MOBILE[TF115]][_ELSEWHERE])

@@ -113,25 +113,28 @@ class _TargetPlanner:
         target = self._target
         freeze = self._add(_freeze_spec(target))
         samples, steps, checks = self._chain(frozen_by(freeze))
-        package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
-        sizes = self._sizes(package)
+        last = [freeze, *steps][-1]
+        package = self._add(self._package_spec(frozen_by(freeze), last))
+        compress = self._add(self._compress_spec(package))
+        budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), package)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
-            Upstream(sizes[0], CompressStage.RECORD),
+            Upstream(compress, CompressStage.RECORD),
             tuple(Upstream(task, TransformStage.RECORD) for task in steps),
             tuple(Upstream(task, CheckStage.RECORD) for task in checks),
             Upstream(samples[0], SamplesStage.RECORD) if samples else None,
             Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
             tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
+            Upstream(budget[0], BudgetStage.RECORD) if budget else None,
         )
         return TargetPlan(
             self._recipe.name,
             target.folder,
             (
                 *(freeze, *samples, *steps, *self._calibrations, *checks),
-                *(package, *sizes, *validation),
+                *(package, compress, *budget, *validation),
             ),
             records,
             tuple(_outside(target)),
@@ -189,21 +192,28 @@ class _TargetPlanner:
         where = places(target, "registration", "artifact", "transforms")
         return StageSpec(f"{target.folder}/package", stage, where)
 
-    def _sizes(self, package: str) -> list[str]:
-        """The task that measures the compressed model, and the one that holds it to limits."""
-        target = self._target
+    def _compress_spec(self, package: str) -> StageSpec:
         model = Upstream(package, f"{PUBLISHED}{self._model_file()}")
         stage = CompressStage(compressor=compressor(), level=LEVEL, model=model)
-        compress = self._add(StageSpec(f"{target.folder}/compress", stage))
+        return StageSpec(f"{self._target.folder}/compress", stage)
+
+    def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
+        """The task that holds the model to limits; none where there are none."""
+        target = self._target
         if target.budget == Budget():
-            return [compress]
-        limits = BudgetStage(
+            return []
+        stage = BudgetStage(
             budget=target.budget,
+            device=target.device,
+            inputs=target.inputs,
             package=Upstream(package, PackageStage.RECORD),
             compressed=Upstream(compress, CompressStage.RECORD),
+            graph=Upstream(last, GRAPH),
+            interface=frozen.interface,
+            assets=frozen.assets,
         )
-        where = places(target, "budget")
-        return [compress, self._add(StageSpec(f"{target.folder}/budget", limits, where))]
+        where = places(target, "budget", "inputs")
+        return [self._add(StageSpec(f"{target.folder}/budget", stage, where))]
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
@@ -281,6 +291,8 @@ def _outside(target: Target) -> Iterator[StageFile]:
         for file in target.validation.functions:
             yield from single_file(file).members
     yield from calibration_members(target)
+    if target.device_file is not None:
+        yield from single_file(target.device_file).members
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members
     for step in target.transforms:

@@ -205,12 +205,13 @@ class PlannedRecords:
     samples: Upstream | None = None
     validation: Upstream | None = None
     calibrations: tuple[Upstream, ...] = ()
+    budget: Upstream | None = None
 
     def __iter__(self) -> Iterator[Upstream]:
         """All of them."""
         yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
         yield from self.calibrations
-        yield from (up for up in (self.samples, self.validation) if up is not None)
+        yield from (up for up in (self.samples, self.validation, self.budget) if up is not None)
 
 
 @dataclass(frozen=True)

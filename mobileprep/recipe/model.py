@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from mobileprep.options.declare import Option
+from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.settings import (
     ASIDE,
@@ -115,6 +116,8 @@ class Target:
         quantize: what ``transforms`` does to constants.
         registration: the TensorFlow versions to write ``ops_to_register.h`` for.
         budget: limits.
+        device: what a latency goes by, or None.
+        device_file: the profile of the device, where it is a file.
     """
 
     name: str
@@ -153,6 +156,8 @@ class Target:
     ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)
     budget: Budget = field(default_factory=Budget)
+    device: Device | None = None
+    device_file: InputFile | None = field(default=None, compare=False, metadata=ASIDE)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from mobileprep.plan.records import (
+    BudgetLine,
     CheckRecord,
     CompressRecord,
     EngineRecord,
     FreezeRecord,
+    KernelsRecord,
     MetricRecord,
     ModelFacts,
     OutputRecord,
@@ -130,6 +132,8 @@ class Report:
         accuracy: before and after, where the recipe validates.
         engines: what ran each graph; nothing where none was run.
         warnings: what the user should know of the model that ships.
+        budget: what the target allows, and the model takes of it.
+        kernels: what the header for each release registers.
     """
 
     recipe: str
@@ -144,6 +148,8 @@ class Report:
     accuracy: Accuracy | None
     engines: tuple[EngineLine, ...]
     warnings: tuple[str, ...] = ()
+    budget: tuple[BudgetLine, ...] = ()
+    kernels: tuple[KernelsRecord, ...] = ()
 
 
 def collect_report(
@@ -171,6 +177,8 @@ def collect_report(
         None if validation is None else _accuracy(validation),
         tuple(_engines(checks, validation)),
         package.warnings,
+        () if records.budget is None else records.budget.lines,
+        package.kernels,
     )
 
 

@@ -26,10 +26,12 @@ def test_it_tells_all_there_is() -> None:
     data = report_data(made())
     assert sorted(data) == [
         "accuracy",
+        "budget",
         "check",
         "compressed",
         "engines",
         "files",
+        "kernels",
         "model",
         "ops",
         "recipe",
