@@ -48,7 +48,7 @@ def test_a_target_names_a_device_of_the_list_or_a_profile_of_its_repository(tmp_
         ("title: t\ngflops: .inf\nsource: s\n", "gate.yaml:2:9: gflops: expected a number"),
         ("title: t\ngflops: 2\n", "the key 'source' is missing"),
         (OURS + "cores: 8\n", "gate.yaml:5:1: cores: unknown key 'cores'"),
-        ("- a\n", "expected a mapping"),
+        ("- a\n", "mapping of keys to values"),
         (OURS + "x" * (1 << 20), "at most 1,048,576 bytes"),
     ],
 )
