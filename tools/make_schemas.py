@@ -23,8 +23,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from output_schemas import OUTPUTS, output_schema  # noqa: E402
 
 from mobileprep.options.data import FeatureReading, Reading  # noqa: E402
+from mobileprep.options.devices import Device  # noqa: E402
 from mobileprep.options.freeze import Freeze  # noqa: E402
 from mobileprep.options.schema import (  # noqa: E402
+    DIALECT,
     Schema,
     parameters_schema,
     rendered,
@@ -32,6 +34,7 @@ from mobileprep.options.schema import (  # noqa: E402
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.app import Integration, Protection  # noqa: E402
+from mobileprep.recipe.devices import DEVICE_SCHEMA  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
@@ -49,6 +52,7 @@ from mobileprep.recipe.settings import (  # noqa: E402
     InputSpec,
     MetricChoice,
     MetricFunction,
+    OpLimits,
     Quantize,
     QuantizeRule,
     Source,
@@ -69,6 +73,7 @@ _SECTIONS = (
     Integration,
     MetricChoice,
     MetricFunction,
+    OpLimits,
     Protection,
     Quantize,
     QuantizeRule,
@@ -103,6 +108,22 @@ def recipe_format() -> str:
     return rendered(_filled(json.loads(FORMAT.read_text(encoding="utf-8")), known))
 
 
+def device_schema() -> str:
+    """The schema of a device's profile."""
+    keys = section_schema(Device)
+    return rendered(
+        {
+            "$schema": DIALECT,
+            "title": "mobileprep device",
+            "description": "A device, and how many operations it does at best.",
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["title", "gflops", "source"],
+            "properties": keys,
+        }
+    )
+
+
 def derived() -> dict[Path, str]:
     """What is made of the schemas: that for editors, and the pages."""
     schemas = TransformSchemas()
@@ -121,6 +142,7 @@ def main() -> None:
         **transform_schemas(),
         **output_schemas(),
         SCHEMA_FOLDER / "recipe.json": recipe_format(),
+        DEVICE_SCHEMA: device_schema(),
     }
     for gone in set(TRANSFORMS.glob("*.json")) - made.keys():
         gone.unlink()

@@ -14,8 +14,8 @@ from mobileprep.api.benchmarking.runs import Pace, TimedGraph, Timings, measured
 from mobileprep.api.paths import FilePath, Warn
 from mobileprep.api.running import fed_arrays, opened
 from mobileprep.ir.graph import Graph
+from mobileprep.options.devices import Device
 from mobileprep.runtime.accounting.costs import GraphCosts
-from mobileprep.runtime.accounting.devices import Device
 
 
 @dataclass(frozen=True)

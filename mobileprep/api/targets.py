@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from mobileprep.pipeline.store_folder import default_folder
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import TargetPlan
-from mobileprep.plan.stages import BudgetStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report, collect_report
 from mobileprep.report.json import report_json
@@ -123,13 +121,6 @@ def target_changes(built: Built, out: Path, files: FileIndex) -> tuple[Changes, 
     """What brings a target's folder up to date, and the files there that no stage has left."""
     extra = {REPORT: report_json(build_report(built))}
     return changes(built, extra, out, files), extra
-
-
-def size_limits(target: TargetPlan, state: State) -> dict[str, int]:
-    """What a target's budget allows, by what it limits; without what has no limit."""
-    stages = (state.plan.stage(task).stage for task in target.tasks)
-    budgets = (asdict(s.budget) for s in stages if isinstance(s, BudgetStage))
-    return {what: most for budget in budgets for what, most in budget.items() if most is not None}
 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:

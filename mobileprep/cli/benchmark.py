@@ -15,8 +15,8 @@ from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
     from mobileprep.api.benchmarking.runs import TimedGraph, Timings
+    from mobileprep.options.devices import Device
     from mobileprep.runtime.accounting.costs import GraphCosts
-    from mobileprep.runtime.accounting.devices import Device
     from mobileprep.runtime.accounting.step_stats import StepStats
 
 _SHOWN = (
@@ -58,7 +58,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         flag(parser, name, type=int, default=limit, help="lines of that table, 0 for all")
     flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
     bool_flag(parser, "combine", default=True, help_line="convolutions with what follows them")
-    flag(parser, "device", default="", metavar="NAME", help="tell what this device could reach")
+    flag(
+        parser,
+        "device",
+        default="",
+        metavar="NAME",
+        help="a device, or a profile: what it could reach",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -78,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.api.benchmarking.runs import Pace, TimedGraph, measured_costs, time_graph
     from mobileprep.api.models import load_model
     from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds
-    from mobileprep.runtime.accounting.devices import find_device
+    from mobileprep.recipe.devices import device_named
 
-    device = find_device(args.device) if args.device else None
+    device = device_named(args.device) if args.device else None
     named = (*comma_list(args.output_layer), *comma_list(args.target_layer))
     began = time.perf_counter()
     model = load_model(Path(args.graph), model_flags(args, named), _tell)

@@ -38,11 +38,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(message, f"run '{' '.join(words)}' first")
     reports = [build_report(built) for built in collect(state)]
     if args.format == "markdown":
-        from mobileprep.api.targets import size_limits
         from mobileprep.report.markdown import reports_markdown
 
-        limits = [size_limits(target, state) for target in state.plan.targets]
-        print(reports_markdown(list(zip(reports, limits, strict=True))), end="")
+        print(reports_markdown(reports), end="")
     else:
         print_reports(reports, as_json=args.json, beside=reports)
     return 0

@@ -80,6 +80,15 @@ def registered_types(op: str, release: str) -> Mapping[str, frozenset[str]]:
     return {name: frozenset(labels) for name, labels in found.items()}
 
 
+def kernel_classes(op: str, release: str) -> frozenset[str]:
+    """The classes of all CPU kernels that a release registers for an op under no label.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    return frozenset(row["kernel"] for row in _registrations(op, "", release))
+
+
 def node_types(node: Node, release: str) -> Mapping[str, tuple[str, ...]]:
     """The labels of a node's type attributes, defaults of the release filled in."""
     definition = op_def(node.op, release)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from mobileprep.opdefs.definitions import NEWEST, TF115
 
 _DATA: Final = Path(__file__).parent / "data"
 _OP_FILES: Final = {TF115: "op_files-1.15.json", NEWEST: "op_files-2.json"}
+_NEEDS: Final = {TF115: "file_needs-1.15.json"}
 _MOBILE: Final = {TF115: "tf1.15", NEWEST: "tf2"}
 _ELSEWHERE: Final = "makefile/tf_op_files.txt, outside core/kernels"
 
@@ -27,14 +28,17 @@ class KernelFiles:
 
     Args:
         kept: of the files of the default mobile build those to compile: they register an op in
-            question, or register none and so may be of use to any.
+            question, or hold what such a file calls.
         added: files that the default mobile build lacks.
         unplaced: ops of which no file is known.
+        needed_by: why each file is there: names of ops, or of files that call it; nothing where
+            any file may.
     """
 
     kept: tuple[str, ...]
     added: tuple[str, ...]
     unplaced: tuple[str, ...]
+    needed_by: Mapping[str, tuple[str, ...]]
 
 
 def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
@@ -48,18 +52,34 @@ def kernel_files(ops: Iterable[str], release: str) -> KernelFiles:
     """
     by_op, default = _files_by_op(release), _default_files(release)
     needed = set(ops)
-    wanted: set[str] = set()
-    added: set[str] = set()
+    reasons: dict[str, set[str]] = {}
     for op in needed | _RUNTIME_OPS:
         files = by_op.get(op, frozenset())
-        wanted |= files & default
-        if not files & default:
-            added |= files
-    registering = frozenset().union(*by_op.values())
-    kept = {file for file in default if file in wanted or file not in registering}
+        for file in files & default or files:
+            reasons.setdefault(file, set()).add(op)
+    _add_called(reasons, needed, release)
     return KernelFiles(
-        tuple(sorted(kept)), tuple(sorted(added)), tuple(sorted(needed - by_op.keys()))
+        tuple(sorted(reasons.keys() & default)),
+        tuple(sorted(reasons.keys() - default)),
+        tuple(sorted(needed - by_op.keys())),
+        {file: tuple(sorted(names)) for file, names in sorted(reasons.items())},
     )
+
+
+def _add_called(reasons: dict[str, set[str]], ops: Collection[str], release: str) -> None:
+    """Add the files that others call, and those of which nobody knows who calls them."""
+    needs, default = _needs(release), _default_files(release)
+    registering = frozenset().union(*_files_by_op(release).values())
+    for file in default - registering - needs.keys():
+        reasons.setdefault(file, set())
+    grows = True
+    while grows:
+        before = len(reasons)
+        for file, users in needs.items():
+            found = {user for user in users if user in reasons or user in ops}
+            if found and (file in default or file in reasons):
+                reasons.setdefault(file, set()).update(found)
+        grows = len(reasons) > before
 
 
 def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -74,9 +94,33 @@ def op_files(op: str, release: str) -> tuple[frozenset[str], frozenset[str]]:
     return files, files & _default_files(release)
 
 
-def makefile_sources() -> tuple[str, ...]:
-    """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order."""
-    return tuple(_json("mobile_files.json")[_MOBILE[TF115]][_ELSEWHERE])
+def ops_of_files(release: str) -> Mapping[str, tuple[str, ...]]:
+    """The ops that each source file registers kernels of, sorted.
+
+    Raises:
+        UnsupportedError: no table of that release is shipped.
+    """
+    ops: dict[str, list[str]] = {}
+    for op, files in sorted(_files_by_op(release).items()):
+        for file in files:
+            ops.setdefault(file, []).append(op)
+    return {file: tuple(names) for file, names in ops.items()}
+
+
+def makefile_sources(ops: Collection[str] = ()) -> tuple[str, ...]:
+    """The files outside ``core/kernels`` that the makefile build of 1.15 lists, in its order.
+
+    Left out are the definitions of contrib's boosted trees, of which no table has an op, and the
+    gradients of functions, which ``SymbolicGradient`` alone asks for.
+    """
+    listed: list[str] = _json("mobile_files.json")[_MOBILE[TF115]][_ELSEWHERE]
+    with_gradients = "SymbolicGradient" in ops
+    return tuple(
+        file
+        for file in listed
+        if not file.startswith("tensorflow/contrib/")
+        and (with_gradients or not file.endswith("_grad.cc"))
+    )
 
 
 @lru_cache(maxsize=len(_OP_FILES))
@@ -87,6 +131,14 @@ def _files_by_op(release: str) -> Mapping[str, frozenset[str]]:
         hint = nearest_hint(release, _OP_FILES) or f"one of {', '.join(_OP_FILES)}"
         raise UnsupportedError(message, hint)
     return {op: frozenset(files) for op, files in _json(name)["files"].items()}
+
+
+@lru_cache(maxsize=len(_MOBILE))
+def _needs(release: str) -> Mapping[str, frozenset[str]]:
+    """Of files the files that call them, or ops; empty for releases where that is not known."""
+    if release not in _NEEDS:
+        return {}
+    return {file: frozenset(users) for file, users in _json(_NEEDS[release])["needed_by"].items()}
 
 
 @lru_cache(maxsize=len(_MOBILE))

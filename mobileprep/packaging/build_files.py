@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from mobileprep.opdefs.definitions import NEWEST, TF115
@@ -21,6 +21,7 @@ COMPILER_FLAGS: Final = (
 _KERNELS: Final = "tensorflow/core/kernels"
 _MAKEFILE: Final = "tensorflow/contrib/makefile"
 _MOBILE: Final = frozenset({"android", "ios"})
+_TOLD: Final = 3
 _LIBRARIES: Final = {
     TF115: "//tensorflow/core:android_tensorflow_lib",
     NEWEST: "//tensorflow/core:portable_tensorflow_lib",
@@ -48,14 +49,16 @@ def build_fragments(ops: Iterable[OpKernel], release: str, platform: str) -> dic
         UnsupportedError: an unknown release or platform.
     """
     target = platform_named(platform)
-    files = kernel_files((pair.op for pair in ops), release)
+    pairs = sorted(set(ops), key=lambda pair: (pair.op, pair.kernel or ""))
+    files = kernel_files((pair.op for pair in pairs), release)
+    reasons = _reasons(files, pairs)
     fragments = {
         "selective_registration.bazelrc": _bazelrc(release, target),
-        "selective_registration.bzl": _bzl(release, files),
+        "selective_registration.bzl": _bzl(release, files, reasons),
     }
     if release == TF115:
-        fragments["selective_registration.mk"] = _makefile(target, files)
-        fragments["tf_op_files.txt"] = _op_files(files)
+        fragments["selective_registration.mk"] = _makefile(target, files, reasons)
+        fragments["tf_op_files.txt"] = _op_files(files, {pair.op for pair in pairs})
     return fragments
 
 
@@ -79,21 +82,21 @@ def _bazelrc(release: str, platform: Platform) -> str:
     return _text(lines)
 
 
-def _bzl(release: str, files: KernelFiles) -> str:
+def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str]) -> str:
     lines = [
         f'"""Sources below {_KERNELS} that the model needs of TensorFlow {release}."""',
         "",
         "# Of the sources that the default mobile build compiles:",
-        *_starlark_list("KERNEL_SRCS", files.kept),
+        *_starlark_list("KERNEL_SRCS", files.kept, reasons),
         "",
         f"# Sources that it lacks: add them to the group {_GROUPS[release]} of {_KERNELS}/BUILD.",
-        *_starlark_list("ADDED_KERNEL_SRCS", files.added),
+        *_starlark_list("ADDED_KERNEL_SRCS", files.added, reasons),
         *_unplaced_note(files),
     ]
     return _text(lines)
 
 
-def _makefile(platform: Platform, files: KernelFiles) -> str:
+def _makefile(platform: Platform, files: KernelFiles, reasons: Mapping[str, str]) -> str:
     command = f"make -f PATH/selective_registration.mk -f {_MAKEFILE}/Makefile"
     variables = [abi.make for abi in platform.abis if abi.make] or [""]
     lines = [
@@ -106,14 +109,16 @@ def _makefile(platform: Platform, files: KernelFiles) -> str:
         *([f"override TARGET := {platform.make_target}"] if platform.make_target else []),
         f"override OPTFLAGS := -O2 {' '.join(COMPILER_FLAGS)}",
         "ANDROID_TYPES := -D__ANDROID_TYPES_FULL__",
+        "# Why each file is in tf_op_files.txt, which takes no comments itself:",
+        *(f"#   {file}: {reason}" for file, reason in reasons.items()),
     ]
     return _text(lines)
 
 
-def _op_files(files: KernelFiles) -> str:
+def _op_files(files: KernelFiles, ops: Collection[str]) -> str:
     """The makefile's list of sources: it takes no comments."""
     kernels = sorted({*files.kept, *files.added})
-    return _text([*(f"{_KERNELS}/{file}" for file in kernels), *makefile_sources()])
+    return _text([*(f"{_KERNELS}/{file}" for file in kernels), *makefile_sources(ops)])
 
 
 def _added_note(files: KernelFiles) -> list[str]:
@@ -130,8 +135,32 @@ def _unplaced_note(files: KernelFiles) -> list[str]:
     return [note, f"#   {' '.join(files.unplaced)}"]
 
 
-def _starlark_list(name: str, items: Sequence[str]) -> list[str]:
-    return [f"{name} = [", *(f'    "{item}",' for item in items), "]"]
+def _reasons(files: KernelFiles, pairs: Iterable[OpKernel]) -> dict[str, str]:
+    """Why each file is there, in words: by what it is needed, and for ops with which kernels."""
+    kernels: dict[str, list[str]] = {}
+    for pair in pairs:
+        kernels.setdefault(pair.op, []).extend([pair.kernel] if pair.kernel else [])
+    told = {}
+    for file, users in files.needed_by.items():
+        known = [_user(user, kernels) for user in users[:_TOLD]]
+        more = f", and {len(users) - _TOLD} more" if len(users) > _TOLD else ""
+        told[file] = f"needed by {', '.join(known)}{more}" if known else "any kernel may need it"
+    return told
+
+
+def _user(user: str, kernels: Mapping[str, Sequence[str]]) -> str:
+    if user.endswith(".cc"):
+        return user
+    if user not in kernels:
+        return f"{user} of the runtime"
+    classes = kernels[user]
+    more = f" and {len(classes) - _TOLD} more" if len(classes) > _TOLD else ""
+    # An element-wise kernel's class has its type, and so has nearly every other.
+    return f"{user}: {'; '.join(classes[:_TOLD])}{more}" if classes else user
+
+
+def _starlark_list(name: str, items: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
+    return [f"{name} = [", *(f'    "{item}",  # {reasons[item]}' for item in items), "]"]
 
 
 def _text(lines: Iterable[str]) -> str:

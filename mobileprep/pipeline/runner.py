@@ -14,6 +14,7 @@ from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.records import (
+    BudgetRecord,
     CalibrationRecord,
     CheckRecord,
     CompressRecord,
@@ -249,4 +250,5 @@ def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> Targ
         None if validation is None else read(ValidationRecord, validation),
         tuple(read(CalibrationRecord, up) for up in planned.calibrations),
         None if damage is None else read(DamageRecord, damage),
+        None if planned.budget is None else read(BudgetRecord, planned.budget),
     )

@@ -118,28 +118,31 @@ class _TargetPlanner:
         samples, steps, checks = self._chain(frozen_by(freeze))
         damage_of = damage_spec(target, frozen_by(freeze), steps)
         damage = [] if damage_of is None else [self._add(damage_of)]
-        package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
+        last = [freeze, *steps][-1]
+        package = self._add(self._package_spec(frozen_by(freeze), last))
         shipped = self._shipped(package)
-        code = self._code(frozen_by(freeze), [freeze, *steps][-1])
-        sizes = self._sizes(package, shipped)
+        code = self._code(frozen_by(freeze), last)
+        compress = self._add(self._compress_spec(shipped))
+        budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), package)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
-            Upstream(sizes[0], CompressStage.RECORD),
+            Upstream(compress, CompressStage.RECORD),
             tuple(Upstream(task, TransformStage.RECORD) for task in steps),
             tuple(Upstream(task, CheckStage.RECORD) for task in checks),
             Upstream(samples[0], SamplesStage.RECORD) if samples else None,
             Upstream(validation[-1], ValidateStage.RECORD) if validation else None,
             tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
             Upstream(damage[0], DamageStage.RECORD) if damage else None,
+            Upstream(budget[0], BudgetStage.RECORD) if budget else None,
         )
         return TargetPlan(
             self._recipe.name,
             target.folder,
             (
                 *(freeze, *samples, *steps, *self._calibrations, *checks, *damage),
-                *(package, *{shipped.task} - {package}, *code, *sizes, *validation),
+                *(package, *{shipped.task} - {package}, *code, compress, *budget, *validation),
             ),
             records,
             tuple(_outside(target)),
@@ -221,20 +224,27 @@ class _TargetPlanner:
         task = self._add(encrypt_spec(target, target.protect.key, file, model))
         return Upstream(task, f"{PUBLISHED}{file}")
 
-    def _sizes(self, package: str, shipped: Upstream) -> list[str]:
-        """The task that measures the compressed model, and the one that holds it to limits."""
-        target = self._target
+    def _compress_spec(self, shipped: Upstream) -> StageSpec:
         stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
-        compress = self._add(StageSpec(f"{target.folder}/compress", stage))
+        return StageSpec(f"{self._target.folder}/compress", stage)
+
+    def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
+        """The task that holds the model to limits; none where there are none."""
+        target = self._target
         if target.budget == Budget():
-            return [compress]
-        limits = BudgetStage(
+            return []
+        stage = BudgetStage(
             budget=target.budget,
+            device=target.device,
+            inputs=target.inputs,
             package=Upstream(package, PackageStage.RECORD),
             compressed=Upstream(compress, CompressStage.RECORD),
+            graph=Upstream(last, GRAPH),
+            interface=frozen.interface,
+            assets=frozen.assets,
         )
-        where = places(target, "budget")
-        return [compress, self._add(StageSpec(f"{target.folder}/budget", limits, where))]
+        where = places(target, "budget", "inputs")
+        return [self._add(StageSpec(f"{target.folder}/budget", stage, where))]
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
@@ -311,6 +321,8 @@ def _outside(target: Target) -> Iterator[StageFile]:
         for file in target.validation.functions:
             yield from single_file(file).members
     yield from calibration_members(target)
+    if target.device_file is not None:
+        yield from single_file(target.device_file).members
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members
     classes = app_classes(target)

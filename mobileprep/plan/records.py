@@ -102,6 +102,21 @@ class ModelFacts:
 
 
 @dataclass(frozen=True)
+class KernelsRecord:
+    """What a header registers.
+
+    Args:
+        tensorflow: the release that it is for.
+        kernels: how many.
+        bytes: about how much code they are; None for a release without an estimate.
+    """
+
+    tensorflow: str
+    kernels: int
+    bytes: int | None
+
+
+@dataclass(frozen=True)
 class PackageRecord:
     """What ships, ``package.json``.
 
@@ -109,11 +124,13 @@ class PackageRecord:
         model: the model file.
         ops: how many nodes of each op it has.
         warnings: what the user should know of it.
+        kernels: what the header for each release registers.
     """
 
     model: ModelFacts
     ops: Mapping[str, int]
     warnings: tuple[str, ...]
+    kernels: tuple[KernelsRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,16 +147,36 @@ class CompressRecord:
 
 
 @dataclass(frozen=True)
-class BudgetRecord:
-    """What of a budget is left, ``budget.json``; None for sizes without a limit.
+class BudgetLine:
+    """A limit that is met.
 
     Args:
-        model_bytes: bytes that the model file stays below its limit.
-        compressed_bytes: the same of the compressed file.
+        name: the key of the recipe.
+        found: what the model has or takes.
+        limit: the most that is allowed.
+        basis: what the number rests on, where it is an estimate; else empty.
     """
 
-    model_bytes: int | None
-    compressed_bytes: int | None
+    name: str
+    found: float
+    limit: float
+    basis: str = ""
+
+    @property
+    def left(self) -> float:
+        """How much more the model might take."""
+        return self.limit - self.found
+
+
+@dataclass(frozen=True)
+class BudgetRecord:
+    """What a budget allows and the model takes, ``budget.json``, in the order of the recipe's keys.
+
+    Args:
+        lines: one for each limit.
+    """
+
+    lines: tuple[BudgetLine, ...]
 
 
 @dataclass(frozen=True)
@@ -392,6 +429,7 @@ class TargetRecords:
         validation: how the model compares with the source, where that was asked.
         calibrations: where the ranges of its steps come from.
         damage: what quantizing has done to tensors, where that was looked at.
+        budget: what is left of its limits, where it has some.
     """
 
     freeze: FreezeRecord
@@ -403,3 +441,4 @@ class TargetRecords:
     validation: ValidationRecord | None = None
     calibrations: tuple[CalibrationRecord, ...] = ()
     damage: DamageRecord | None = None
+    budget: BudgetRecord | None = None

@@ -211,12 +211,14 @@ class PlannedRecords:
     validation: Upstream | None = None
     calibrations: tuple[Upstream, ...] = ()
     damage: Upstream | None = None
+    budget: Upstream | None = None
 
     def __iter__(self) -> Iterator[Upstream]:
         """All of them."""
         yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
         yield from self.calibrations
-        yield from (up for up in (self.samples, self.validation, self.damage) if up is not None)
+        some = self.samples, self.validation, self.damage, self.budget
+        yield from (up for up in some if up is not None)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
 from mobileprep.plan.running_stages import (
@@ -128,7 +129,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "package.json"
 
     file: str
@@ -186,21 +187,31 @@ class CompressStage(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStage(Stage):
-    """Refuses a model file that is larger than the target allows.
+    """Refuses a model that is larger, or takes more to run, than the target allows.
 
     Args:
-        budget: limits of size.
+        budget: the limits.
+        device: what a latency goes by.
+        inputs: what is fed, with the shapes that the recipe declares.
         package: the record of what ships.
         compressed: the record of its compressed size.
+        graph: the graph that ships.
+        interface: what is fed and fetched.
+        assets: the files that it reads.
     """
 
     stage_name: ClassVar[str] = "budget"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "budget.json"
 
     budget: Budget
+    device: Device | None = None
+    inputs: tuple[InputSpec, ...] = ()
     package: Upstream
     compressed: Upstream
+    graph: Upstream
+    interface: Upstream
+    assets: Upstream
 
     @property
     def output_files(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "calibration": digestible(target.calibration),
         "validation": digestible(target.validation),
         "budget": digestible(target.budget),
+        "device": digestible(target.device),
         "transforms": [
             {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
             for s in target.transforms

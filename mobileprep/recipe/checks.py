@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
 from mobileprep.recipe.app import integration_problems, protection_problems
+from mobileprep.recipe.budgets import budget_problems
 from mobileprep.recipe.data import data_problems
+from mobileprep.recipe.devices import device_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import QUANTIZERS, Calibration
@@ -20,7 +22,6 @@ from mobileprep.recipe.tree import (
     plain,
     show,
 )
-from mobileprep.recipe.units import parse_bytes
 from mobileprep.recipe.validation import validation_problems
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
@@ -185,20 +186,6 @@ def _abis(target: TargetSections) -> Iterator[Problem]:
         yield Problem(place, "'abis' goes with 'platform: android' only", "remove it")
 
 
-def _budget(target: TargetSections) -> Iterator[Problem]:
-    budget = target.mapping("budget")
-    for _, entry in budget.items() if budget is not None else ():
-        size = entry.value
-        if not isinstance(size, Scalar) or not isinstance(size.value, str):
-            continue
-        amount = parse_bytes(size.value)
-        if amount is None:
-            hint = "write a number with B, KB, MB, KiB or MiB: '60 KB'"
-            yield Problem(size.place, f"{show(size.value)} is not a size", hint)
-        elif amount < 1:
-            yield Problem(size.place, "must be at least one byte")
-
-
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
@@ -207,7 +194,8 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     data_problems,
     _quantize,
     _abis,
-    _budget,
+    budget_problems,
+    device_problems,
     integration_problems,
     protection_problems,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from mobileprep.options.declare import Option
+from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.app import Integration, Protection
 from mobileprep.recipe.settings import (
@@ -118,6 +119,8 @@ class Target:
         integration: the code by which an app runs the model, or None.
         protect: what makes the model harder to take out of the app.
         budget: limits.
+        device: what a latency goes by, or None.
+        device_file: the profile of the device, where it is a file.
     """
 
     name: str
@@ -166,6 +169,8 @@ class Target:
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)
     budget: Budget = field(default_factory=Budget)
+    device: Device | None = None
+    device_file: InputFile | None = field(default=None, compare=False, metadata=ASIDE)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:

@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.app import integration_of, protection_of
+from mobileprep.recipe.budgets import resolve_budget
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data
+from mobileprep.recipe.devices import resolve_device
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
@@ -17,7 +19,6 @@ from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import (
     QUANTIZERS,
-    Budget,
     Cache,
     Calibration,
     Check,
@@ -31,7 +32,6 @@ from mobileprep.recipe.settings import (
 )
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
-from mobileprep.recipe.units import parse_bytes
 from mobileprep.recipe.validation import resolve_validation
 
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
@@ -74,6 +74,7 @@ def cache_of(root: MappingNode) -> Cache | None:
 def resolve_target(sections: TargetSections, chains: Chains) -> Target:
     """The target that sections without problems describe."""
     quantize = _quantize(sections.get("quantize"))
+    device, device_file = resolve_device(sections)
     optional = {
         key: value
         for key, value in _hashable(sections.tree).items()
@@ -93,7 +94,9 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         quantize=quantize,
         integration=integration_of(sections.mapping("integration")),
         protect=protection_of(sections.mapping("protect")),
-        budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
+        budget=resolve_budget(sections),
+        device=device,
+        device_file=device_file,
         tree=sections.tree,
         **optional,
         **_registration(plain(sections.section("registration"))),
@@ -213,10 +216,6 @@ def _registration(registration: dict[str, Any]) -> dict[str, Any]:
     if versions is None:
         return {}
     return {"registration": (versions,) if isinstance(versions, str) else tuple(versions)}
-
-
-def _size(value: str | int | float) -> int | None:
-    return parse_bytes(value) if isinstance(value, str) else int(value)
 
 
 def _transforms(sections: TargetSections, quantize: Quantize, chains: Chains) -> tuple[Step, ...]:

@@ -572,8 +572,22 @@ class Quantize:
 
 
 @dataclass(frozen=True)
+class OpLimits:
+    """Which ops a model may have."""
+
+    allow: Annotated[
+        tuple[str, ...],
+        Option("The ops that the model may have, and no others.", definition="op", min_items=1),
+    ] = ()
+    forbid: Annotated[
+        tuple[str, ...],
+        Option("Ops that the model may not have.", definition="op", min_items=1),
+    ] = ()
+
+
+@dataclass(frozen=True)
 class Budget:
-    """Limits in bytes; None for none."""
+    """Limits; None for none."""
 
     model_bytes: Annotated[
         int | None,
@@ -586,6 +600,49 @@ class Budget:
             "as ISA-L's level 1 does it, which mostly comes out larger than zlib's level 9.",
             definition="size",
         ),
+    ] = None
+    parameters: Annotated[
+        int | None,
+        Option("The most parameters: elements of all constants together.", minimum=0),
+    ] = None
+    flops: Annotated[
+        int | None,
+        Option(
+            "The most operations for one sample, as `mobileprep benchmark --show_flops` counts "
+            "them: two for a multiplication and addition.",
+            definition="flops",
+        ),
+    ] = None
+    activation_bytes: Annotated[
+        int | None,
+        Option(
+            "The most memory that tensors take at once for one sample, constants left out.",
+            definition="size",
+        ),
+    ] = None
+    latency_ms: Annotated[
+        float | None,
+        Option(
+            "The most milliseconds that the operations for one sample take at the rate of the "
+            "target's `device`: the least that is possible there.",
+            minimum=1e-6,
+        ),
+    ] = None
+    kernels: Annotated[
+        int | None,
+        Option("The most kernels that the header registers.", minimum=1),
+    ] = None
+    kernel_bytes: Annotated[
+        int | None,
+        Option(
+            "The most code that those kernels may come to, by an estimate: see "
+            "[targets.md](targets.md#budgets). Only for TensorFlow 1.15.",
+            definition="size",
+        ),
+    ] = None
+    ops: Annotated[
+        OpLimits | None,
+        Option("Which ops the model may have.", definition="op_limits"),
     ] = None
 
 

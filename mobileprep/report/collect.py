@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from mobileprep.plan.records import (
+    BudgetLine,
     CalibrationRecord,
     CheckRecord,
     CompressRecord,
     DamageRecord,
     EngineRecord,
     FreezeRecord,
+    KernelsRecord,
     MetricRecord,
     ModelFacts,
     OutputRecord,
@@ -135,6 +137,8 @@ class Report:
         quantize: how the target quantizes, as ``weights`` or ``nodes, observed``; empty where not.
         damage: what that did to tensors, where it was looked at.
         calibrations: where the ranges of its eight-bit nodes come from.
+        budget: what the target allows, and the model takes of it.
+        kernels: what the header for each release registers.
     """
 
     recipe: str
@@ -152,6 +156,8 @@ class Report:
     quantize: str = ""
     damage: DamageRecord | None = None
     calibrations: tuple[CalibrationRecord, ...] = ()
+    budget: tuple[BudgetLine, ...] = ()
+    kernels: tuple[KernelsRecord, ...] = ()
 
 
 def collect_report(
@@ -187,6 +193,8 @@ def collect_report(
         quantize,
         records.damage,
         records.calibrations,
+        () if records.budget is None else records.budget.lines,
+        package.kernels,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from mobileprep.plan.records import DamageRecord, OutputRecord
+from mobileprep.plan.records import BudgetLine, DamageRecord, OutputRecord
+from mobileprep.report.budget import number_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report
 from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
@@ -13,34 +14,29 @@ from mobileprep.report.quantization import TENSOR_HEADINGS, tensor_cells
 from mobileprep.report.step_table import difference_text
 from mobileprep.report.summary import off_by
 
-Limits = Mapping[str, int]
-"""The most bytes that a target's budget allows: of ``model_bytes``, of ``compressed_bytes``."""
-
 _METRIC_HEADINGS = ("metric", "before", "after")
 _SIZE_HEADINGS = ("bytes", "compressed", "nodes")
 _HEADINGS = ("target", "model", "quantize", *_SIZE_HEADINGS, *_METRIC_HEADINGS, "off by")
 _STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference")
+_BUDGET_HEADINGS = ("budget", "found", "limit", "left")
 _OUTPUT_HEADINGS = ("output", "largest difference", "share of peak")
 _TENSORS = 10
 # What Markdown, or HTML in it, would take for something else.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
 
-def reports_markdown(reports: Sequence[tuple[Report, Limits]]) -> str:
-    """A table of all targets, then for each what its steps did and what it warns of.
-
-    Args:
-        reports: each with the limits of the target's budget.
-    """
+def reports_markdown(reports: Sequence[Report]) -> str:
+    """A table of all targets, then for each what its steps did and what it warns of."""
     lines = ["## mobileprep", ""]
-    lines += _table(_HEADINGS, (_facts(report, limits) for report, limits in reports))
-    for report, _ in reports:
+    lines += _table(_HEADINGS, map(_facts, reports))
+    for report in reports:
         lines += ["", *_details(report)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _facts(report: Report, limits: Limits) -> list[str]:
+def _facts(report: Report) -> list[str]:
     model = report.model
+    limits = {line.name: line.limit for line in report.budget}
     return [
         _plain(_name(report)),
         _plain(model.file),
@@ -61,7 +57,7 @@ def _first_metric(accuracy: Accuracy | None) -> list[str]:
     return [_plain(name), before, after]
 
 
-def _within(found: int, limit: int | None) -> str:
+def _within(found: int, limit: float | None) -> str:
     """A size, with what is left of its budget."""
     if limit is None:
         return f"{found:,}"
@@ -82,6 +78,9 @@ def _details(report: Report) -> Iterator[str]:
     yield f"<details><summary>{_plain(_name(report))}: {len(report.steps)} steps</summary>"
     yield ""
     yield from _table(_STEP_HEADINGS, _steps(report))
+    if report.budget:
+        yield ""
+        yield from _table(_BUDGET_HEADINGS, map(_budget, report.budget))
     if report.check is not None:
         check = report.check
         yield ""
@@ -131,6 +130,10 @@ def _output(output: OutputRecord) -> list[str]:
     share = output.share_of_peak
     shown = "-" if share is None else f"{share:.2g}"
     return [_plain(output.output), difference_text(output.largest_difference), shown]
+
+
+def _budget(line: BudgetLine) -> list[str]:
+    return [_plain(line.name), *map(number_text, (line.found, line.limit, line.left))]
 
 
 def _steps(report: Report) -> Iterator[list[str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.plan.records import CalibrationRecord
+from mobileprep.plan.records import BudgetLine, CalibrationRecord
+from mobileprep.report.budget import budget_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.metric_table import metric_table, metric_text, metric_title
@@ -33,6 +34,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += _remarks(step)
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(_model_line(report))
+    rest += _budget_lines(report.budget)
     if report.check is not None:
         rest += _check_lines(report.check)
     for calibration in report.calibrations:
@@ -78,6 +80,13 @@ def _model_line(report: Report) -> str:
         f"model    {model.file}: {model.bytes:,} bytes, {packed.bytes:,} compressed "
         f"({packed.compressor}), {model.nodes:,} nodes"
     )
+
+
+def _budget_lines(lines: Sequence[BudgetLine]) -> Iterator[str]:
+    """A line for each limit, with what is left of it."""
+    for line in lines:
+        basis = f" (by {line.basis})" if line.basis else ""
+        yield f"budget   {line.name}: {budget_text(line)}{basis}"
 
 
 def _check_lines(check: Checked) -> Iterator[str]:

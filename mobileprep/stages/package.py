@@ -12,10 +12,11 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
+from mobileprep.packaging.kernel_code import kernel_bytes
 from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
-from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
+from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
 from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
@@ -34,13 +35,14 @@ def run(job: Job[PackageStage]) -> None:
     warnings = _warnings(job, graph)
     shipped, size = _leave_model(job, graph, warnings)
     size += OVERHEAD if asked.encrypted else 0
+    kernels = []
     for release in asked.registration:
-        _write_registration(job, shipped, release, asked.registration_folder(release))
+        kernels.append(_write_registration(job, shipped, release))
         warnings += _gaps(job, shipped, release)
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     facts = ModelFacts(asked.encrypted or asked.file, **statistics)
-    job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings)))
+    job.write_record(asked.RECORD, PackageRecord(facts, ops, tuple(warnings), tuple(kernels)))
 
 
 def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> tuple[Graph, int]:
@@ -100,9 +102,13 @@ def _sentence(messages: list[str], mend: str) -> str:
     return f"{messages[0]}{more}: {mend}"
 
 
-def _write_registration(job: Job[PackageStage], graph: Graph, release: str, folder: str) -> None:
+def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> KernelsRecord:
+    """Leave the header for a release and what goes with it; what it registers."""
+    folder = job.asked.registration_folder(release)
     ops = ops_and_kernels([graph], release, functions=True)
     write_text(job.output(f"{PUBLISHED}{folder}{HEADER}"), registration_header(ops, release))
     fragments = build_fragments(ops, release, job.asked.platform)
     for name, text in sorted(fragments.items()):
         write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
+    count = len({pair for pair in ops if pair.kernel is not None})
+    return KernelsRecord(release, count, kernel_bytes(ops, release))

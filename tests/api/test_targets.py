@@ -13,7 +13,6 @@ from mobileprep.api.targets import (
     build_report,
     plan_state,
     publish_target,
-    size_limits,
     target_changes,
 )
 from mobileprep.errors import CorruptFileError, UsageError
@@ -91,12 +90,6 @@ def test_what_a_folder_lacks_is_told_before_it_is_published() -> None:
     assert build_report(built).target == "phone"
     publish_target(run.state.plan.targets[0], run, OUT)
     assert not target_changes(built, OUT, run.state.store.files)[0]
-
-
-def test_limits_are_those_that_a_target_has() -> None:
-    found = state()
-    limits = [size_limits(target, found) for target in found.plan.targets]
-    assert limits == [{}, {"model_bytes": 9000}]
 
 
 def test_new_files_make_a_folder_s_provenance_untrue() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,9 @@ def _files(built: Path) -> None:
     """The files that the page names."""
     assert built.is_file()
     write_graph(Path("newer.pb"), newer())
+    recipe = os.path.relpath(built)
+    budget = "targets:\n  phone: {budget: {flops: 50 KFLOP}}\n"
+    Path("limits.yaml").write_text(f"version: 1\nextends: {recipe}\n{budget}")
     write_graph(Path("log.pb"), Graph([placeholder(), node("out", "Xlog1py", "x x")]))
     weights = const("weights", np.ones((100, 100)))
     dense = [placeholder(), weights, node("out", "MatMul", "x weights")]

@@ -12,10 +12,37 @@ RELEASES = ["1.15", "2.21"]
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_files_of_other_ops_are_left_out_and_helpers_kept(release: str) -> None:
-    kept = kernel_files(["Relu"], release).kept
-    assert "relu_op.cc" in kept
+    kept = kernel_files(["Mul"], release).kept
+    assert "cwise_op_mul_1.cc" in kept
     assert "softmax_op.cc" not in kept
     assert "cwise_ops_common.cc" in kept
+
+
+CASTS = "cast_op_impl_float.cc"
+
+
+def test_what_no_file_in_use_calls_is_left_out_of_1_15() -> None:
+    files = kernel_files(["Relu", "Mean"], "1.15")
+    unused = {CASTS, "conv_grad_ops.cc", "boosted_trees/resources.cc", "mfcc.cc", "conv_ops.cc"}
+    assert not unused & set(files.kept)
+    assert "reduction_ops_common.cc" in files.kept
+    assert CASTS in kernel_files(["Cast"], "1.15").kept
+
+
+def test_files_are_followed_from_one_to_the_next() -> None:
+    files = kernel_files(["FIFOQueueV2", "_FusedConv2D", "GatherNd"], "1.15")
+    assert {"fifo_queue.cc", "queue_base.cc", "conv_ops.cc", "deep_conv2d.cc"} <= set(files.kept)
+    assert {"gather_nd_op.cc", "gather_nd_op_cpu_impl_3.cc"} <= set(files.kept)
+
+
+def test_each_file_has_its_reason() -> None:
+    files = kernel_files(["Cast", "Lgamma"], "1.15")
+    assert files.needed_by["cast_op.cc"] == ("Cast",)
+    assert files.needed_by[CASTS] == ("cast_op.cc",)
+    assert files.needed_by["cwise_op_lgamma.cc"] == ("Lgamma",)
+    assert files.needed_by["no_op.cc"] == ("NoOp",)
+    assert files.needed_by["fill_functor.cc"] == ()
+    assert set(files.needed_by) == {*files.kept, *files.added}
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -47,6 +74,8 @@ def test_the_answer_is_sorted_and_does_not_hang_on_order() -> None:
 
 def test_the_makefile_lists_op_definitions_too() -> None:
     assert "tensorflow/core/ops/nn_ops.cc" in makefile_sources()
+    assert not [file for file in makefile_sources() if "contrib" in file or "_grad.cc" in file]
+    assert "tensorflow/core/ops/nn_grad.cc" in makefile_sources(["SymbolicGradient"])
 
 
 def test_a_release_without_a_table_is_refused() -> None:

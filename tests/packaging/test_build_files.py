@@ -56,6 +56,16 @@ def test_the_bzl_names_kernels_kept_and_added(release: str) -> None:
     assert lists["ADDED_KERNEL_SRCS"] == ["cwise_op_lgamma.cc"]
 
 
+@pytest.mark.parametrize("name", ["selective_registration.bzl", "selective_registration.mk"])
+def test_every_file_has_its_reason(name: str) -> None:
+    text = build_fragments((*OPS, OpKernel("Cast", "CpuCastOp")), "1.15", "ios")[name]
+    assert "needed by Cast: CpuCastOp\n" in text
+    assert "needed by cast_op.cc\n" in text
+    assert "needed by Conv2D: Conv2DOp<CPUDevice, float>\n" in text
+    assert "needed by _Recv: RecvOp, _Send: SendOp\n" in text
+    assert "any kernel may need it\n" in text
+
+
 def test_ops_without_a_known_file_are_told() -> None:
     ops = [*OPS, OpKernel("Frobnicate", "FrobnicateOp")]
     for name, text in build_fragments(ops, "1.15", "ios").items():

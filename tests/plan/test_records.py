@@ -10,24 +10,32 @@ import pytest
 
 from mobileprep.plan.record_data import record_from
 from mobileprep.plan.records import (
+    BudgetLine,
     BudgetRecord,
     CheckRecord,
     CompressRecord,
     EngineRecord,
     FreezeRecord,
+    KernelsRecord,
     ModelFacts,
     PackageRecord,
 )
 
+KERNELS = KernelsRecord("1.15", 3, None)
 ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)
 
 
 @pytest.mark.parametrize(
     "record",
     [
-        BudgetRecord(5, None),
+        BudgetRecord((BudgetLine("flops", 5, 7), BudgetLine("latency_ms", 0.5, 1.5, "a rate"))),
         CompressRecord(7, "deflate"),
-        PackageRecord(ModelFacts("m.pb", 1, 2, 3, 4), {"Relu": 1}, ("careful",)),
+        PackageRecord(
+            ModelFacts("m.pb", 1, 2, 3, 4),
+            {"Relu": 1},
+            ("careful",),
+            (KERNELS,),
+        ),
         CheckRecord("fold_constants", "y", 0.5, 0.25, None, ENGINE),
         CheckRecord("fold_constants", "y", 0.5, 0.25, 1.0, EngineRecord("numpy", 1e-4)),
         FreezeRecord(1, 2, 3, 4, {"Add": 1}, 5, ("a", "b"), (), {}),

@@ -26,12 +26,14 @@ def test_it_tells_all_there_is() -> None:
     data = report_data(made())
     assert sorted(data) == [
         "accuracy",
+        "budget",
         "calibrations",
         "check",
         "compressed",
         "damage",
         "engines",
         "files",
+        "kernels",
         "model",
         "ops",
         "quantize",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mobileprep.plan.records import (
+    BudgetLine,
     CompressRecord,
     FreezeRecord,
     MetricRecord,
@@ -46,7 +47,11 @@ REPORT = Report(
 
 def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
     other = dataclasses.replace(REPORT, target="pi", accuracy=None)
-    lines = reports_markdown([(REPORT, {"model_bytes": 50_000}), (other, {})]).splitlines()
+    within = (BudgetLine("model_bytes", 48_000, 50_000), BudgetLine("latency_ms", 2.5, 4.0, "a"))
+    limited = dataclasses.replace(REPORT, budget=within)
+    text = reports_markdown([limited, other])
+    assert "| latency&#95;ms | 2.5 | 4 | 1.5 |\n" in text
+    lines = text.splitlines()
     assert lines[:6] == [
         "## mobileprep",
         "",
@@ -64,7 +69,9 @@ def test_a_line_for_each_target_with_what_is_left_of_its_budget() -> None:
 
 
 def test_steps_and_warnings_are_told_as_plain_text() -> None:
-    text = reports_markdown([(REPORT, {"compressed_bytes": 41_000})])
+    text = reports_markdown(
+        [dataclasses.replace(REPORT, budget=(BudgetLine("compressed_bytes", 40_000, 41_000),))]
+    )
     assert "| 40,000 (1,000 left of 41,000) |" in text
     name = "- **digits/my&#95;phone**: "
     told = [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
@@ -83,7 +90,7 @@ def test_steps_and_warnings_are_told_as_plain_text() -> None:
 
 
 def test_metrics_have_a_table_with_their_limits_and_outputs_one() -> None:
-    text = reports_markdown([(REPORT, {})])
+    text = reports_markdown([REPORT])
     assert "Validated on 100 samples:\n\n| metric | output | before | after | limit |\n" in text
     assert "| top1 | a&#95;b | 0.9600 | 0.9512 | drop 0.01 |\n" in text
     assert "| psnr | image | 40 | 31.25 | at least 30 |\n\n| output | largest diff" in text
@@ -95,11 +102,11 @@ def test_without_warnings_there_is_no_list() -> None:
     quiet = dataclasses.replace(
         REPORT, source=source, steps=(), check=None, accuracy=None, warnings=()
     )
-    assert "- **" not in reports_markdown([(quiet, {})])
+    assert "- **" not in reports_markdown([quiet])
 
 
 def test_calibrations_are_told_below_the_steps() -> None:
     report = dataclasses.replace(REPORT, calibrations=(MEASURED,))
-    text = reports_markdown([(report, {})])
+    text = reports_markdown([report])
     assert "\nRanges of 1,300 tensors measured by percentile 99.99 on 200 samples of" in text
     assert "**: no sample reached 2 tensors\n" in text

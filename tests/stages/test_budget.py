@@ -3,46 +3,141 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, RecipeError
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.options.devices import Device
 from mobileprep.plan.stages import BudgetStage
-from mobileprep.recipe.settings import Budget
+from mobileprep.recipe.settings import Budget, InputSpec, OpLimits
 from mobileprep.stages.base import Job
 from mobileprep.stages.budget import run
-from tests.stages.jobs import job, left, slots
+from tests.stages.jobs import assets, classifier, interface, job, left, op, placeholder, slots
 
 MODEL = {"file": "m.pb", "bytes": 300, "nodes": 5, "parameters": 12, "constants": 2}
-INPUTS = {
-    "package": {"model": MODEL, "ops": {}, "warnings": []},
-    "compressed": {"bytes": 200, "compressor": "deflate by X 1"},
+OPS = {"MatMul": 1, "BiasAdd": 1, "Const": 2, "Placeholder": 1}
+KERNELS = [
+    {"tensorflow": "1.15", "kernels": 7, "bytes": 900},
+    {"tensorflow": "2.21", "kernels": 9, "bytes": None},
+]
+PACKAGE = {"model": MODEL, "ops": OPS, "warnings": [], "kernels": KERNELS}
+SLOW = Device("slow", "a slow device", 1e-6, "a test", "nobody")
+# 3 x 3 multiplications with as many additions, and 3 additions, of one sample.
+FLOPS = 2 * 3 * 3 + 3
+
+
+def limited(
+    folder: Path,
+    budget: Budget,
+    graph: Graph | None = None,
+    inputs: tuple[InputSpec, ...] = (),
+    **package: Any,
+) -> Job[BudgetStage]:
+    given = {
+        "package": {**PACKAGE, **package},
+        "compressed": {"bytes": 200, "compressor": "deflate by X 1"},
+        "graph": graph or classifier(),
+        "interface": interface("y"),
+        "assets": assets(folder),
+    }
+    asked = BudgetStage(budget=budget, device=SLOW, inputs=inputs, **slots(*given))
+    return job(folder, asked, **given)
+
+
+LIMITS: dict[str, float] = {
+    "model_bytes": 300,
+    "compressed_bytes": 200,
+    "parameters": 12,
+    "flops": FLOPS,
+    # The product and what comes of it are there at once.
+    "activation_bytes": 2 * 3 * 4,
+    "latency_ms": FLOPS / 1e3 * 1e3,
+    "kernels": 9,
+    "kernel_bytes": 900,
 }
 
 
-def limited(folder: Path, budget: Budget) -> Job[BudgetStage]:
-    return job(folder, BudgetStage(budget=budget, **slots(*INPUTS)), **INPUTS)
-
-
-@pytest.mark.parametrize(("key", "size"), [("model_bytes", 300), ("compressed_bytes", 200)])
-def test_a_budget_is_met_to_the_byte(tmp_path: Path, key: str, size: int) -> None:
-    done = limited(tmp_path, Budget(**{key: size}))
+@pytest.mark.parametrize("key", LIMITS)
+def test_a_budget_is_met_exactly_and_missed_by_one(tmp_path: Path, key: str) -> None:
+    limit = LIMITS[key]
+    done = limited(tmp_path, Budget(**{key: limit}))  # type: ignore[arg-type]
     run(done)
-    assert left(done, "budget.json")[key] == 0
-    with pytest.raises(AccuracyError, match=f"1 over the budget of {size - 1:,}") as caught:
-        run(limited(tmp_path, Budget(**{key: size - 1})))
+    (line,) = left(done, "budget.json")["lines"]
+    assert (line["name"], line["found"], line["limit"]) == (key, limit, limit)
+    with pytest.raises(AccuracyError, match=f"1 over the budget of {limit - 1:g}") as caught:
+        run(limited(tmp_path, Budget(**{key: limit - 1})))  # type: ignore[arg-type]
     assert caught.value.where == "recipe.yaml:9:1"
+    assert caught.value.hint.endswith(", or raise the budget")
     told = "the model compressed by deflate by X 1 is" in caught.value.message
     assert told == (key == "compressed_bytes")
 
 
-def test_what_is_left_is_noted_and_what_has_no_limit_is_not(tmp_path: Path) -> None:
-    done = limited(tmp_path, Budget(compressed_bytes=1000))
-    run(done)
-    assert left(done, "budget.json") == {"model_bytes": None, "compressed_bytes": 800}
+def test_the_mend_names_what_weighs_most(tmp_path: Path) -> None:
+    with pytest.raises(AccuracyError) as caught:
+        run(limited(tmp_path, Budget(parameters=1, flops=1, kernels=1)))
+    hint = caught.value.hint
+    assert "most are in 'w' (9), 'b' (3)" in hint
+    assert "MatMul 86 %, BiasAdd 14 %, most of it in 'product' (18), 'y' (3)" in hint
+    assert "of one node each are BiasAdd, MatMul" in hint
 
 
-def test_both_budgets_are_told_at_once(tmp_path: Path) -> None:
+def test_all_limits_that_are_missed_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError) as caught:
         run(limited(tmp_path, Budget(0, 0)))
     assert caught.value.message.count("over the budget of 0") == 2
+    assert caught.value.hint == ("quantize the weights, cut the graph further, or raise the budget")
+
+
+@pytest.mark.parametrize(
+    ("ops", "told"),
+    [
+        (OpLimits(forbid=("MatMul", "Conv2D")), ["MatMul"]),
+        (OpLimits(allow=("Const", "Placeholder", "MatMul")), ["BiasAdd"]),
+        (OpLimits(allow=tuple(OPS)), []),
+    ],
+)
+def test_ops_are_allowed_or_forbidden(tmp_path: Path, ops: OpLimits, told: list[str]) -> None:
+    done = limited(tmp_path, Budget(ops=ops))
+    if not told:
+        run(done)
+        assert left(done, "budget.json") == {"lines": []}
+        return
+    with pytest.raises(AccuracyError) as caught:
+        run(done)
+    first = {"MatMul": "product", "BiasAdd": "y"}[told[0]]
+    assert caught.value.message == (f"the op {told[0]} is not allowed (1 node, such as '{first}')")
+    assert "cut the graph before" in caught.value.hint
+
+
+def test_a_size_that_nobody_declares_is_asked_for(tmp_path: Path) -> None:
+    graph = Graph([placeholder((-1, -1)), op("y", "Softmax", "x")])
+    with pytest.raises(RecipeError, match="all sizes of") as caught:
+        run(limited(tmp_path, Budget(flops=1000), graph))
+    assert "inputs: {x: {shape:" in caught.value.hint
+    assert caught.value.where == "recipe.yaml:4:1"
+    done = limited(tmp_path, Budget(flops=1000), graph, (InputSpec("x", shape=(-1, 8)),))
+    run(done)
+    assert left(done, "budget.json")["lines"][0]["found"] == 5 * 8
+
+
+def test_a_shape_that_a_run_alone_shows_is_taken_from_one(tmp_path: Path) -> None:
+    graph = Graph(
+        [
+            placeholder((4, 3)),
+            op("mask", "GreaterEqual", "x", "x"),
+            op("where", "Where", "mask", T=attr.dtype(attr.DType.BOOL)),
+            op("y", "Abs", "where", T=attr.dtype(attr.DType.INT64)),
+        ]
+    )
+    done = limited(tmp_path, Budget(activation_bytes=10_000), graph)
+    run(done)
+    # All twelve elements are found, each at two indices of eight bytes, twice.
+    assert left(done, "budget.json")["lines"][0]["found"] == 2 * 12 * 2 * 8
+
+
+def test_kernels_without_an_estimate_are_told(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"no estimate .* but for TensorFlow 1\.15"):
+        run(limited(tmp_path, Budget(kernel_bytes=5), kernels=KERNELS[1:]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mobileprep.api.benchmarking.runs import Timings
+from mobileprep.options.devices import Device
 from mobileprep.runtime.accounting.costs import GraphCosts
-from mobileprep.runtime.accounting.devices import Device
 from mobileprep.runtime.accounting.step_stats import NodeStats, Stat, StepStats, by_kind
 
 

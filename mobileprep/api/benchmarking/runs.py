@@ -9,12 +9,11 @@ from pathlib import Path
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import edge, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Observer
-from mobileprep.runtime.accounting.costs import GraphCosts, executed_costs, inferred_costs
+from mobileprep.runtime.accounting.costs import GraphCosts, inferred_costs
+from mobileprep.runtime.accounting.one_sample import run_costs
 from mobileprep.runtime.accounting.step_stats import Stat, StepStats
-from mobileprep.runtime.accounting.tensor_memory import Recorder, TensorLayout
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.choose import AUTO, open_engine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
@@ -133,15 +132,12 @@ def time_graph(
 
 def measured_costs(subject: TimedGraph) -> GraphCosts:
     """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
-    recorder = Recorder()
+    graph = with_found_assets(subject.graph, folders_near(subject.path))
     try:
-        _interpreter(subject, recorder, combine=False).run(subject.fetches, subject.feeds)
+        return run_costs(graph, subject.feeds, subject.fetches, str(subject.path))
     except UnsupportedError:
         shapes = {name: array.shape for name, array in subject.feeds.items()}
         return inferred_costs(subject.graph, subject.fetches, shapes, str(subject.path))
-    given = {edge(parse_ref(n)): TensorLayout.of(a) for n, a in subject.feeds.items()}
-    wanted = [edge(parse_ref(n)) for n in subject.fetches]
-    return executed_costs(subject.graph, recorder.ran, given, wanted)
 
 
 def _interpreter(subject: TimedGraph, observer: Observer, *, combine: bool) -> NumpyEngine:

@@ -71,12 +71,14 @@ class GraphCosts:
         parameter_bytes: their bytes.
         peak_bytes: most bytes of tensors, constants left out, that are there at once, each freed
             after its last use and none written over in place.
+        unknown: nodes whose outputs have no known size, which the other numbers leave out.
     """
 
     nodes: tuple[NodeCost, ...]
     parameters: int
     parameter_bytes: int
     peak_bytes: int
+    unknown: tuple[str, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -167,7 +169,12 @@ def executed_costs(
         sum(t.size for t in tensors),
         sum(t.nbytes for t in tensors),
         peak_bytes(ran, given, wanted),
+        tuple(dict.fromkeys(e.node.name for e in ran if not _is_known(e))),
     )
+
+
+def _is_known(executed: Executed) -> bool:
+    return all(s.shape is not None and min(s.shape, default=0) >= 0 for s in executed.outputs)
 
 
 class _Known:

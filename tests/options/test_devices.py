@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import UsageError
-from mobileprep.runtime.accounting.devices import devices, find_device
+from mobileprep.options.devices import devices, find_device
 
 
 def test_the_guides_devices_are_there() -> None:

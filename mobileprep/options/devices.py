@@ -6,28 +6,42 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from typing import Annotated, Final
 
 from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.options.declare import Option
+
+DEVICE_FILES: Final = (".yaml", ".yml")
+"""How the names of files with profiles end; no device of the list is called so."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device.
+    """A device; its options are the keys of a profile of one's own.
 
     Args:
-        name: what it is called on the command line.
-        title: what it is.
-        gflops: billions of floating-point operations a second, in single precision.
-        basis: what that number is: a rule of thumb, or the peak of the instructions.
-        source, url: where it was published.
+        name: what it is called on the command line and in recipes.
     """
 
     name: str
-    title: str
-    gflops: float
-    basis: str
-    source: str
-    url: str
+    title: Annotated[str, Option("What it is, for reports. Required.", min_length=1)]
+    gflops: Annotated[
+        float,
+        Option(
+            "Billions of floating-point operations a second, in single precision. Required.",
+            minimum=1e-6,
+            maximum=1e9,
+        ),
+    ]
+    source: Annotated[
+        str,
+        Option("Where the rate is from: who measured it, and how. Required.", min_length=1),
+    ]
+    basis: Annotated[
+        str,
+        Option("What the rate is: what networks reach, or a peak that none reaches.", min_length=1),
+    ] = "what its profile says"
+    url: Annotated[str, Option("Where that was published.")] = ""
 
     def seconds(self, flops: int) -> float:
         """The least time that many operations can take."""
@@ -37,7 +51,7 @@ class Device:
 @lru_cache(maxsize=1)
 def devices() -> dict[str, Device]:
     """All devices by name."""
-    file = resources.files("mobileprep.runtime.accounting") / "data" / "devices.json"
+    file = resources.files("mobileprep.options") / "devices.json"
     listed = json.loads(file.read_text(encoding="utf-8"))["devices"]
     return {entry["name"]: Device(**entry) for entry in listed}
 
