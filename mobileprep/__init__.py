@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mobileprep.api.freezing import freeze
     from mobileprep.api.graphs import load_graph, save_graph
     from mobileprep.api.headers import registration_header
+    from mobileprep.api.inspecting.summarizing import Summary, summarize
     from mobileprep.api.lock import Locked, lock
     from mobileprep.api.recipes import load_recipe
     from mobileprep.api.running import run
@@ -52,6 +53,7 @@ _HOMES = {
     "mobileprep.api.freezing": ("freeze",),
     "mobileprep.api.graphs": ("load_graph", "save_graph"),
     "mobileprep.api.headers": ("registration_header",),
+    "mobileprep.api.inspecting.summarizing": ("Summary", "summarize"),
     "mobileprep.api.lock": ("Locked", "lock"),
     "mobileprep.api.recipes": ("load_recipe",),
     "mobileprep.api.running": ("run",),
@@ -97,6 +99,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Report",
+    "Summary",
     "TransformError",
     "Transformed",
     "UnsupportedError",
@@ -112,6 +115,7 @@ __all__ = [
     "registration_header",
     "run",
     "save_graph",
+    "summarize",
     "transform",
     "verify",
 ]

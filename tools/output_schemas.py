@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.inspecting.summarizing import Summary
 from mobileprep.api.quantization_debugging import QuantizationDamage
 from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
@@ -222,6 +223,7 @@ OUTPUTS: dict[str, Any] = {
     "plan": list[JudgedStep],
     "report": list[Report],
     "run": OneRun | ManyRuns,
+    "summarize": Summary,
     "validate": list[ValidRecipe],
     "verify": list[VerifiedFolder],
 }

@@ -46,6 +46,8 @@ COMMANDS = {
         "run",
         f"run --graph={MODEL} --feed=image=feeds --each --fetch=probabilities --json",
     ),
+    "summarize": ("summarize", f"summarize --in_graph {MODEL} --json"),
+    "summarize, source": ("summarize", "summarize --in_graph digits/model/graph.pbtxt --json"),
     "validate": ("validate", "validate digits --json"),
     "verify": ("verify", "verify out --recipe digits/recipe.yaml --json"),
     "verify, quick": ("verify", "verify out --quick --json"),
