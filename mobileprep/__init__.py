@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mobileprep.api.freezing import freeze
     from mobileprep.api.graphs import load_graph, save_graph
     from mobileprep.api.headers import registration_header
+    from mobileprep.api.inspecting.differing import ModelDifference, diff
     from mobileprep.api.inspecting.summarizing import Summary, summarize
     from mobileprep.api.lock import Locked, lock
     from mobileprep.api.recipes import load_recipe
@@ -53,6 +54,7 @@ _HOMES = {
     "mobileprep.api.freezing": ("freeze",),
     "mobileprep.api.graphs": ("load_graph", "save_graph"),
     "mobileprep.api.headers": ("registration_header",),
+    "mobileprep.api.inspecting.differing": ("ModelDifference", "diff"),
     "mobileprep.api.inspecting.summarizing": ("Summary", "summarize"),
     "mobileprep.api.lock": ("Locked", "lock"),
     "mobileprep.api.recipes": ("load_recipe",),
@@ -96,6 +98,7 @@ __all__ = [
     "Locked",
     "MobileprepError",
     "MobileprepWarning",
+    "ModelDifference",
     "Recipe",
     "RecipeError",
     "Report",
@@ -107,6 +110,7 @@ __all__ = [
     "benchmark",
     "build",
     "calibrate",
+    "diff",
     "freeze",
     "load_graph",
     "load_recipe",

@@ -35,6 +35,7 @@ COMMANDS = {
         "debug-quantization",
         "debug-quantization eight-bits --samples 2 --json",
     ),
+    "diff": ("diff", f"diff {MODEL} {OTHER} --samples 2 --json"),
     "doctor": ("doctor", "doctor --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
