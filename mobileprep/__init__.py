@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mobileprep.api.freezing import freeze
     from mobileprep.api.graphs import load_graph, save_graph
     from mobileprep.api.headers import registration_header
+    from mobileprep.api.inspecting.differing import ModelDifference, diff
+    from mobileprep.api.inspecting.summarizing import Summary, summarize
     from mobileprep.api.lock import Locked, lock
     from mobileprep.api.recipes import load_recipe
     from mobileprep.api.running import run
@@ -52,6 +54,8 @@ _HOMES = {
     "mobileprep.api.freezing": ("freeze",),
     "mobileprep.api.graphs": ("load_graph", "save_graph"),
     "mobileprep.api.headers": ("registration_header",),
+    "mobileprep.api.inspecting.differing": ("ModelDifference", "diff"),
+    "mobileprep.api.inspecting.summarizing": ("Summary", "summarize"),
     "mobileprep.api.lock": ("Locked", "lock"),
     "mobileprep.api.recipes": ("load_recipe",),
     "mobileprep.api.running": ("run",),
@@ -94,9 +98,11 @@ __all__ = [
     "Locked",
     "MobileprepError",
     "MobileprepWarning",
+    "ModelDifference",
     "Recipe",
     "RecipeError",
     "Report",
+    "Summary",
     "TransformError",
     "Transformed",
     "UnsupportedError",
@@ -104,6 +110,7 @@ __all__ = [
     "benchmark",
     "build",
     "calibrate",
+    "diff",
     "freeze",
     "load_graph",
     "load_recipe",
@@ -112,6 +119,7 @@ __all__ = [
     "registration_header",
     "run",
     "save_graph",
+    "summarize",
     "transform",
     "verify",
 ]

@@ -16,6 +16,8 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.inspecting.differing import ModelDifference
+from mobileprep.api.inspecting.summarizing import Summary
 from mobileprep.api.quantization_debugging import QuantizationDamage
 from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
@@ -217,17 +219,19 @@ OUTPUTS: dict[str, Any] = {
     "check-target": TargetCheck,
     "compare": list[GraphDifference],
     "debug-quantization": QuantizationDamage,
+    "diff": ModelDifference,
     "doctor": Doctor,
     "error": Failed,
     "plan": list[JudgedStep],
     "report": list[Report],
     "run": OneRun | ManyRuns,
+    "summarize": Summary,
     "validate": list[ValidRecipe],
     "verify": list[VerifiedFolder],
 }
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 # In a report, as in a difference, a number without bound is null.
-_BOUNDLESS = frozenset({"report", "compare"})
+_BOUNDLESS = frozenset({"report", "compare", "diff"})
 
 
 def output_schema(name: str) -> Schema:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from typing import TextIO
 
+from mobileprep.inspection.visible import plain
 from mobileprep.ops.context import Printed, Printer
 
 _LOG = "log("
@@ -41,11 +41,6 @@ def _placed(printed: Printed) -> str:
 def _plain(text: str, out: TextIO) -> str:
     """A text that the stream takes, and that does nothing to a terminal."""
     if out.isatty():
-        text = "".join(_visible(c) for c in text)
+        text = plain(text, keep="\n\t")
     encoding = out.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def _visible(character: str) -> str:
-    is_control = unicodedata.category(character) == "Cc" and character not in "\n\t"
-    return repr(character)[1:-1] if is_control else character

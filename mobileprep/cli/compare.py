@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli.verb import verb
+from mobileprep.cli.verb import tolerance, verb
 
 if TYPE_CHECKING:
     from mobileprep.ir.compare import GraphDifference
@@ -23,19 +22,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--tolerance",
-        type=_tolerance,
+        type=tolerance,
         default=0.0,
         metavar="X",
         help="largest absolute difference of a float constant that does not count",
     )
-
-
-def _tolerance(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        message = f"{text} is no difference; give a number from 0 on"
-        raise argparse.ArgumentTypeError(message)
-    return value
 
 
 @verb("compare", "list what two graphs differ in", _arguments)

@@ -166,7 +166,7 @@ def find_verb(name: str) -> Verb:
         UsageError: there is no such verb.
     """
     names = verb_names()
-    name = verb_of(name, names)
+    name = verb_of(name)
     if name not in names:
         message = f"there is no verb {name!r}"
         raise UsageError(message, nearest_hint(name, [*names, "help"]) or "see 'mobileprep help'")

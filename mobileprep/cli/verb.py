@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -115,6 +116,15 @@ def whole_number(text: str) -> int:
         message = f"{text!r} is no whole number from 0 on"
         raise argparse.ArgumentTypeError(message)
     return int(text)
+
+
+def tolerance(text: str) -> float:
+    """A difference from 0 on, for ``type=`` of a flag."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        message = f"{text} is no difference; give a number from 0 on"
+        raise argparse.ArgumentTypeError(message)
+    return value
 
 
 def comma_list(text: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final, Literal
 
@@ -36,9 +37,13 @@ _OP_NAME: Final = re.compile(rb"[A-Za-z_0-9.>:-]+\Z")
 def looks_like_text(data: Buffer) -> bool:
     """Whether a file starts as protobuf text rather than with a binary field.
 
-    The first bytes of a binary message hold control characters, which text never does.
+    The first bytes of a binary message hold control characters, which text never does: in each node
+    one stands before the op. A name so long that it is not in sight yet has a length of two bytes,
+    the first of which begins no text.
     """
     head = bytes(data[:_PROBE])
+    if head.lstrip()[:1] > b"\x7f" and not head.startswith(codecs.BOM_UTF8):
+        return False
     return all(byte >= 0x20 or byte in b"\t\n\r" for byte in head)
 
 

@@ -91,19 +91,25 @@ class _Digests:
         return hashlib.sha256(f"fed {ref.node}:{ref.index}".encode()).digest()
 
     def _own(self, node: Node) -> bytes:
-        """A digest of what a node does, without where its inputs come from."""
-        digest = hashlib.sha256(node.op.encode())
-        has_functions = node.op in self._functions
-        for name, value in sorted(node.attrs.items()):
-            digest.update(f"\n{name} ".encode())
-            has_functions |= "func" in value.kind
-            if value.kind == "tensor":
-                digest.update(_content(value.value))
-                continue
-            proto = pb.AttrValue()
-            attr_to_proto(value, proto)
-            digest.update(proto.SerializeToString(deterministic=True))
-        return digest.digest() + (self._library if has_functions else b"")
+        found = own_digest(node)
+        has_functions = node.op in self._functions or any(
+            "func" in value.kind for value in node.attrs.values()
+        )
+        return found + (self._library if has_functions else b"")
+
+
+def own_digest(node: Node) -> bytes:
+    """A digest of what a node does, without its name, its device and where its inputs come from."""
+    digest = hashlib.sha256(node.op.encode())
+    for name, value in sorted(node.attrs.items()):
+        digest.update(f"\n{name} ".encode())
+        if value.kind == "tensor":
+            digest.update(_content(value.value))
+            continue
+        proto = pb.AttrValue()
+        attr_to_proto(value, proto)
+        digest.update(proto.SerializeToString(deterministic=True))
+    return digest.digest()
 
 
 def _content(tensor: Tensor) -> bytes:

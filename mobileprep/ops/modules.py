@@ -46,3 +46,8 @@ def family_modules() -> Iterator[str]:
 def _index() -> dict[str, str]:
     modules: dict[str, list[str]] = json.loads(INDEX.read_text(encoding="utf-8"))
     return {op: module for module, ops in modules.items() for op in ops}
+
+
+def family_of(op: str) -> str:
+    """The family that an op is in, such as ``nn``; empty where the index does not know the op."""
+    return _index().get(op, "").partition(".")[0]

@@ -1,0 +1,1 @@
+"""Looking into models: summaries, drawings, differences."""

@@ -1,0 +1,68 @@
+"""The verb ``diff``: what two models differ in, also where names do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mobileprep.cli._terminal.plain import show
+from mobileprep.cli.verb import comma_list, flag, tolerance, verb, whole_number
+
+if TYPE_CHECKING:
+    from mobileprep.api.inspecting.differing import ModelDifference
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "a", metavar="A", help="a graph, a MetaGraph, or the folder of a SavedModel"
+    )
+    parser.add_argument("b", metavar="B", help="the model to compare it with")
+    apart = "largest absolute difference of a constant or an output that does not count"
+    parser.add_argument("--tolerance", type=tolerance, default=0.0, metavar="X", help=apart)
+    samples = "run both on so many drawn samples, too"
+    flag(parser, "samples", type=whole_number, default=0, metavar="N", help=samples)
+    outputs = "tensors of A to compare on samples; all that nothing takes"
+    flag(parser, "outputs", default="", metavar="A,B", help=outputs)
+    parser.add_argument("--names", action="store_true", help="list the nodes of other names, too")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@verb("diff", "tell what two models differ in, whatever their nodes are called", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Print the differences; exit code 0 for none, 1 for some. Names alone are none."""
+    from mobileprep.api.inspecting.differing import diff
+
+    found = diff(
+        args.a,
+        args.b,
+        tolerance=args.tolerance,
+        samples=args.samples,
+        outputs=comma_list(args.outputs),
+        warn=lambda text: print(f"mobileprep: warning: {text}", file=sys.stderr),
+    )
+    if args.json:
+        print(json.dumps(found.as_data(), indent=1))
+    else:
+        show(_lines(found, names=args.names))
+    return 0 if found.equal else 1
+
+
+def _lines(found: ModelDifference, *, names: bool) -> Iterator[str]:
+    if names:
+        yield from (f"= {name} is {other}" for name, other in found.renamed.items())
+    yield from map(str, found.differences)
+    for output in found.outputs:
+        share = f", {output.largest / output.peak:.2g} of the peak" if output.peak else ""
+        gap = f"{output.largest:g}{share}" if math.isfinite(output.largest) else "not comparable"
+        yield f"output {output.output} ({output.other} there): largest difference {gap}"
+    kinds = Counter(d.kind for d in found.differences if d.kind in ("added", "removed"))
+    changed = {d.name for d in found.differences if d.kind not in kinds}
+    yield (
+        f"{found.matched} nodes matched, {len(found.renamed)} of them under another name; "
+        f"{kinds['added']} added, {kinds['removed']} removed, {len(changed)} changed"
+    )

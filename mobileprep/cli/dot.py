@@ -1,0 +1,92 @@
+"""The verb ``dot``: a drop-in for the original ``graph_to_dot``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mobileprep.cli.verb import bool_flag, flag, verb, whole_number
+from mobileprep.destinations import is_stdout, output_path
+from mobileprep.errors import UsageError
+from mobileprep.fsio import write_text
+
+if TYPE_CHECKING:
+    from mobileprep.api.inspecting.drawing import Format
+
+_FORMATS = ("dot", "svg", "png", "model-explorer")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    model = "a GraphDef, a MetaGraph (.meta), or the folder of a SavedModel"
+    flag(parser, "graph", required=True, metavar="FILE", help=model)
+    flag(
+        parser, "dot_output", required=True, metavar="FILE", help="the file to write, - for stdout"
+    )
+    told = "accepted; the file itself says whether it is binary"
+    bool_flag(parser, "input_binary", default=True, help_line=told)
+    flag(parser, "format", default="", choices=("", *_FORMATS), help="by default as the name ends")
+    collapse = "show so many parts of names, and what lies deeper as one box for each scope"
+    flag(parser, "collapse", type=whole_number, default=0, metavar="DEPTH", help=collapse)
+    flag(parser, "around", default="", metavar="NODE", help="draw the surroundings of this node")
+    radius = "how many arrows away from it"
+    flag(parser, "radius", type=whole_number, default=2, metavar="N", help=radius)
+    bool_flag(parser, "colors", default=False, help_line="color boxes by the family of their op")
+    bool_flag(parser, "shapes", default=False, help_line="write shapes of tensors on the arrows")
+    damage = "what debug-quantization --json printed, as an overlay for model-explorer"
+    flag(parser, "damage", default="", metavar="FILE", help=damage)
+
+
+@verb("dot", "draw a graph, as graph_to_dot does: DOT, SVG, PNG, or for a viewer", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Read, draw, write; tells what was written, on stdout unless that is the drawing's."""
+    from mobileprep.api.inspecting.drawing import (
+        DrawingOptions,
+        dot_text,
+        read_drawable,
+        write_model_explorer,
+        write_picture,
+    )
+    from mobileprep.inspection.drawing import surroundings
+
+    target = output_path(args.dot_output)
+    kind = _format(args, target)
+    graph = read_drawable(Path(args.graph))
+    results = sys.stderr if is_stdout(target) else sys.stdout
+    if kind == "model-explorer":
+        part = surroundings(graph, args.around, args.radius) if args.around else graph
+        damage = Path(args.damage) if args.damage else None
+        for path in write_model_explorer(target, part, Path(args.graph).name, _warn, damage=damage):
+            print(f"Created {path}.", file=results)
+        return 0
+    options = DrawingOptions(args.collapse, args.around, args.radius, args.colors, args.shapes)
+    text = dot_text(graph, options, _warn)
+    if kind == "dot":
+        write_text(target, text)
+        print(f"Created DOT file '{args.dot_output}'.", file=results)
+    else:
+        write_picture(target, text, kind)
+        print(f"Created {target}.", file=results)
+    return 0
+
+
+def _format(args: argparse.Namespace, target: Path) -> Format:
+    """The format that is asked for, or that the file's name tells."""
+    by_name: dict[str, Format] = {".svg": "svg", ".png": "png"}
+    kind: Format = args.format or by_name.get(target.suffix.lower(), "dot")
+    if kind == "model-explorer":
+        if is_stdout(target):
+            message = "the files for Model Explorer are several, and cannot go to stdout"
+            raise UsageError(message, "name a file: --dot_output=graph.json")
+        if args.collapse:
+            message = "Model Explorer collapses scopes itself"
+            raise UsageError(message, "leave --collapse out")
+    elif args.damage:
+        message = "--damage is an overlay, which only --format=model-explorer has"
+        raise UsageError(message, "leave it out, or name that format")
+    return kind
+
+
+def _warn(sentence: str) -> None:
+    print(f"mobileprep: warning: {sentence}", file=sys.stderr)

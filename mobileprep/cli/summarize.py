@@ -1,0 +1,145 @@
+"""The verb ``summarize``: a drop-in for the original ``summarize_graph``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.cli._terminal.plain import show
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
+from mobileprep.errors import InvalidGraphError
+from mobileprep.inspection.visible import plain, shortened
+
+if TYPE_CHECKING:
+    from mobileprep.api.inspecting.summarizing import LikelyTensor, Summary
+    from mobileprep.inspection.costs import ModelCosts, Share
+
+_ROWS: Final = 10
+# Long names are cut in their middle; the numbers beside them take 60 columns.
+_WIDTH: Final = 40
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    model = "a GraphDef, a MetaGraph (.meta), or the folder of a SavedModel"
+    flag(parser, "in_graph", required=True, metavar="FILE", help=model)
+    structure = "print each node with its inputs, too"
+    bool_flag(parser, "print_structure", default=False, help_line=structure)
+    checkpoint = "the values of the variables, where they are not beside the model"
+    flag(parser, "checkpoint", default="", metavar="PREFIX", help=checkpoint)
+    flag(parser, "signature", default="", metavar="NAME", help="the signature that is meant")
+    flag(parser, "saved_model_tags", default="", metavar="TAGS", help="a SavedModel's tags, a,b")
+    details = "print what the original does not tell: interface, costs, what a mobile build lacks"
+    bool_flag(parser, "details", default=True, help_line=details)
+    depth = "how many parts of a name are its scope"
+    flag(parser, "scope_depth", type=whole_number, default=1, metavar="N", help=depth)
+    batch = "what unknown sizes of inputs are taken for"
+    flag(parser, "batch", type=whole_number, default=1, metavar="N", help=batch)
+    rows = "rows of each table, 0 for all"
+    flag(parser, "rows", type=whole_number, default=_ROWS, metavar="N", help=rows)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@verb("summarize", "tell what is in a model, as summarize_graph does, and more", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Print the original's lines, then the rest.
+
+    Raises:
+        InvalidGraphError: an input names no node; what could be counted is printed before.
+    """
+    from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
+    from mobileprep.api.inspecting.summarizing import summary_of
+    from mobileprep.api.models import open_source
+
+    checkpoint = Path(args.checkpoint) if args.checkpoint else None
+    tags = comma_list(args.saved_model_tags)
+    source = open_source(Path(args.in_graph), checkpoint=checkpoint, tags=tags)
+    found = summary_of(
+        source,
+        args.in_graph,
+        signature=args.signature,
+        depth=args.scope_depth,
+        batch=args.batch,
+        details=args.details or args.json,
+    )
+    for name in found.graph.undecoded:
+        print(f"mobileprep: warning: {plain(name)!r} has no value", file=sys.stderr)
+    if args.json:
+        print(json.dumps(dataclasses.asdict(found), indent=1))
+        return 0
+    show(summary_lines(found.graph, args.in_graph))
+    if found.graph.missing:
+        message = "inputs of nodes are not there"
+        raise InvalidGraphError(message, "export the graph again", args.in_graph)
+    if args.print_structure:
+        show(structure_lines(source.graph))
+    if args.details:
+        show(_details(found, args.rows))
+    return 0
+
+
+def _details(found: Summary, rows: int) -> Iterator[str]:
+    yield ""
+    yield from (f"Note: {note}" for note in found.notes)
+    if found.variables.count:
+        count = found.variables
+        unknown = f", and {count.unknown} of unknown shape" if count.unknown else ""
+        told = f"{count.parameters:,} parameters, {count.bytes:,} bytes{unknown}"
+        yield f"Variables of all kinds: {count.count}, with {told}"
+    if found.functions:
+        yield f"Functions in the library: {found.functions}"
+    yield from _interface("Likely inputs", found.inputs)
+    yield from _interface("Likely outputs", found.outputs)
+    yield from (f"  {reason}" for reason in found.reasons)
+    if found.costs is not None:
+        yield from _costs(found.costs, rows)
+    yield from _gaps(found)
+
+
+def _interface(title: str, tensors: Sequence[LikelyTensor]) -> Iterator[str]:
+    if tensors:
+        yield f"{title}:"
+    for tensor in tensors:
+        shape = "unknown shape" if tensor.shape is None else str(list(tensor.shape))
+        remark = f"  # {tensor.remark}" if tensor.remark else ""
+        yield f"  {tensor.name} ({tensor.dtype} {shape}){remark}"
+
+
+def _costs(costs: ModelCosts, rows: int) -> Iterator[str]:
+    yield (
+        f"One run, unknown sizes of inputs as {costs.batch}: {costs.flops:,} FLOPs, "
+        f"{costs.parameters:,} parameters of {costs.bytes:,} bytes, {costs.moved:,} bytes moved, "
+        f"{costs.peak:,} bytes of tensors at once"
+    )
+    if costs.uncounted:
+        yield f"Operations not known of: {', '.join(costs.uncounted)}"
+    yield from _table("op", costs.by_op, rows)
+    yield from _table("scope", costs.by_scope, rows)
+
+
+def _table(title: str, shares: Sequence[Share], rows: int) -> Iterator[str]:
+    shown = shares[: rows or None]
+    names = [shortened(s.name or "(none)", _WIDTH) for s in shown]
+    width = max(map(len, [title, *names]), default=0)
+    yield f"{title:{width}} {'nodes':>6} {'parameters':>13} {'bytes':>13} {'FLOPs':>16} {'':>6}"
+    for name, share in zip(names, shown, strict=True):
+        yield (
+            f"{name:{width}} {share.nodes:6} {share.parameters:13,} {share.bytes:13,} "
+            f"{share.flops:16,} {share.share:6.1%}"
+        )
+    if len(shown) < len(shares):
+        yield f"... and {len(shares) - len(shown)} more (--rows=0 shows all)"
+
+
+def _gaps(found: Summary) -> Iterator[str]:
+    build = f"TensorFlow {found.tensorflow} for {found.platform}"
+    if not found.gaps:
+        yield f"A default build of {build} lacks nothing"
+        return
+    yield f"A default build of {build} lacks:"
+    for gap in found.gaps:
+        yield f"  {gap.op or 'graph'}: {gap.cause}; {gap.message}"

@@ -1,0 +1,147 @@
+"""What a graph shows at first sight, counted by the rules of the original ``summarize_graph``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.tf115.unstable_order import std_sorted
+
+_VARIABLES: Final = frozenset({"Variable", "VariableV2"})
+_NO_OUTPUTS: Final = frozenset({"Const", "Assign", "NoOp", "Placeholder"})
+
+
+@dataclass(frozen=True)
+class SpottedTensor:
+    """A placeholder or a variable.
+
+    Args:
+        name: of the node.
+        type: its type as TensorFlow's C++ names it: ``float``.
+        type_number: the number of the type in protobuf.
+        has_shape: whether the node has an attribute ``shape``.
+        shape: its sizes, -1 for unknown ones; None for an unknown rank.
+    """
+
+    name: str
+    type: str
+    type_number: int
+    has_shape: bool
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class SpottedOutput:
+    """A node that may be an output.
+
+    Args:
+        name: of the node.
+        op: its op.
+    """
+
+    name: str
+    op: str
+
+
+@dataclass(frozen=True)
+class MissingInput:
+    """An input that names no node.
+
+    Args:
+        node: which takes it.
+        input: the name that is not there.
+    """
+
+    node: str
+    input: str
+
+
+@dataclass(frozen=True)
+class GraphSummary:
+    """A graph at first sight.
+
+    Args:
+        inputs: all Placeholder nodes.
+        variables: all Variable and VariableV2 nodes.
+        outputs: nodes that nothing takes, but for Const, Assign, NoOp and Placeholder.
+        const_parameters: elements of all Const nodes outside functions.
+        variable_parameters: elements of values that variables carry, which is none in a graph as
+            TensorFlow writes it.
+        control_edges: control inputs of nodes outside functions.
+        devices: how many nodes outside functions ask for each device, by name.
+        missing: inputs of nodes that are not there, each as ``node`` and ``input``.
+        ops: nodes of each op, functions' bodies included, most first.
+        undecoded: Const nodes without a value.
+    """
+
+    inputs: tuple[SpottedTensor, ...]
+    variables: tuple[SpottedTensor, ...]
+    outputs: tuple[SpottedOutput, ...]
+    const_parameters: int
+    variable_parameters: int
+    control_edges: int
+    devices: Mapping[str, int]
+    missing: tuple[MissingInput, ...]
+    ops: Mapping[str, int]
+    undecoded: tuple[str, ...]
+
+
+def summarize_graph(graph: Graph) -> GraphSummary:
+    """Count a graph as it stands; one that is broken too.
+
+    Source: ``SummarizeGraph`` of TensorFlow 1.15's graph transforms, orders included.
+    """
+    counted = [n for n in graph if n.op == "Const" or n.op in _VARIABLES]
+    names = graph.by_name
+    return GraphSummary(
+        tuple(_spotted(n) for n in graph if n.op == "Placeholder"),
+        tuple(_spotted(n) for n in graph if n.op in _VARIABLES),
+        tuple(
+            SpottedOutput(n.name, n.op)
+            for n in graph
+            if n.name not in graph.consumers and n.op not in _NO_OUTPUTS
+        ),
+        sum(_elements(n) or 0 for n in counted if n.op == "Const"),
+        sum(_elements(n) or 0 for n in counted if n.op != "Const"),
+        sum(r.is_control for n in graph for r in n.inputs),
+        dict(sorted(Counter(n.device for n in graph if n.device).items())),
+        tuple(MissingInput(n.name, r.node) for n in graph for r in n.inputs if r.node not in names),
+        _ops(graph),
+        tuple(n.name for n in counted if n.op == "Const" and _elements(n) is None),
+    )
+
+
+def _ops(graph: Graph) -> dict[str, int]:
+    """How many nodes of each op there are, in the order in which the original tells them."""
+    bodies: Iterable[tuple[Node, ...]] = (f.nodes for f in graph.library.functions.values())
+    counts = Counter(n.op for nodes in (graph.nodes, *bodies) for n in nodes)
+    by_name = sorted(counts.items(), key=lambda item: item[0].encode())
+    return dict(std_sorted(by_name, lambda item: -item[1]))
+
+
+def _elements(node: Node) -> int | None:
+    value = node.attrs.get("value")
+    return value.value.size if value is not None and value.kind == "tensor" else None
+
+
+def _spotted(node: Node) -> SpottedTensor:
+    dtype = node.attrs.get("dtype")
+    kind = dtype.value if dtype is not None and dtype.kind == "type" else DType.INVALID
+    shape = node.attrs.get("shape")
+    known: TensorShape = ()
+    if shape is not None and shape.kind == "shape":
+        known = shape.value
+    return SpottedTensor(node.name, type_name(kind), int(kind), shape is not None, known)
+
+
+def type_name(dtype: DType) -> str:
+    """A type as ``DataTypeString`` of TensorFlow names it: ``float``, ``int32_ref``."""
+    if dtype is DType.INVALID:
+        return "INVALID"
+    return f"{dtype.base.name.lower()}_ref" if dtype.is_ref else dtype.name.lower()

@@ -1,0 +1,34 @@
+"""Texts from models as terminals, pictures and pages may show them."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+# Controls, marks that turn the direction of writing, halves of characters, separators of lines.
+_UNSHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def plain(text: str, keep: str = "") -> str:
+    """A text that does nothing to a terminal: what could is told in escapes of Python.
+
+    Args:
+        text: any.
+        keep: controls to leave as they are.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in keep or _is_shown(c) else repr(c)[1:-1] for c in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """A plain text of at most so many characters, its middle left out where it has more."""
+    text = plain(text)
+    if len(text) <= width:
+        return text
+    tail = (width - 3) // 2
+    return f"{text[: width - 3 - tail]}...{text[len(text) - tail :]}"
+
+
+def _is_shown(character: str) -> bool:
+    return unicodedata.category(character) not in _UNSHOWN

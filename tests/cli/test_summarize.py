@@ -1,0 +1,167 @@
+"""``mobileprep summarize``: the original's lines, and what it does not tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.memmapped import IMMUTABLE
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import parse_ref
+from tests.cli.conftest import Run
+from tests.freezing.saved import write_saved_model
+from tests.transforms.graphs import const, conv, node, placeholder
+
+
+def network() -> Graph:
+    x = placeholder().with_attrs(shape=attr.shape((-1, 4, 4, 1)))
+    return Graph(
+        [
+            x,
+            const("layer/w", np.ones((3, 3, 1, 2))),
+            conv("layer/conv", "x layer/w"),
+            const("layer/b", [1.5, -2]),
+            node("layer/bias", "BiasAdd", "layer/conv layer/b"),
+            node("start", "NoOp", T=None),
+            node("out", "Relu", "layer/bias ^start"),
+        ]
+    )
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_graph(Path("g.pb"), network())
+
+
+ONES = "[[[1 1]][[1...]]]..."
+TOOL = "tensorflow/tools/benchmark:benchmark_model"
+BAZEL = f"bazel run {TOOL} -- --graph=g.pb --show_flops --input_layer=x "
+LINES = [
+    "Found 1 possible inputs: (name=x, type=float(1), shape=[?,4,4,1]) ",
+    "No variables spotted.",
+    "Found 1 possible outputs: (name=out, op=Relu) ",
+    "Found 20 (20) const parameters, 0 (0) variable parameters, and 1 control_edges",
+    "Op types used: 2 Const, 1 BiasAdd, 1 Conv2D, 1 NoOp, 1 Placeholder, 1 Relu",
+    "To use with tensorflow/tools/benchmark:benchmark_model try these arguments:",
+    f"{BAZEL}--input_layer_type=float --input_layer_shape=-1,4,4,1 --output_layer=out",
+]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["summarize_graph", "--in_graph=g.pb"],
+        ["summarize_graph", "--in-graph", "g.pb"],
+        ["summarize", "--in_graph=g.pb", "--nodetails"],
+    ],
+)
+def test_the_original_s_name_prints_the_original_s_lines(command: list[str], run: Run) -> None:
+    told = run(*command)
+    assert (told.code, told.out.splitlines(), told.err) == (0, LINES, "")
+
+
+def test_the_structure_is_in_the_order_of_the_original(run: Run) -> None:
+    told = run("summarize_graph", "--in_graph=g.pb", "--print_structure=true")
+    assert told.out.splitlines()[len(LINES) :] == [
+        "start (NoOp): []",
+        "layer/b (Const): [], value=Tensor<type: float shape: [2] values: 1.5 -2>",
+        f"layer/w (Const): [], value=Tensor<type: float shape: [3,3,1,2] values: {ONES}>",
+        "x (Placeholder): []",
+        "layer/conv (Conv2D): [x, layer/w]",
+        "layer/bias (BiasAdd): [layer/conv, layer/b]",
+        "out (Relu): [layer/bias, ^start]",
+    ]
+
+
+def test_details_follow(run: Run) -> None:
+    told = run("summarize", "--in_graph=g.pb")
+    lines = told.out.splitlines()
+    assert lines[: len(LINES)] == LINES
+    assert "  x (float32 [-1, 4, 4, 1])" in lines
+    assert "  out (float32 [-1, 4, 4, 2])" in lines
+    # 16 places of 2 channels: 2 * 9 for a convolution, 1 for a bias, 1 for a ReLU.
+    flops = 32 * (2 * 9 + 1 + 1)
+    assert f"One run, unknown sizes of inputs as 1: {flops} FLOPs, 20 parameters of 80 bytes" in (
+        told.out
+    )
+    assert "A default build of TensorFlow 1.15 for android lacks nothing" in lines
+
+
+def test_json_has_shares_by_op_and_by_scope(run: Run) -> None:
+    told = json.loads(run("summarize", "--in_graph=g.pb", "--batch=2", "--json").out)
+    costs = told["costs"]
+    assert costs["flops"] == 2 * 640
+    assert costs["by_op"][0] == {
+        "name": "Conv2D", "nodes": 1, "parameters": 18, "bytes": 72, "flops": 1152, "share": 0.9,
+    }  # fmt: skip
+    assert [(s["name"], s["flops"]) for s in costs["by_scope"]] == [("layer", 1216), ("", 64)]
+    assert told["outputs"][0]["name"] == "out"
+    assert told["reasons"]
+
+
+def test_variables_are_counted_as_the_original_and_as_they_are(run: Run) -> None:
+    Path("saved").mkdir()
+    write_saved_model(Path("saved"))
+    told = run("summarize", "--in_graph=saved")
+    assert ", 0 (0) variable parameters" in told.out
+    assert "Variables of all kinds: " in told.out
+    found = json.loads(run("summarize", "--in_graph=saved", "--json").out)
+    assert found["variables"]["parameters"] > 0
+    assert found["notes"] == []
+    assert found["costs"]["parameters"] > 0
+
+
+def test_inputs_that_are_not_there_are_listed_and_an_error(run: Run) -> None:
+    write_graph(Path("broken.pb"), Graph([node("a", "Relu", "gone"), node("b", "Relu", "^lost")]))
+    told = run("summarize", "--in_graph=broken.pb")
+    assert told.code == 5
+    assert told.out.splitlines()[-2:] == [
+        "Invalid input gone for node a",
+        "Invalid input lost for node b",
+    ]
+
+
+def test_devices_stand_before_the_ops_on_one_line_as_in_the_original(run: Run) -> None:
+    asked = [Node(f"n{i}", "NoOp", device="/cpu:0") for i in range(2)]
+    write_graph(Path("d.pb"), Graph([*asked, Node("m", "NoOp", device="/cpu:1")]))
+    line = run("summarize_graph", "--in_graph=d.pb").out.splitlines()[4]
+    assert line == (
+        "2 nodes assigned to device '/cpu:0'1 nodes assigned to device '/cpu:1'"
+        "Op types used: 3 NoOp"
+    )
+
+
+def test_a_memory_mapped_model_shows_its_constants(run: Run) -> None:
+    made = run("memmap", "--in_graph=g.pb", "--out_graph=g.mmap", "--min_conversion_tensor_size=1")
+    assert made.code == 0
+    told = run("summarize_graph", "--in_graph=g.mmap")
+    assert told.out.replace("g.mmap", "g.pb").splitlines() == LINES
+    assert IMMUTABLE not in told.out
+
+
+HOSTILE = ["<script>alert(1)</script>", 'a"b', "a\nb", "\x1b[2J", "\u202egnp", "n" * 10_000]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda n: ascii(n)[:20])
+def test_names_do_nothing_to_the_terminal(name: str, run: Run) -> None:
+    x = placeholder(name, DType.FLOAT).with_attrs(shape=attr.shape((1, 2)))
+    out = Node("out", "Relu", (parse_ref(name),), attrs={"T": attr.dtype(DType.FLOAT)})
+    write_graph(Path("h.pb"), Graph([x, out]))
+    told = run("summarize", "--in_graph=h.pb", "--print_structure", "--scope_depth=3")
+    assert told.code == 0, told.err
+    shown = told.out + told.err
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert told.out.startswith("Found 1 possible inputs: (name=")
+
+
+def test_a_name_of_another_script_is_shown_as_it_is(run: Run) -> None:
+    write_graph(Path("g.pb"), Graph([Node("größe", "NoOp")]))
+    assert "größe (NoOp): []" in run("summarize", "--in_graph=g.pb", "--print_structure").out

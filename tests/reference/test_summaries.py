@@ -1,0 +1,90 @@
+"""``summarize`` on the real models: counts as protobuf shows them, and the true interface."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep import summarize
+from mobileprep.api.inspecting.original_lines import summary_lines
+from mobileprep.formats.protos import graph_pb2, saved_model_pb2
+from mobileprep.ir.refs import parse_ref
+from tests.reference.test_init import SOURCES
+
+pytestmark = pytest.mark.reference
+
+# A checkpoint or a folder of several files is no source that freezing takes by one name.
+MODELS = [
+    source
+    for source in SOURCES
+    if source.endswith((".pb", ".meta"))
+    or source.startswith(("tf-serving-testdata/saved", "tf-serving-testdata/matrix"))
+]
+
+
+def graph_def(path: Path) -> graph_pb2.GraphDef:
+    """The GraphDef of a file, read by protobuf alone."""
+    if path.is_dir():
+        path = next(path.rglob("saved_model.pb"))
+    data = path.read_bytes()
+    if path.name == "saved_model.pb":
+        return saved_model_pb2.SavedModel.FromString(data).meta_graphs[0].graph_def
+    if path.suffix == ".meta":
+        return saved_model_pb2.MetaGraphDef.FromString(data).graph_def
+    return graph_pb2.GraphDef.FromString(data)
+
+
+def model_at(path: Path) -> Path:
+    """The model that a folder holds."""
+    is_above = path.is_dir() and not any(path.glob("saved_model.pb*"))
+    return next(path.rglob("saved_model.pb")).parent if is_above else path
+
+
+@pytest.mark.parametrize("source", MODELS)
+def test_counts_are_those_of_the_graph(models: Path, source: str) -> None:
+    path = model_at(models / source)
+    proto = graph_def(path)
+    found = summarize(path).graph
+    taken = {i.lstrip("^").split(":")[0] for n in proto.node for i in n.input}
+    kinds = ("Variable", "VariableV2")
+    ops = Counter(n.op for n in proto.node)
+    ops.update(n.op for f in proto.library.function for n in f.node_def)
+    idle = ("Const", "Assign", "NoOp", "Placeholder")
+    assert [i.name for i in found.inputs] == [n.name for n in proto.node if n.op == "Placeholder"]
+    assert [v.name for v in found.variables] == [n.name for n in proto.node if n.op in kinds]
+    assert [o.name for o in found.outputs] == [
+        n.name for n in proto.node if n.name not in taken and n.op not in idle
+    ]
+    assert found.ops == ops
+    assert list(found.ops.values()) == sorted(ops.values(), reverse=True)
+    assert found.const_parameters == sum(
+        math.prod(d.size for d in n.attr["value"].tensor.tensor_shape.dim)
+        for n in proto.node
+        if n.op == "Const"
+    )
+    assert found.control_edges == sum(i.startswith("^") for n in proto.node for i in n.input)
+    assert found.devices == Counter(n.device for n in proto.node if n.device)
+    told = "\n".join(summary_lines(found, str(path)))
+    assert f"Found {found.const_parameters} (" in told
+
+
+@pytest.mark.parametrize("source", MODELS)
+def test_the_likely_interface_has_the_true_one(models: Path, source: str) -> None:
+    path = model_at(models / source)
+    golden = np.load(models / source.split("/")[0] / f"{SOURCES[source]}.npz", allow_pickle=True)
+    found = summarize(path)
+    fed, fetched = (
+        {parse_ref(n[len(p) :].replace("|", "/")) for n in golden.files if n.startswith(p)}
+        for p in ("in:", "out:")
+    )
+    assert {r.node for r in fed} <= {parse_ref(i.name).node for i in found.inputs}
+    # Some recorded outputs are of a graph beside this one, or under other names in their files.
+    graph = graph_def(path)
+    there = {r for r in fetched if r.node in {n.name for n in graph.node}}
+    assert there or source.startswith(("made-qat", "sugyan"))
+    assert there <= {parse_ref(o.name) for o in found.outputs}
+    assert found.reasons
