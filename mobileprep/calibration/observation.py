@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,13 +15,14 @@ from mobileprep.datasets.runs import FedRun, run_size, runs
 from mobileprep.datasets.survey import Survey
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge, Ref
+from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.histogram import Histogram
-from mobileprep.numerics.observed_values import ObservedValues
+from mobileprep.numerics.observed_values import ObservedValues, ends
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.inputs import FedTensor
 
+_MOST: Final = {"Relu": math.inf, "Relu6": 6.0}
 # What is left of dropout draws numbers, though they change nothing where all is kept.
 _SEED: Final = 20160823
 # Batches of a piece: enough to pay for sending what it shows, few enough to share out evenly.
@@ -85,6 +87,9 @@ class Watcher:
         self._observation = Observation()
         self._in_batch: dict[Edge, ObservedValues] = {}
         self._fault: tuple[Edge, int | None] | None = None
+        self._activated = _activated(subject)
+        self._befores = frozenset(before for before, _ in self._activated.values())
+        self._ends: dict[Edge, tuple[float, float]] = {}
         self._interpreter = Interpreter(
             subject.graph,
             where=data.name,
@@ -147,9 +152,21 @@ class Watcher:
     def _see(self, tensor: Edge, array: Array) -> None:
         if self._fault is not None or array.dtype != np.float32 or not array.size:
             return
-        values = self._values(tensor)
-        if not values.add(array):
+        found = self._ends_of(tensor, array)
+        if not self._values(tensor).add(array, found):
             self._fault = tensor, _first_lost(array)
+        if tensor in self._befores:
+            self._ends[tensor] = found
+
+    def _ends_of(self, tensor: Edge, array: Array) -> tuple[float, float]:
+        """The least and the greatest value; an activation's follow from those before it."""
+        known = self._activated.get(tensor)
+        if known is None:
+            return ends(array)
+        before, most = known
+        # A tensor that is fed was not computed from the one before.
+        low, high = self._ends.pop(before) if before in self._ends else ends(array)
+        return min(max(low, 0.0), most), min(max(high, 0.0), most)
 
     def _values(self, tensor: Edge) -> ObservedValues:
         method = self._subject.method
@@ -160,6 +177,24 @@ class Watcher:
             histogram = Histogram() if method.has_histogram else None
             known = self._observation.values[tensor] = ObservedValues(histogram=histogram)
         return known
+
+
+def _activated(subject: Subject) -> dict[Edge, tuple[Edge, float]]:
+    """What activations of observed tensors give, with that tensor and the greatest result.
+
+    Only where nothing else reads the tensor are the ends of its last value those of the
+    activation's input.
+    """
+    found = {}
+    for tensor in subject.tensors:
+        node = subject.graph.get(tensor[0])
+        most = None if node is None else _MOST.get(node.op)
+        if node is None or most is None:
+            continue
+        before = edge(node.data_inputs[0])
+        if before in subject.tensors and len(subject.graph.consumers[before[0]]) == 1:
+            found[tensor] = before, most
+    return found
 
 
 def _first_lost(array: Array) -> int | None:

@@ -9,6 +9,8 @@ from typing import Final
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import SWITCHES
+from mobileprep.ir.refs import Ref, edge
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
 
@@ -22,8 +24,8 @@ _ONE_FILE: Final = frozenset(
 def data_inputs(
     graph: Graph, names: Iterable[str], declared: Mapping[str, TensorShape]
 ) -> list[FedTensor]:
-    """The tensors of these names; one whose shape nobody tells, and that a file is decoded from,
-    takes one file at a time.
+    """The tensors of these names. Of those without a known shape, one that a file is decoded from
+    takes one file at a time, and one that decides on a branch is a scalar.
 
     Raises:
         InvalidGraphError, UsageError: see ``fed_tensors``.
@@ -31,8 +33,18 @@ def data_inputs(
     return [_sharpened(graph, fed) for fed in fed_tensors(graph, names, declared)]
 
 
+def _decides(graph: Graph, ref: Ref) -> bool:
+    """Whether a tensor is the predicate of a Switch, as ``tf.cond`` makes it."""
+    readers = (node for node in graph.consumers.get(ref.node, ()) if node.op in SWITCHES)
+    return any(edge(node.data_inputs[1]) == edge(ref) for node in readers)
+
+
 def _sharpened(graph: Graph, fed: FedTensor) -> FedTensor:
-    if fed.dtype is not DType.STRING or fed.shape is not None:
+    if fed.shape is not None:
+        return fed
+    if fed.dtype is DType.BOOL:
+        return replace(fed, shape=()) if _decides(graph, fed.ref) else fed
+    if fed.dtype is not DType.STRING:
         return fed
     reader = first_ops(graph, fed.ref).file
     is_one = reader is not None and reader.op in _ONE_FILE

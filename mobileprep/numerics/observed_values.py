@@ -38,11 +38,16 @@ class ObservedValues:
     count: int = 0
     histogram: Histogram | None = field(default=None)
 
-    def add(self, values: NDArray[Any]) -> bool:
-        """Take note of float32 values; whether all of them are finite, else none is noted."""
+    def add(self, values: NDArray[Any], known: tuple[float, float] | None = None) -> bool:
+        """Take note of float32 values; whether all of them are finite, else none is noted.
+
+        Args:
+            values: of any shape.
+            known: their least and greatest, where they are known.
+        """
         if not values.size:
             return True
-        low, high = ends(values)
+        low, high = ends(values) if known is None else known
         if not (np.isfinite(low) and np.isfinite(high)):
             return False
         self.low, self.high = min(self.low, low), max(self.high, high)

@@ -220,3 +220,41 @@ def test_constant_parts_of_data_that_differs_are_no_fault(recipe: Path) -> None:
     rows = b"1,1,1,0\n" * 4 + b"2,2,2,0\n" * 4
     write(recipe.with_name("d.csv"), b"a,b,c,label\n" + rows)
     assert ends(measured(recipe, "d.csv, batch: 1, workers: 2")) == (1, 2)
+
+
+def looped() -> Graph:
+    """x times a matrix while the sum of its elements is below a hundred."""
+    weights = np.eye(3, dtype=np.float32) * 2
+    zero_one = constant("axes", Tensor.of(np.array([0, 1], np.int32)))
+    return Graph(
+        [
+            placeholder((-1, 3)),
+            constant("w", Tensor.of(weights)),
+            constant("hundred", Tensor.of(np.array(100, np.float32))),
+            zero_one,
+            n("enter", "Enter", "x", frame_name="f", T=np.float32),
+            n("weights", "Enter", "w", frame_name="f", is_constant=True, T=np.float32),
+            n("limit", "Enter", "hundred", frame_name="f", is_constant=True, T=np.float32),
+            n("over", "Enter", "axes", frame_name="f", is_constant=True, T=np.int32),
+            n("head", "Merge", "enter", "next", T=np.float32),
+            n("sum", "Sum", "head", "over", T=np.float32, Tidx=np.int32),
+            n("more", "Less", "sum", "limit", T=np.float32),
+            n("cond", "LoopCond", "more"),
+            n("switch", "Switch", "head", "cond", T=np.float32),
+            n("body", "Identity", "switch:1", T=np.float32),
+            n("double", "MatMul", "body", "weights", T=np.float32),
+            n("next", "NextIteration", "double", T=np.float32),
+            n("y", "Exit", "switch:0", T=np.float32),
+        ]
+    )
+
+
+def test_layers_of_loops_have_constant_ranges(recipe: Path) -> None:
+    write_graph(recipe.with_name("model.pb"), looped())
+    ranges = measured(recipe, "d.npz, batch: 1")
+    assert not ranges.unseen
+    assert ranges.tensors["body"].high > 40
+    done = build(recipe, recipe.parent / "out", jobs=1)
+    ops = done.targets[0].report.ops
+    assert ops["QuantizedMatMul"] == 1
+    assert not {"Min", "Max"} & ops.keys()

@@ -8,9 +8,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from mobileprep.errors import UnsupportedError, nearest_hint
 from mobileprep.ir.node import Node
+from mobileprep.numerics.channel_steps import ChannelMethod
 from mobileprep.numerics.regular_expressions import compiled
 from mobileprep.transforms.base import refuse
-from mobileprep.transforms.quantize_nodes.weights import Granularity, Method, WeightSettings
+from mobileprep.transforms.quantize_nodes.weights import Granularity, WeightSettings
 
 Mode: TypeAlias = Literal["nodes", "weights", "float"]
 
@@ -18,7 +19,7 @@ _KEYS: Final = ("mode", "bits", "granularity", "method", "ops", "nodes")
 _CHOICES: Final = {
     "mode": get_args(Mode),
     "granularity": get_args(Granularity),
-    "method": get_args(Method),
+    "method": get_args(ChannelMethod),
     "bits": ("2", "3", "4", "5", "6", "7", "8"),
 }
 _HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
@@ -56,7 +57,7 @@ class LayerRule:
     mode: Mode | None = None
     bits: int | None = None
     granularity: Granularity | None = None
-    method: Method | None = None
+    method: ChannelMethod | None = None
 
     def fits(self, node: Node) -> bool:
         """Whether the rule is about a node."""

@@ -8,21 +8,17 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.channel_steps import SHARES, ChannelMethod, channel_steps
 from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
 
 Granularity: TypeAlias = Literal["tensor", "channel"]
-Method: TypeAlias = Literal["min_max", "mse"]
 
 _MOST_BITS: Final = 8
 # The zero of numbers that lie evenly around it.
 _MIDDLE: Final = 128
 _HIGHEST: Final = LEVELS - 1
-# Channels of smaller weights count as zero, so that steps stay normal numbers.
-_TINY: Final = float(np.finfo(np.float32).tiny) * LEVELS
-# Shares of the widest range that are tried for the least squared error.
-_SHARES: Final = tuple(share / 40 for share in range(40, 15, -1))
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class WeightSettings:
 
     bits: int = 8
     granularity: Granularity | None = None
-    method: Method = "min_max"
+    method: ChannelMethod = "min_max"
 
 
 def quantize_weights(
@@ -105,7 +101,7 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
         of = steps(share)
         return _error(weights, on_steps(weights, of, 0, highest), axes)
 
-    best = steps(1.0 if settings.method == "min_max" else min(_SHARES, key=error))
+    best = steps(1.0 if settings.method == "min_max" else min(SHARES, key=error))
     levels = rounded_with_sums(weights / np.float32(best.size), axes) + np.float32(best.zero)
     return QuantizedWeights(np.clip(levels, 0, highest).astype(np.uint8), best)
 
@@ -113,31 +109,14 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
 def _by_channel(
     weights: Array, axes: tuple[int, ...], settings: WeightSettings
 ) -> QuantizedWeights:
-    shape = _channel_shape(weights, axes)
-    others = tuple(i for i in range(weights.ndim) if i - weights.ndim not in axes)
-    largest = np.abs(weights).max(axis=others, keepdims=True, initial=0)
     half = (1 << (settings.bits - 1)) - 1
-    sizes = np.where(largest > _TINY, largest / half, 1).astype(np.float32).reshape(shape)
-    if settings.method == "mse":
-        sizes = sizes * _best_shares(weights, sizes, others, half)
+    sizes = channel_steps(weights, axes, settings.method, half)
     return _around_middle(rounded_with_sums(weights / sizes, axes), sizes, half)
 
 
 def _around_middle(levels: Array, sizes: Array, half: int) -> QuantizedWeights:
     values = (np.clip(levels, -half, half) + _MIDDLE).astype(np.uint8)
     return QuantizedWeights(values, EvenSteps(1.0, _MIDDLE), sizes.reshape(-1).astype(np.float32))
-
-
-def _best_shares(weights: Array, sizes: Array, others: tuple[int, ...], half: int) -> Array:
-    """For each channel the share of its steps of the least squared error; the widest of equal."""
-    best, least = np.ones_like(sizes), np.full_like(sizes, np.inf)
-    for share in _SHARES:
-        tried = sizes * np.float32(share)
-        found = np.clip(np.rint(weights / tried), -half, half) * tried
-        error = np.square(found - weights).sum(axis=others, keepdims=True)
-        better = error < least
-        best, least = np.where(better, np.float32(share), best), np.where(better, error, least)
-    return best
 
 
 def _error(weights: Array, found: QuantizedWeights, axes: tuple[int, ...]) -> float:
