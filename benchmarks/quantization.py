@@ -191,14 +191,14 @@ def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
     }
     if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
         recipe["calibration"] = {"data": "calibration.npz"}
-    if quantize == "auto" and network.classes:
-        recipe["validation"] = {
-            "data": "search.npz",
-            "metric": "agreement",
-            "at_least": AGREEMENT,
-        }
-    elif quantize == "auto":
-        recipe["check"] = {"data": "search.npz", "max_difference": SHARE}
+    if quantize == "auto":
+        # Without an output, a metric is of every one.
+        limit = (
+            {"metric": "top1_agreement", "output": network.outputs[0], "at_least": AGREEMENT}
+            if network.classes
+            else {"metric": "peak_agreement", "at_least": 1 - SHARE}
+        )
+        recipe["validation"] = {"data": "search.npz", **limit}
     return recipe
 
 

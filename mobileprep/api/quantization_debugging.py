@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from mobileprep.calibration.layer_damage import (
     OutputDamage,
     layer_damage,
 )
+from mobileprep.calibration.layer_rules import recipe_rule, rule_text
 from mobileprep.datasets.dataset import Dataset
-from mobileprep.errors import UsageError
+from mobileprep.errors import InternalError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
@@ -31,7 +31,8 @@ from mobileprep.pipeline.state import State
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
-from mobileprep.plan.spec import Files, Plan, Upstream
+from mobileprep.plan.search_stages import RankStage
+from mobileprep.plan.spec import Files, Plan, StageSpec, Upstream
 from mobileprep.plan.stages import TransformStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.runtime.engines.assets import with_found_assets
@@ -126,7 +127,7 @@ class _Subject:
         """The graph with its layers quantized, but for some."""
         rules: tuple[str, ...] = tuple(self.options.get("rule", ()))
         if floats:
-            rules = (*rules, f"mode=float nodes={_expression(floats)}")
+            rules = (*rules, rule_text("float", floats))
         step = make_transform(_QUANTIZER, {**self.options, "rule": rules})
         context = Context(self.interface.inputs, self.interface.kept)
         return step.apply(self.graph, context).graph
@@ -141,6 +142,7 @@ def _measured(
     comparison = OutputComparison(graph, interface.outputs, feeds)
     quantized = subject.quantized(())
     layers = layer_damage(graph, subject.quantized, comparison, tell)
+    worst = [layer.layer for layer in layers[:_NAMED]]
     return QuantizationDamage(
         recipe.name,
         recipe.targets[0].folder,
@@ -149,7 +151,7 @@ def _measured(
         comparison.damage(quantized),
         layers,
         tensor_damage(graph, quantized, feeds),
-        _rule([layer.layer for layer in layers[:_NAMED]]),
+        recipe_rule("float", worst) if worst else "",
     )
 
 
@@ -173,10 +175,7 @@ def _one_target(recipe: Recipe, name: str) -> Recipe:
 @contextmanager
 def _subject(state: State, executor: Executor) -> Iterator[_Subject]:
     """What the target's plan has before and around its quantization."""
-    specs = [spec for spec in state.plan.stages if isinstance(spec.stage, TransformStage)]
-    spec = [s for s in specs if s.stage.parameters["transform"] == _QUANTIZER][-1]
-    asked = spec.stage
-    assert isinstance(asked, TransformStage)
+    spec, asked = _quantizing(state.plan)
     data, assets = _data(state.plan)
     inputs = {up: executor.obtain(up) for up in (*asked.upstream.values(), assets)}
     with tempfile.TemporaryDirectory() as name:
@@ -187,10 +186,22 @@ def _subject(state: State, executor: Executor) -> Iterator[_Subject]:
         interface = job.record(Interface, asked.interface)
         with asset_folder(job.path(assets)) as lying:
             graph = with_found_assets(job.graph(asked.graph), (lying,))
-            options = options_of(asked)
+            options = options_of(asked) if isinstance(asked, TransformStage) else {**asked.options}
             if asked.ranges is not None:
                 options["range_file"] = str(job.path(asked.ranges))
             yield _Subject(graph, interface, options, data)
+
+
+def _quantizing(plan: Plan) -> tuple[StageSpec, TransformStage | RankStage]:
+    """The stage that quantizes the float graph, all layers of it."""
+    for spec in reversed(plan.stages):
+        asked = spec.stage
+        if isinstance(asked, RankStage):
+            return spec, asked
+        if isinstance(asked, TransformStage) and asked.transform == _QUANTIZER:
+            return spec, asked
+    message = f"the plan has no stage of {_QUANTIZER}"
+    raise InternalError(message)
 
 
 def _data(plan: Plan) -> tuple[Files, Upstream]:
@@ -214,15 +225,3 @@ def _feeds(graph: Graph, interface: Interface, data: Dataset) -> Iterator[Mappin
             name: converted(array, tensor_dtype(graph, parse_ref(name)))
             for name, array in batch.feeds.items()
         }
-
-
-def _expression(names: Collection[str]) -> str:
-    """A regular expression for the layers of some names."""
-    escaped = "|".join(re.escape(name) for name in names)
-    return f"^({escaped})$" if len(names) > 1 else f"^{escaped}$"
-
-
-def _rule(layers: Sequence[str]) -> str:
-    """A rule for a recipe; in single quotes nothing of a regular expression is YAML's."""
-    quoted = _expression(layers).replace("'", "''")
-    return f"{{mode: float, nodes: '{quoted}'}}" if layers else ""

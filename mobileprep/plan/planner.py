@@ -16,6 +16,7 @@ from mobileprep.plan.running_stages import (
     SamplesStage,
     ValidateStage,
 )
+from mobileprep.plan.searching import SearchPlanner
 from mobileprep.plan.sources import (
     checkpoint_files,
     data_files,
@@ -107,6 +108,7 @@ class _TargetPlanner:
         self._target = target
         self._known = known
         self._calibrations: list[str] = []
+        self._searches: list[str] = []
 
     def plan(self) -> TargetPlan:
         """The target's plan; its stages are known afterwards."""
@@ -130,7 +132,7 @@ class _TargetPlanner:
             self._recipe.name,
             target.folder,
             (
-                *(freeze, *samples, *steps, *self._calibrations, *checks),
+                *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(package, *sizes, *validation),
             ),
             records,
@@ -158,8 +160,11 @@ class _TargetPlanner:
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
             ranges = self._ranges(label, step, graph, frozen)
-            spec = _transform_spec(target, number, graph, ranges, frozen.interface)
-            steps.append(self._add(spec))
+            if step.trials:
+                steps.append(self._search(number, label, graph, ranges, frozen))
+            else:
+                spec = _transform_spec(target, number, graph, ranges, frozen.interface)
+                steps.append(self._add(spec))
             graph = Upstream(steps[-1], GRAPH)
             if check is not None:
                 spec = check_spec(target, check, label, step, graph, frozen, samples[0])
@@ -174,6 +179,18 @@ class _TargetPlanner:
         spec = calibrate_spec(target, target.calibration, f"{label}-calibrate", graph, frozen)
         self._calibrations.append(self._add(spec))
         return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
+
+    def _search(
+        self, number: int, label: str, graph: Upstream, ranges: Upstream | None, frozen: Frozen
+    ) -> str:
+        """The task of a step that is done by the best rules of several tries."""
+        target, validation = self._target, self._target.validation
+        assert validation is not None
+        assert ranges is not None
+        search = SearchPlanner(target, validation, label, number, graph, ranges, frozen, self._add)
+        task = search.plan()
+        self._searches += search.tasks
+        return task
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target

@@ -28,6 +28,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "budget": digestible(target.budget),
         "transforms": [
             {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
+            | ({"trials": s.trials} if s.trials else {})
             for s in target.transforms
         ],
     }

@@ -33,8 +33,9 @@ _SOURCE_EXTRAS = {
 _QUANTIZE_EXTRAS = {
     **{parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()},
     "ranges": ("nodes",),
-    "rules": ("nodes",),
-    "repair": ("nodes",),
+    "rules": ("nodes", "auto"),
+    "repair": ("nodes", "auto"),
+    "trials": ("auto",),
 }
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
@@ -137,6 +138,21 @@ def _source_pins(source: MappingNode) -> Iterator[Problem]:
             yield Problem(entry.key_place, message, nearest_hint(name, files))
 
 
+def _auto(target: TargetSections) -> Iterator[Problem]:
+    """What the search for layers needs beside its own keys."""
+    given = target.get("quantize")
+    mode = given.get("mode") if isinstance(given, MappingNode) else given
+    if mode is None or plain(mode) != "auto":
+        return
+    if target.mapping("calibration") is None:
+        hint = "add 'calibration: {data: samples.npz}' to the recipe"
+        yield Problem(mode.place, "'quantize: auto' needs a calibration, for the ranges", hint)
+    if target.mapping("validation") is None:
+        message = "'quantize: auto' needs a validation, whose limits say what is good enough"
+        hint = "add 'validation: {data: test.npz, max_drop: 0.01}' to the recipe"
+        yield Problem(mode.place, message, hint)
+
+
 def _quantize(target: TargetSections) -> Iterator[Problem]:
     quantize = target.mapping("quantize")
     if quantize is None:
@@ -200,6 +216,7 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     validation_problems,
     data_problems,
     _quantize,
+    _auto,
     _abis,
     _budget,
 )

@@ -195,6 +195,7 @@ def _quantize(node: Node | None) -> Quantize:
         tuple((key, int(given[key])) for key in given.keys() & _QUANTIZE_PARAMETERS),
         given.get("ranges", Quantize.ranges),
         tuple(_rule(rule) for rule in given.get("rules", ())),
+        int(given.get("trials", Quantize.trials)),
     )
 
 
@@ -240,16 +241,18 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
         name, parameter = QUANTIZERS[quantize.mode]
         value = dict(quantize.parameters).get(parameter, _quantize_default(parameter))
         yield _asked_by(sections, "quantize", name, (parameter, value))
-    elif quantize.mode == "nodes":
+    elif quantize.mode in ("nodes", "auto"):
         yield from chains.read(repair_chain(sections)).steps
-        params: list[tuple[str, ParameterValue]] = [("ranges", quantize.ranges)]
+        is_auto = quantize.mode == "auto"
+        ranges = "observed" if is_auto else quantize.ranges
+        params: list[tuple[str, ParameterValue]] = [("ranges", ranges)]
         if quantize.rules:
             params.append(("rule", tuple(rule.text for rule in quantize.rules)))
         step = _asked_by(sections, "quantize", "quantize_nodes", *params)
-        has_ranges = quantize.ranges == "observed" or (
-            quantize.ranges == "trained" and sections.mapping("calibration") is not None
+        has_ranges = ranges == "observed" or (
+            ranges == "trained" and sections.mapping("calibration") is not None
         )
-        yield replace(step, takes_ranges=has_ranges)
+        yield replace(step, takes_ranges=has_ranges, trials=quantize.trials if is_auto else 0)
 
 
 def _quantize_default(parameter: str) -> int:

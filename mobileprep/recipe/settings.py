@@ -13,7 +13,7 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-QuantizeMode: TypeAlias = Literal["none", "weights", "round", "nodes"]
+QuantizeMode: TypeAlias = Literal["none", "weights", "round", "nodes", "auto"]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
@@ -512,10 +512,11 @@ class Quantize:
 
     Args:
         mode: ``weights`` stores 8 bits, ``round`` rounds for compression, ``nodes`` computes in
-            eight bits.
+            eight bits, ``auto`` does as far as the validation's limits allow.
         parameters: those of the mode's transform that the recipe gives.
         ranges: where ``nodes`` has ranges from.
-        rules: what ``nodes`` does otherwise to some layers, the last that fits one counts.
+        rules: what is done otherwise to some layers, the last that fits one counts.
+        trials: how many graphs ``auto`` makes and measures at most.
     """
 
     mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
@@ -529,6 +530,15 @@ class Quantize:
         ),
     ] = "dynamic"
     rules: tuple[QuantizeRule, ...] = ()
+    trials: Annotated[
+        int,
+        Option(
+            "With `auto`: how many graphs are made and measured at most. A network of N layers "
+            "needs three more than the logarithm of N to base 2 at most.",
+            minimum=1,
+            maximum=64,
+        ),
+    ] = 12
 
 
 @dataclass(frozen=True)

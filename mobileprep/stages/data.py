@@ -10,6 +10,7 @@ from mobileprep.datasets.source import DataFiles
 from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.plan.running_stages import EvaluateStage, SamplesStage
+from mobileprep.plan.search_stages import RankStage
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -30,7 +31,7 @@ def data_files(files: Files, data: Data | None) -> DataFiles:
 
 
 def stage_inputs(
-    job: Job[EvaluateStage] | Job[SamplesStage], graph: Graph, names: Sequence[str]
+    job: Job[EvaluateStage] | Job[SamplesStage] | Job[RankStage], graph: Graph, names: Sequence[str]
 ) -> list[FedTensor]:
     """The inputs of a stage's graph, with the shapes that its recipe declares.
 
