@@ -177,7 +177,8 @@ def _subject(state: State, executor: Executor) -> Iterator[_Subject]:
     """What the target's plan has before and around its quantization."""
     spec, asked = _quantizing(state.plan)
     data, assets = _data(state.plan)
-    inputs = {up: executor.obtain(up) for up in (*asked.upstream.values(), assets)}
+    read = (asked.graph, asked.interface, *([asked.ranges] if asked.ranges else []), assets)
+    inputs = {up: executor.obtain(up) for up in read}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         handover = Handover(Plan((), ()))

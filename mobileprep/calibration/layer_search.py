@@ -10,9 +10,9 @@ another with fewer may hold too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 
 @dataclass(frozen=True, order=True)
@@ -46,50 +46,53 @@ class Try:
         return self.shortfall == 0
 
 
-_Phase: TypeAlias = tuple[int, Callable[[int], Levels]]
+_Found = TypeVar("_Found")
+_Asking: TypeAlias = Generator[Levels, bool, _Found]
 
 
 def next_levels(layers: int, tries: Sequence[Try]) -> Levels | None:
     """What to try next; None where nothing is left that could be better.
 
     All layers in eight bits come first; then the fewest that have to have their weights alone in
-    them; and if that misses for all, the fewest that have to be float beside. At least one layer
-    stays quantized.
+    them. If that misses for all, the fewest that have to be float beside, and then again the fewest
+    of the others whose weights alone are in eight bits. At least one layer stays quantized.
 
     Args:
         layers: how many there are.
         tries: what the tries before came to.
     """
     held = {one.levels: one.holds for one in tries}
-    phases: tuple[_Phase, ...] = (
-        (layers, lambda count: Levels(0, count)),
-        (layers - 1, lambda count: Levels(count, layers - count)),
-    )
-    for last, levels in phases:
-        if last < 0:
-            return None
-        found = _bisected(last, levels, held)
-        if found is not None or held.get(levels(last), True):
-            return found
-    return None
+    search = _search(layers)
+    try:
+        levels = next(search)
+        while levels in held:
+            levels = search.send(held[levels])
+    except StopIteration:
+        return None
+    return levels
 
 
-def _bisected(
-    last: int, levels: Callable[[int], Levels], held: Mapping[Levels, bool]
-) -> Levels | None:
-    """The next of ``levels(0)`` to ``levels(last)`` to try for the first that holds."""
-    for end in (0, last):
-        if levels(end) not in held:
-            return levels(end)
-        if held[levels(end)] == (end == 0):
-            return None
+def _search(layers: int) -> _Asking[None]:
+    """Asks for levels one after another whether they hold."""
+    found = yield from _fewest(layers, lambda count: Levels(0, count))
+    if found is not None or layers < 2:
+        return
+    floats = yield from _fewest(layers - 1, lambda count: Levels(count, layers - count))
+    if floats is not None:
+        yield from _fewest(layers - floats, lambda count: Levels(floats, count))
+
+
+def _fewest(last: int, levels: Callable[[int], Levels]) -> _Asking[int | None]:
+    """The least count up to ``last`` whose levels hold, by bisection; None without."""
+    if (yield levels(0)):
+        return 0
+    if last == 0 or not (yield levels(last)):
+        return None
     low, high = 0, last
     while high - low > 1:
         middle = (low + high) // 2
-        if levels(middle) not in held:
-            return levels(middle)
-        low, high = (low, middle) if held[levels(middle)] else (middle, high)
-    return None
+        low, high = (low, middle) if (yield levels(middle)) else (middle, high)
+    return high
 
 
 def best_try(tries: Sequence[Try]) -> Try | None:

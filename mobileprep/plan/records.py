@@ -204,8 +204,8 @@ class RankingRecord:
     """The layers that may be left out of eight bits, ``ranking.json``.
 
     Args:
-        samples: how many were run.
-        layers: the worst first.
+        samples: how many were run; 0 where all layers in eight bits are good enough.
+        layers: the worst first; none in that case.
         fixed: how many others are quantized as the recipe's rules say.
     """
 

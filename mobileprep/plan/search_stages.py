@@ -1,7 +1,8 @@
 """The kinds of stages by which ``quantize: auto`` looks for layers to leave out of eight bits.
 
-One stage ranks the layers. Then come trials: each makes a graph by what the tries before it came
-to, an evaluation runs it, and a verdict adds what that came to. Once nothing is left to try, a
+Trials come one after another: each makes a graph by what the tries before it came to, an evaluation
+runs it, and a verdict adds what that came to. After the first, which has all layers in eight bits,
+and unless that is good enough, a stage ranks the layers. Once nothing is left to try, a
 trial leaves the best graph again and a verdict the same history, so that all stages after have run
 before on the same.
 """
@@ -44,6 +45,7 @@ class RankStage(SearchStage):
     """Quantizes one layer at a time, and ranks them by what that does to the outputs.
 
     Args:
+        tries: what the first try came to; where that holds, no layer is ranked.
         data: the samples.
         reading: how they are read; None where their content tells.
         samples: how many are run at most.
@@ -55,6 +57,7 @@ class RankStage(SearchStage):
     stage_version: ClassVar[int] = 1
     RECORD: ClassVar[str] = "ranking.json"
 
+    tries: Upstream
     data: Files
     reading: Data | None = None
     samples: int = 8
@@ -72,7 +75,7 @@ class TrialStage(SearchStage):
     """Quantizes the graph by the next rules to try; the best again where nothing is left to try.
 
     Args:
-        ranking: the layers, the worst first.
+        ranking: the layers, the worst first; None for the first try.
         tries: what the tries before it came to; None for the first.
     """
 
@@ -80,7 +83,7 @@ class TrialStage(SearchStage):
     stage_version: ClassVar[int] = 1
     RECORD: ClassVar[str] = "trial.json"
 
-    ranking: Upstream
+    ranking: Upstream | None = None
     tries: Upstream | None = None
 
     @property

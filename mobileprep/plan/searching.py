@@ -52,16 +52,21 @@ class SearchPlanner:
         before = self._add(
             evaluate_spec(self.target, self.validation, "evaluate-source", self.frozen)
         )
-        ranking = Upstream(self._add(self._rank()), RankStage.RECORD)
-        tries: Upstream | None = None
-        for number in range(1, steps[self.number - 1].trials + 1):
+        tries = self._try(1, before)
+        ranking = Upstream(self._add(self._rank(tries)), RankStage.RECORD)
+        for number in range(2, steps[self.number - 1].trials + 1):
             tries = self._try(number, before, ranking, tries)
-        assert tries is not None
         earlier = tuple(s.name for s in steps[: self.number - 1])
         choice = ChoiceStage(earlier=earlier, ranking=ranking, tries=tries, **self._shared())
         return self.add(self._spec("", choice))
 
-    def _try(self, number: int, before: str, ranking: Upstream, tries: Upstream | None) -> Upstream:
+    def _try(
+        self,
+        number: int,
+        before: str,
+        ranking: Upstream | None = None,
+        tries: Upstream | None = None,
+    ) -> Upstream:
         """One try; what all tries up to it came to."""
         stage = TrialStage(ranking=ranking, tries=tries, **self._shared())
         trial = self._add(self._spec(f"-trial-{number}", stage))
@@ -76,9 +81,10 @@ class SearchPlanner:
         task = self._add(self._spec(f"-verdict-{number}", verdict))
         return Upstream(task, VerdictStage.RECORD)
 
-    def _rank(self) -> StageSpec:
+    def _rank(self, tries: Upstream) -> StageSpec:
         data = self.validation.data
         stage = RankStage(
+            tries=tries,
             data=data_files(data),
             reading=data,
             inputs=self.target.inputs,

@@ -533,12 +533,12 @@ class Quantize:
     trials: Annotated[
         int,
         Option(
-            "With `auto`: how many graphs are made and measured at most. A network of N layers "
-            "needs three more than the logarithm of N to base 2 at most.",
+            "With `auto`: how many graphs are made and measured at most, of which the best is "
+            "taken. For 30 layers 7 are enough if none has to be float, and 14 otherwise.",
             minimum=1,
             maximum=64,
         ),
-    ] = 12
+    ] = 16
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def run(job: Job[ChoiceStage]) -> None:
         AccuracyError: no try keeps the validation's limits.
     """
     asked = job.asked
-    layers = ranked(job)
+    layers = ranked(job, asked.ranking)
     best = best_try(recorded_tries(job, asked.tries))
     if best is None:
         raise _none_holds(job, layers)

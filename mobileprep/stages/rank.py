@@ -11,6 +11,7 @@ from mobileprep.calibration.layer_damage import (
     quantized_layers,
 )
 from mobileprep.calibration.layer_rules import rule_text
+from mobileprep.calibration.layer_search import best_try
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
@@ -22,7 +23,7 @@ from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, placed, stage_inputs
-from mobileprep.stages.searching import QUANTIZER, own_rules, quantized
+from mobileprep.stages.searching import QUANTIZER, own_rules, quantized, recorded_tries
 from mobileprep.transforms.quantize_nodes.rules import Rules
 
 # The tensors of a run with so many samples are in memory at once.
@@ -38,6 +39,9 @@ def run(job: Job[RankStage]) -> None:
         CorruptFileError: it cannot be read.
     """
     asked = job.asked
+    if best_try(recorded_tries(job, asked.tries)) is not None:
+        job.write_record(asked.RECORD, RankingRecord(0, (), 0))
+        return
     graph = job.graph(asked.graph)
     outputs = job.record(Interface, asked.interface).outputs
     rules = Rules(QUANTIZER, own_rules(asked))

@@ -11,7 +11,7 @@ from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
 from mobileprep.plan.records import Interface, RankingRecord, TriesRecord, TryRecord
-from mobileprep.plan.search_stages import ChoiceStage, SearchStage, TrialStage
+from mobileprep.plan.search_stages import SearchStage
 from mobileprep.plan.spec import Upstream
 from mobileprep.stages.base import Job
 from mobileprep.transforms.base import Context
@@ -67,12 +67,14 @@ def layers_at(layers: Sequence[str], levels: Levels) -> dict[str, Sequence[str]]
     return {"float": layers[: levels.floats], "weights": layers[levels.floats : end]}
 
 
-def ranked(job: Job[TrialStage] | Job[ChoiceStage]) -> list[str]:
-    """The names of the layers, the worst first."""
-    return [one.layer for one in job.record(RankingRecord, job.asked.ranking).layers]
+def ranked(job: Job[SearchStage], ranking: Upstream | None) -> list[str]:
+    """The names of the layers, the worst first; none before they are ranked."""
+    if ranking is None:
+        return []
+    return [one.layer for one in job.record(RankingRecord, ranking).layers]
 
 
-def recorded_tries(job: Job[TrialStage] | Job[ChoiceStage], tries: Upstream | None) -> list[Try]:
+def recorded_tries(job: Job[SearchStage], tries: Upstream | None) -> list[Try]:
     """What the tries so far came to."""
     if tries is None:
         return []

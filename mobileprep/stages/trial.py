@@ -17,7 +17,7 @@ def run(job: Job[TrialStage]) -> None:
     been evaluated, so that the stages after have nothing to do.
     """
     asked = job.asked
-    layers, tries = ranked(job), recorded_tries(job, asked.tries)
+    layers, tries = ranked(job, asked.ranking), recorded_tries(job, asked.tries)
     new = next_levels(len(layers), tries)
     levels = new or (best_try(tries) or nearest_try(tries)).levels
     graph, _ = quantized(job, job.graph(asked.graph), level_rules(layers, levels))
