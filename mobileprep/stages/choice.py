@@ -48,10 +48,11 @@ def run(job: Job[ChoiceStage]) -> None:
     graph = job.graph(asked.graph)
     warnings = list(cautions(graph, asked.earlier, QUANTIZER, asked.options))
     after, done = quantized(job, graph, level_rules(layers, best.levels))
-    warnings += _left(layers, best.levels)
     for warning in warnings:
         job.warn(warning)
-    done = replace(done, warnings=(*warnings, *done.warnings))
+    # What was left out was asked for: the report tells it, and no warning of the build.
+    left = _left(layers, best.levels)
+    done = replace(done, warnings=(*left, *warnings, *done.warnings))
     job.write_record(asked.RECORD, step_record(done, after, job.leave_graph(asked.GRAPH, after)))
 
 
