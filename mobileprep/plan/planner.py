@@ -20,12 +20,10 @@ from mobileprep.plan.searching import SearchPlanner
 from mobileprep.plan.sources import (
     checkpoint_files,
     data_files,
-    folder_files,
-    meta_graph_files,
+    graph_files,
     single_file,
 )
 from mobileprep.plan.spec import (
-    Files,
     Plan,
     PlannedRecords,
     StageFile,
@@ -47,7 +45,7 @@ from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
 from mobileprep.plan.validation import evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
-from mobileprep.recipe.settings import Budget, Source
+from mobileprep.recipe.settings import Budget
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -187,10 +185,8 @@ class _TargetPlanner:
         target, validation = self._target, self._target.validation
         assert validation is not None
         assert ranges is not None
-        search = SearchPlanner(target, validation, label, number, graph, ranges, frozen, self._add)
-        task = search.plan()
-        self._searches += search.tasks
-        return task
+        given = (target, validation, label, number, graph, ranges, frozen)
+        return SearchPlanner(*given, self._add, self._searches).plan()
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target
@@ -242,7 +238,7 @@ def _freeze_spec(target: Target) -> StageSpec:
     source = target.source
     stage = FreezeStage(
         kind=source.kind,
-        graph=_graph_files(source),
+        graph=graph_files(source),
         checkpoint=checkpoint_files(source.checkpoint) if source.checkpoint else None,
         saver=single_file(source.saver) if source.saver else None,
         tags=source.tags,
@@ -277,18 +273,10 @@ def _transform_spec(
     return StageSpec(f"{number:02d}-{step.name}", stage, where)
 
 
-def _graph_files(source: Source) -> Files:
-    if source.kind == "saved_model":
-        return folder_files(source.file)
-    if source.kind == "meta_graph":
-        return meta_graph_files(source.file)
-    return single_file(source.file)
-
-
 def _outside(target: Target) -> Iterator[StageFile]:
     """The files from outside that a target depends on."""
     source = target.source
-    yield from _graph_files(source).members
+    yield from graph_files(source).members
     if source.checkpoint is not None:
         yield from checkpoint_files(source.checkpoint).members
     if source.saver is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mobileprep.plan.checks import Frozen
@@ -29,7 +29,7 @@ class SearchPlanner:
         ranges: the range file of its tensors.
         frozen: what freezing left.
         add: adds a stage to the plan, and gives its task.
-        tasks: those that were added before the last one.
+        tasks: takes those that were added before the last one.
     """
 
     target: Target
@@ -40,7 +40,7 @@ class SearchPlanner:
     ranges: Upstream
     frozen: Frozen
     add: Callable[[StageSpec], str]
-    tasks: list[str] = field(default_factory=list)
+    tasks: list[str]
 
     def plan(self) -> str:
         """The task that leaves the quantized graph and the step's record.

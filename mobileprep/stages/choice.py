@@ -10,7 +10,7 @@ from mobileprep.calibration.layer_rules import recipe_rule
 from mobileprep.calibration.layer_search import Levels, best_try, nearest_try, next_levels
 from mobileprep.chains.cautions import cautions
 from mobileprep.errors import AccuracyError
-from mobileprep.plan.records import TriesRecord
+from mobileprep.plan.search_records import TriesRecord
 from mobileprep.plan.search_stages import ChoiceStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.searching import (

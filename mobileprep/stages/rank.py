@@ -17,7 +17,8 @@ from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.records import Interface, RankedLayer, RankingRecord
+from mobileprep.plan.records import Interface
+from mobileprep.plan.search_records import RankedLayer, RankingRecord
 from mobileprep.plan.search_stages import RankStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder

@@ -10,7 +10,8 @@ from mobileprep.calibration.layer_search import Levels, Try, shortfall_of
 from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
-from mobileprep.plan.records import Interface, RankingRecord, TriesRecord, TryRecord
+from mobileprep.plan.records import Interface
+from mobileprep.plan.search_records import RankingRecord, TriesRecord, TryRecord
 from mobileprep.plan.search_stages import SearchStage
 from mobileprep.plan.spec import Upstream
 from mobileprep.stages.base import Job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mobileprep.errors import AccuracyError
-from mobileprep.plan.records import TrialRecord, TriesRecord, TryRecord
+from mobileprep.plan.search_records import TrialRecord, TriesRecord, TryRecord
 from mobileprep.plan.search_stages import VerdictStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.judging import complaints, judged, shortfall
