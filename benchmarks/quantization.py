@@ -50,7 +50,9 @@ MODES: Mapping[str, Quantize] = {
 TRAINED = "nodes, trained"
 LITERT = "LiteRT static int8"
 CHAIN = ["strip_unused_nodes", "fold_constants", "fuse_batch_norms"]
-AGREEMENT, SHARE = 0.95, 0.1  # what ``auto`` has to hold, for classes and for other outputs
+# What ``auto`` has to hold on the samples that it searches with, for classes and for other outputs:
+# half a tenth of the peak, for single elements of other samples are off by more than those.
+AGREEMENT, SHARE = 0.95, 0.05
 
 
 @dataclass(frozen=True)
@@ -191,14 +193,14 @@ def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
     }
     if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
         recipe["calibration"] = {"data": "calibration.npz"}
-    if quantize == "auto" and network.classes:
-        recipe["validation"] = {
-            "data": "search.npz",
-            "metric": "agreement",
-            "at_least": AGREEMENT,
-        }
-    elif quantize == "auto":
-        recipe["check"] = {"data": "search.npz", "max_difference": SHARE}
+    if quantize == "auto":
+        # Without an output, a metric is of every one.
+        limit = (
+            {"metric": "top1_agreement", "output": network.outputs[0], "at_least": AGREEMENT}
+            if network.classes
+            else {"metric": "peak_agreement", "at_least": 1 - SHARE}
+        )
+        recipe["validation"] = {"data": "search.npz", **limit}
     return recipe
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,11 +20,12 @@ from mobileprep.calibration.layer_damage import (
     layer_damage,
     worst_alone,
 )
+from mobileprep.calibration.layer_rules import recipe_rule, rule_text
 from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
-from mobileprep.errors import UsageError
+from mobileprep.errors import InternalError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.pipeline.exchange import StoreExchange
@@ -34,7 +34,8 @@ from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
-from mobileprep.plan.spec import Files, Plan, TargetPlan
+from mobileprep.plan.search_stages import RankStage
+from mobileprep.plan.spec import Files, Plan, StageSpec, TargetPlan
 from mobileprep.plan.stages import TransformStage
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.settings import USUAL_LABELS
@@ -176,7 +177,7 @@ class _Subject:
         """The graph with its layers quantized, but for some."""
         rules: tuple[str, ...] = tuple(self.options.get("rule", ()))
         if floats:
-            rules = (*rules, f"mode=float nodes={_expression(floats)}")
+            rules = (*rules, rule_text("float", floats))
         step = make_transform(_QUANTIZER, {**self.options, "rule": rules})
         context = Context(self.interface.inputs, self.interface.kept)
         return step.apply(self.graph, context).graph
@@ -195,6 +196,7 @@ def _measured(
     comparison = OutputComparison(graph, interface.outputs, feeds)
     quantized = subject.quantized(())
     layers = layer_damage(graph, subject.quantized, comparison, tell)
+    worst = [layer.layer for layer in layers[:_NAMED]]
     return QuantizationDamage(
         recipe.name,
         recipe.targets[0].folder,
@@ -203,7 +205,7 @@ def _measured(
         comparison.damage(quantized),
         layers,
         tensor_damage(graph, quantized, feeds),
-        _rule([layer.layer for layer in layers[:_NAMED]]),
+        recipe_rule("float", worst) if worst else "",
     )
 
 
@@ -227,13 +229,11 @@ def _one_target(recipe: Recipe, name: str) -> Recipe:
 @contextmanager
 def _subject(plan: Plan, executor: Executor) -> Iterator[_Subject]:
     """What one target's plan has before and around its quantization."""
-    specs = [spec for spec in plan.stages if isinstance(spec.stage, TransformStage)]
-    spec = [s for s in specs if s.stage.parameters["transform"] == _QUANTIZER][-1]
-    asked = spec.stage
-    assert isinstance(asked, TransformStage)
+    spec, asked = _quantizing(plan)
     source, files = _data(plan)
     assets = source.assets
-    inputs = {up: executor.obtain(up) for up in (*asked.upstream.values(), assets)}
+    read = (asked.graph, asked.interface, *([asked.ranges] if asked.ranges else []), assets)
+    inputs = {up: executor.obtain(up) for up in read}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         handover = Handover(Plan((), ()))
@@ -242,10 +242,22 @@ def _subject(plan: Plan, executor: Executor) -> Iterator[_Subject]:
         interface = job.record(Interface, asked.interface)
         with asset_folder(job.path(assets)) as lying:
             graph = with_found_assets(job.graph(asked.graph), (lying,))
-            options = options_of(asked)
+            options = options_of(asked) if isinstance(asked, TransformStage) else {**asked.options}
             if asked.ranges is not None:
                 options["range_file"] = str(job.path(asked.ranges))
             yield _Subject(graph, interface, options, source, files)
+
+
+def _quantizing(plan: Plan) -> tuple[StageSpec, TransformStage | RankStage]:
+    """The stage that quantizes the float graph, all layers of it."""
+    for spec in reversed(plan.stages):
+        asked = spec.stage
+        if isinstance(asked, RankStage):
+            return spec, asked
+        if isinstance(asked, TransformStage) and asked.transform == _QUANTIZER:
+            return spec, asked
+    message = f"the plan has no stage of {_QUANTIZER}"
+    raise InternalError(message)
 
 
 def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
@@ -286,13 +298,6 @@ def _feeds(
     return [run.feeds for run in kept], sum(run.count for run in kept)
 
 
-def _expression(names: Collection[str]) -> str:
-    """A regular expression for the layers of some names."""
-    escaped = "|".join(re.escape(name) for name in names)
-    return f"^({escaped})$" if len(names) > 1 else f"^{escaped}$"
-
-
 def _rule(layers: Sequence[str]) -> str:
-    """A rule for a recipe; in single quotes nothing of a regular expression is YAML's."""
-    quoted = _expression(layers).replace("'", "''")
-    return f"{{mode: float, nodes: '{quoted}'}}" if layers else ""
+    """The rule that leaves layers in float, as recipes take it; empty for none."""
+    return recipe_rule("float", layers) if layers else ""

@@ -137,6 +137,31 @@ def worst_alone(
     return tuple(sorted(found, key=found.__getitem__)), len(layers)
 
 
+def damage_alone(
+    layers: Sequence[str],
+    quantize: Quantize,
+    comparison: OutputComparison,
+    tell: Callable[[int, int], None] = lambda done, count: None,
+) -> tuple[OutputDamage, ...]:
+    """What quantizing each layer does with all others in float, in the order of the layers.
+
+    Args:
+        layers: the names of the layers.
+        quantize: quantizes the float graph.
+        comparison: what measures the outputs.
+        tell: called after each layer with how many are done, and how many there are.
+
+    Raises:
+        MobileprepError: what ``quantize`` raises, and what ``OutputComparison.damage`` does.
+    """
+    found = []
+    for done, layer in enumerate(layers, start=1):
+        others = [other for other in layers if other != layer]
+        found.append(comparison.damage(quantize(others)))
+        tell(done, len(layers))
+    return tuple(found)
+
+
 def layer_damage(
     graph: Graph,
     quantize: Quantize,

@@ -19,16 +19,15 @@ from mobileprep.plan.running_stages import (
     SamplesStage,
     ValidateStage,
 )
+from mobileprep.plan.searching import SearchPlanner
 from mobileprep.plan.sources import (
     checkpoint_files,
     data_files,
-    folder_files,
-    meta_graph_files,
+    graph_files,
     single_file,
 )
 from mobileprep.plan.spec import (
     PUBLISHED,
-    Files,
     Plan,
     PlannedRecords,
     StageFile,
@@ -49,7 +48,7 @@ from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
 from mobileprep.plan.validation import evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
-from mobileprep.recipe.settings import Budget, Source
+from mobileprep.recipe.settings import Budget
 
 
 def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()) -> Plan:
@@ -110,6 +109,7 @@ class _TargetPlanner:
         self._target = target
         self._known = known
         self._calibrations: list[str] = []
+        self._searches: list[str] = []
 
     def plan(self) -> TargetPlan:
         """The target's plan; its stages are known afterwards."""
@@ -141,8 +141,9 @@ class _TargetPlanner:
             self._recipe.name,
             target.folder,
             (
-                *(freeze, *samples, *steps, *self._calibrations, *checks, *damage),
-                *(package, *{shipped.task} - {package}, *code, compress, *budget, *validation),
+                *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
+                *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
+                *validation,
             ),
             records,
             tuple(_outside(target)),
@@ -169,8 +170,11 @@ class _TargetPlanner:
         for number, step in enumerate(target.transforms, start=1):
             label = f"{number:02d}-{step.name}"
             ranges = self._ranges(label, step, graph, frozen)
-            spec = _transform_spec(target, number, graph, ranges, frozen.interface)
-            steps.append(self._add(spec))
+            if step.trials:
+                steps.append(self._search(number, label, graph, ranges, frozen))
+            else:
+                spec = _transform_spec(target, number, graph, ranges, frozen.interface)
+                steps.append(self._add(spec))
             graph = Upstream(steps[-1], GRAPH)
             if check is not None:
                 spec = check_spec(target, check, label, step, graph, frozen, samples[0])
@@ -185,6 +189,16 @@ class _TargetPlanner:
         spec = calibrate_spec(target, target.calibration, f"{label}-calibrate", graph, frozen)
         self._calibrations.append(self._add(spec))
         return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
+
+    def _search(
+        self, number: int, label: str, graph: Upstream, ranges: Upstream | None, frozen: Frozen
+    ) -> str:
+        """The task of a step that is done by the best rules of several tries."""
+        target, validation = self._target, self._target.validation
+        assert validation is not None
+        assert ranges is not None
+        given = (target, validation, label, number, graph, ranges, frozen)
+        return SearchPlanner(*given, self._add, self._searches).plan()
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target
@@ -265,7 +279,7 @@ def _freeze_spec(target: Target) -> StageSpec:
     source = target.source
     stage = FreezeStage(
         kind=source.kind,
-        graph=_graph_files(source),
+        graph=graph_files(source),
         checkpoint=checkpoint_files(source.checkpoint) if source.checkpoint else None,
         saver=single_file(source.saver) if source.saver else None,
         tags=source.tags,
@@ -300,18 +314,10 @@ def _transform_spec(
     return StageSpec(f"{number:02d}-{step.name}", stage, where)
 
 
-def _graph_files(source: Source) -> Files:
-    if source.kind == "saved_model":
-        return folder_files(source.file)
-    if source.kind == "meta_graph":
-        return meta_graph_files(source.file)
-    return single_file(source.file)
-
-
 def _outside(target: Target) -> Iterator[StageFile]:
     """The files from outside that a target depends on."""
     source = target.source
-    yield from _graph_files(source).members
+    yield from graph_files(source).members
     if source.checkpoint is not None:
         yield from checkpoint_files(source.checkpoint).members
     if source.saver is not None:

@@ -10,10 +10,23 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.plan.spec import Files, StageFile
-from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile
+from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
+
+
+def graph_files(source: Source) -> Files:
+    """The model that a source names, without its checkpoint.
+
+    Raises:
+        CorruptFileError: it is not there.
+    """
+    if source.kind == "saved_model":
+        return folder_files(source.file)
+    if source.kind == "meta_graph":
+        return meta_graph_files(source.file)
+    return single_file(source.file)
 
 
 def single_file(named: InputFile) -> Files:

@@ -21,6 +21,7 @@ from mobileprep.plan.running_stages import (
     SamplesStage,
     ValidateStage,
 )
+from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
@@ -233,5 +234,9 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     BudgetStage,
     EvaluateStage,
     ValidateStage,
+    RankStage,
+    TrialStage,
+    VerdictStage,
+    ChoiceStage,
 )
 """Every kind of stage there is."""

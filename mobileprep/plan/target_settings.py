@@ -31,6 +31,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "device": digestible(target.device),
         "transforms": [
             {"name": s.name, "options": _options(s), "ignore_errors": s.ignore_errors}
+            | ({"trials": s.trials} if s.trials else {})
             for s in target.transforms
         ],
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mobileprep.plan.checks import Frozen
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.running_stages import (
@@ -63,14 +65,19 @@ def validate_spec(target: Target, validation: Validation, before: str, after: st
         before: the task that evaluates the source.
         after: the task that evaluates what ships.
     """
-    stage = ValidateStage(
-        metrics=tuple(map(_judged, validation.metrics)),
-        before=Upstream(before, EvaluateStage.RECORD),
-        after=Upstream(after, EvaluateStage.RECORD),
-        before_outputs=Upstream(before, EvaluateStage.OUTPUTS),
-        after_outputs=Upstream(after, EvaluateStage.OUTPUTS),
-    )
+    stage = ValidateStage(**comparison(validation, before, after))
     return StageSpec(f"{target.folder}/validate", stage, places(target, "outputs", "validation"))
+
+
+def comparison(validation: Validation, before: str, after: str) -> dict[str, Any]:
+    """What a ``ValidateStage`` is told; see ``validate_spec``."""
+    return {
+        "metrics": tuple(map(_judged, validation.metrics)),
+        "before": Upstream(before, EvaluateStage.RECORD),
+        "after": Upstream(after, EvaluateStage.RECORD),
+        "before_outputs": Upstream(before, EvaluateStage.OUTPUTS),
+        "after_outputs": Upstream(after, EvaluateStage.OUTPUTS),
+    }
 
 
 def _measured(choice: MetricChoice, data: Data) -> MeasuredMetric:

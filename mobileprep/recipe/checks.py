@@ -40,8 +40,9 @@ _QUANTIZE_EXTRAS = {
     "bits": ("weights",),
     "granularity": ("weights",),
     "ranges": ("nodes",),
-    "rules": ("nodes",),
-    "repair": ("nodes",),
+    "rules": ("nodes", "auto"),
+    "repair": ("nodes", "auto"),
+    "trials": ("auto",),
 }
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
@@ -144,6 +145,21 @@ def _source_pins(source: MappingNode) -> Iterator[Problem]:
             yield Problem(entry.key_place, message, nearest_hint(name, files))
 
 
+def _auto(target: TargetSections) -> Iterator[Problem]:
+    """What the search for layers needs beside its own keys."""
+    given = target.get("quantize")
+    mode = given.get("mode") if isinstance(given, MappingNode) else given
+    if mode is None or plain(mode) != "auto":
+        return
+    if target.mapping("calibration") is None:
+        hint = "add 'calibration: {data: samples.npz}' to the recipe"
+        yield Problem(mode.place, "'quantize: auto' needs a calibration, for the ranges", hint)
+    if target.mapping("validation") is None:
+        message = "'quantize: auto' needs a validation, whose limits say what is good enough"
+        hint = "add 'validation: {data: test.npz, max_drop: 0.01}' to the recipe"
+        yield Problem(mode.place, message, hint)
+
+
 def _quantize(target: TargetSections) -> Iterator[Problem]:
     quantize = target.mapping("quantize")
     if quantize is None:
@@ -193,6 +209,7 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     validation_problems,
     data_problems,
     _quantize,
+    _auto,
     _abis,
     budget_problems,
     device_problems,

@@ -77,6 +77,8 @@ class Step:
         place: where the step is written, ``file:line:column``.
         note: what the user should know of how it is written, or an empty text.
         takes_ranges: whether it is given the ranges that the target's calibration finds.
+        trials: how many rules for its layers are tried at most, for those that the validation's
+            limits allow; 0 where it is done as it is written.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Step:
     place: str = field(default="", compare=False, metadata=ASIDE)
     note: str = field(default="", compare=False, metadata=ASIDE)
     takes_ranges: bool = False
+    trials: int = 0
 
     @property
     def options(self) -> dict[str, ParameterValue]:

@@ -203,6 +203,7 @@ def _quantize(node: Node | None) -> Quantize:
         given.get("granularity"),
         given.get("ranges", Quantize.ranges),
         tuple(_rule(rule) for rule in given.get("rules", ())),
+        int(given.get("trials", Quantize.trials)),
     )
 
 
@@ -244,16 +245,18 @@ def repair_chain(sections: TargetSections) -> Node | None:
 def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
     if quantize.mode in QUANTIZERS:
         yield _storing(sections, quantize)
-    elif quantize.mode == "nodes":
+    elif quantize.mode in ("nodes", "auto"):
         yield from chains.read(repair_chain(sections)).steps
-        params: list[tuple[str, ParameterValue]] = [("ranges", quantize.ranges)]
+        is_auto = quantize.mode == "auto"
+        ranges = "observed" if is_auto else quantize.ranges
+        params: list[tuple[str, ParameterValue]] = [("ranges", ranges)]
         if quantize.rules:
             params.append(("rule", tuple(rule.text for rule in quantize.rules)))
         step = _asked_by(sections, "quantize", "quantize_nodes", *params)
-        has_ranges = quantize.ranges == "observed" or (
-            quantize.ranges == "trained" and sections.mapping("calibration") is not None
+        has_ranges = ranges == "observed" or (
+            ranges == "trained" and sections.mapping("calibration") is not None
         )
-        yield replace(step, takes_ranges=has_ranges)
+        yield replace(step, takes_ranges=has_ranges, trials=quantize.trials if is_auto else 0)
 
 
 def _storing(sections: TargetSections, quantize: Quantize) -> Step:

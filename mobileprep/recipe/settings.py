@@ -13,7 +13,9 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-QuantizeMode: TypeAlias = Literal["none", "weights", "float16", "bfloat16", "round", "nodes"]
+QuantizeMode: TypeAlias = Literal[
+    "none", "weights", "float16", "bfloat16", "round", "nodes", "auto"
+]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
@@ -533,12 +535,14 @@ class Quantize:
 
     Args:
         mode: ``weights`` stores 2 to 8 bits, ``float16`` and ``bfloat16`` 16, ``round`` rounds for
-            compression, ``nodes`` computes in eight bits.
+            compression, ``nodes`` computes in eight bits, ``auto`` does as far as the validation's
+            limits allow.
         parameters: those of the mode's transform that the recipe gives.
         bits: of ``weights``; None where they are not given.
         granularity: of ``weights``; None where it is not given.
         ranges: where ``nodes`` has ranges from.
-        rules: what ``nodes`` does otherwise to some layers, the last that fits one counts.
+        rules: what is done otherwise to some layers, the last that fits one counts.
+        trials: how many graphs ``auto`` makes and measures at most.
     """
 
     mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
@@ -569,6 +573,15 @@ class Quantize:
         ),
     ] = "dynamic"
     rules: tuple[QuantizeRule, ...] = ()
+    trials: Annotated[
+        int,
+        Option(
+            "With `auto`: how many graphs are made and measured at most, of which the best is "
+            "taken. For 30 layers 7 are enough if none has to be float, and 14 otherwise.",
+            minimum=1,
+            maximum=64,
+        ),
+    ] = 16
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from mobileprep.plan.running_stages import (
     EvaluateStage,
     SamplesStage,
 )
+from mobileprep.plan.search_stages import RankStage
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -35,7 +36,11 @@ def data_files(files: Files, data: Data | None) -> DataFiles:
 
 
 def stage_inputs(
-    job: Job[EvaluateStage] | Job[SamplesStage] | Job[DamageStage] | Job[CalibrateStage],
+    job: Job[EvaluateStage]
+    | Job[SamplesStage]
+    | Job[DamageStage]
+    | Job[CalibrateStage]
+    | Job[RankStage],
     graph: Graph,
     names: Sequence[str],
 ) -> list[FedTensor]:

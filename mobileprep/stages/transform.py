@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from mobileprep.chains.cautions import cautions
-from mobileprep.chains.chain import ChainStep, run_chain
+from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import MobileprepError
+from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.plan.records import Interface, TransformRecord
 from mobileprep.plan.spec import Files, file_slot
@@ -38,11 +39,22 @@ def run(job: Job[TransformStage]) -> None:
         # Where in the graph it went wrong goes into the message, for the place is the recipe's.
         message = f"{error.where}: {error.message}" if error.where else error.message
         raise error.at(job.place("transforms"), message=message) from error
-    statistics = graph_statistics(graph, job.leave_graph(GRAPH, graph))
-    facts = {**dataclasses.asdict(done), **dataclasses.asdict(statistics)}
-    facts["warnings"] = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
-    facts["skipped"] = {_portable(asked, why): count for why, count in done.skipped.items()}
-    job.write_record(asked.RECORD, TransformRecord(**facts))
+    told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
+    skipped = {_portable(asked, why): count for why, count in done.skipped.items()}
+    done = dataclasses.replace(done, warnings=told, skipped=skipped)
+    job.write_record(asked.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
+
+
+def step_record(done: StepRecord, graph: Graph, size: int) -> TransformRecord:
+    """The record of a step.
+
+    Args:
+        done: what it did.
+        graph: the graph after it.
+        size: the length of that, serialized.
+    """
+    statistics = graph_statistics(graph, size)
+    return TransformRecord(**dataclasses.asdict(done), **dataclasses.asdict(statistics))
 
 
 def options_of(asked: TransformStage) -> dict[str, Any]:

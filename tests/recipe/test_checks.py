@@ -38,6 +38,25 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             ),
         ),
         (
+            HEAD + SOURCE + "targets: {p: {quantize: auto}}\nvalidation: {data: d.npz}\n",
+            (
+                "4:25 targets.p.quantize: 'quantize: auto' needs a calibration, for the ranges; "
+                "add 'calibration: {data: samples.npz}' to the recipe"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {quantize: {mode: auto}}}\ncalibration: {data: d.npz}\n",
+            (
+                "4:32 targets.p.quantize.mode: 'quantize: auto' needs a validation, whose limits "
+                "say what is good enough; add 'validation: {data: test.npz, max_drop: 0.01}' to "
+                "the recipe"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {quantize: {mode: nodes, trials: 3}}}\n",
+            "4:39 targets.p.quantize.trials: 'trials' goes with 'auto' only; remove it",
+        ),
+        (
             HEAD + SOURCE + "targets: {p: {quantize: {mode: round, ranges: observed}}}\n",
             "4:39 targets.p.quantize.ranges: 'ranges' goes with 'nodes' only; remove it",
         ),

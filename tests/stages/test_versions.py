@@ -36,9 +36,10 @@ def test_a_stage_that_leaves_something_else_is_told(
     monkeypatch.setattr(execution, "stage_function", changed)
     (told,) = complaints(BEFORE, noted(tmp_path))
     assert told == (
-        "PackageStage leaves something else (golden/eight/package: files/more, "
-        "golden/phone/package: files/more, golden/private/package: files/more): raise its version "
-        "in mobileprep/plan/stages.py and run python -m tests.golden.stages.make"
+        "PackageStage leaves something else (golden/auto/package: files/more, "
+        "golden/eight/package: files/more, golden/phone/package: files/more, "
+        "golden/private/package: files/more): raise its version in "
+        "mobileprep/plan/stages.py and run python -m tests.golden.stages.make"
     )
 
 

@@ -90,6 +90,14 @@ class Rules:
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
         return Settings("nodes") if not fitting else _by_rule(node, fitting[-1])
 
+    def decide(self, node: Node) -> bool:
+        """Whether any rule is about a node.
+
+        Raises:
+            TransformError: a regular expression cannot be run on its name.
+        """
+        return any(self._fits(rule, node) for rule in self._rules)
+
     def _fits(self, rule: LayerRule, node: Node) -> bool:
         try:
             return rule.fits(node)

@@ -65,6 +65,11 @@ targets:
     validation: null
     calibration: {data: data.npz, method: min_max}
     quantize: {mode: nodes, ranges: observed}
+  auto:
+    transforms: null
+    check: null
+    calibration: {data: data.npz, method: min_max}
+    quantize: {mode: auto, trials: 2}
 """
 
 
