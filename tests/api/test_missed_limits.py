@@ -82,7 +82,8 @@ def test_a_limit_that_the_source_misses_is_not_for_its_layers() -> None:
 
 def test_what_keeps_layers_from_being_ranked_hides_no_error(monkeypatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AccuracyError("no samples")
+        message = "no samples"
+        raise AccuracyError(message)
 
     monkeypatch.setattr(quantization_debugging, "worst_layers", refuse)
     error = failure("validation: {max_drop: 0.02}\n")
