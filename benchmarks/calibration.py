@@ -59,18 +59,21 @@ from mobileprep.calibration.observation import Subject
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
 from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.inputs import data_inputs
 from mobileprep.ir.files import read_graph
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 loaded = read_graph(Path(graph))
 way = Method(method, 99.99, 0.99)
-subject = Subject(loaded, (fetch,), ranged_tensors(loaded), way, batch, False)
+inputs = tuple(data_inputs(loaded, [feed], {}))
+subject = Subject(loaded, (fetch,), ranged_tensors(loaded), way, inputs, batch)
 class Pictures:
     name = "pictures"
     def __init__(self, count):
         self.count = count
     def __len__(self):
         return self.count
-    def batches(self, size, start=0, stop=None):
+    def batches(self, size, start=0, stop=None, unread=None):
+        stop = self.count if stop is None else stop
         for at in range(start, stop, size):
             found = pictures(at, min(at + size, stop))
             yield Batch({feed: found}, None, ("",) * len(found))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from types import ModuleType
+from typing import Final, Generic, TypeVar
 
 from mobileprep.errors import InternalError
 
 T = TypeVar("T")
+
+_importing: Final = threading.RLock()
 
 
 class Registry(Generic[T]):
@@ -52,6 +56,16 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def import_on_demand(module: str) -> ModuleType:
+    """Import a module by its full name while other threads import theirs.
+
+    One at a time: where two threads import modules of one package, each waiting for what the other
+    has begun, Python gives one of them a module that is half there.
+    """
+    with _importing:
+        return importlib.import_module(module)
 
 
 def module_names(package: str) -> list[str]:

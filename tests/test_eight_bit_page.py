@@ -48,9 +48,8 @@ def test_its_commands_quantize_the_digits(
     assert {node.name for node in graph if node.op == "MatMul"} == left
 
 
-def test_its_recipe_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def build_digits(targets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mobileprep.Build:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
-    (targets,) = blocks("Rules", "yaml")
     text = (DIGITS / "recipe.yaml").read_text(encoding="utf-8").partition("\ntargets:")[0]
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
@@ -60,6 +59,32 @@ def test_its_recipe_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     built = mobileprep.build(recipe, out=tmp_path / "out")
     assert built.ran
+    return built
+
+
+def test_targets_of_smaller_weights_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = blocks("Smaller weights", "yaml")[0]
+    built = build_digits(targets, tmp_path, monkeypatch)
+    # Fails where a target's accuracy falls by more than the recipe's max_drop.
+    assert all(target.report.accuracy is not None for target in built.targets)
+    models = {path.parent.name: path for path in (tmp_path / "out").rglob("*.pb")}
+    sizes = {name: path.stat().st_size for name, path in models.items()}
+    assert sizes["smallest"] < sizes["small"] < sizes["half"]
+    decoding = {
+        name: ops(read_graph(path)) & Counter({"Dequantize": 1, "Sub": 1})
+        for name, path in models.items()
+    }
+    assert decoding == {
+        "small": Counter({"Dequantize": 1}),
+        "by_channel": Counter({"Sub": 1}),
+        "smallest": Counter({"Sub": 1}),
+        "half": Counter(),
+    }
+
+
+def test_its_recipe_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (targets,) = blocks("Rules", "yaml")
+    build_digits(targets, tmp_path, monkeypatch)
     (model,) = (tmp_path / "out").rglob("*.pb")
     graph = read_graph(model)
     assert ops(graph)["QuantizedConv2D"] == 2

@@ -27,6 +27,16 @@ LISTINGS = {
 }
 
 
+def test_the_code_for_apps_is_where_the_page_says(run: Run, digits: Path) -> None:
+    (section,) = re.findall(r"```yaml\n(integration:.*?)```", PAGE, re.DOTALL)
+    digits.write_text(digits.read_text() + section)
+    assert run("build", digits).code == 0
+    (table,) = re.findall(r"\| language \| files below.*?\n(.*?)\n\n", PAGE, re.DOTALL)
+    named = {name for name in re.findall(r"`(\w+/[\w/]+\.\w+)`", table) if "tensorflow" not in name}
+    folder = Path("out/digits/phone/integration")
+    assert {p.relative_to(folder).as_posix() for p in folder.rglob("*.*")} == named
+
+
 @pytest.mark.parametrize("language", LISTINGS)
 def test_a_listing_is_the_example(language: str) -> None:
     (listing,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)

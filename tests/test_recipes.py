@@ -27,7 +27,9 @@ def test_a_recipe_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_target_has_to_be_within_half_a_point_on_the_whole_test_split(name: str) -> None:
     for target in load_recipe(RECIPES / name / "recipe.yaml", environ={}).targets:
         assert target.validation is not None
-        assert target.validation.max_drop == 0.005
+        (metric,) = target.validation.metrics
+        assert (metric.metric, metric.max_drop) == ("top1", 0.005)
+        assert target.validation.samples is None
 
 
 def test_what_mnist_is_built_from_is_below_3_mb() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mobileprep.errors import InternalError
-from mobileprep.registry import Registry, module_names
+from mobileprep.registry import Registry, import_on_demand, module_names
 
 
 def test_an_entry_is_found_under_every_name_of_its() -> None:
@@ -49,3 +50,20 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_public_modules_are_listed_unimported(package: str) -> None:
     assert module_names(package) == ["below", "first", "second"]
     assert f"{package}.first" not in sys.modules
+
+
+def test_threads_get_no_module_that_is_half_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both import a module that needs its package, which needs the module."""
+    folder = tmp_path / "registry_test_threads"
+    folder.mkdir()
+    needs = f"from {folder.name}.inner import VALUE\n"
+    (folder / "__init__.py").write_text(f"import time\ntime.sleep(0.3)\n{needs}")
+    (folder / "inner.py").write_text(f"from {folder.name} import leaf\nVALUE = leaf.VALUE\n")
+    (folder / "leaf.py").write_text("VALUE = 1\n")
+    (folder / "user.py").write_text(needs)
+    monkeypatch.syspath_prepend(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        names = folder.name, f"{folder.name}.user"
+        assert [module.VALUE for module in pool.map(import_on_demand, names)] == [1, 1]

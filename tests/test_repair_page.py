@@ -22,7 +22,8 @@ SECTIONS = ("Repair", "Smaller weights")
 def chains() -> list[list[ChainStep]]:
     text = PAGE.read_text(encoding="utf-8")
     parts = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE))
-    found = [b for s in SECTIONS for b in re.findall(r"```yaml\n(.*?)```", parts[s], re.DOTALL)]
+    chain = re.compile(r"```yaml\n(transforms:\n.*?)```", re.DOTALL)
+    found = [block for section in SECTIONS for block in chain.findall(parts[section])]
     return [[_step(entry) for entry in yaml.safe_load(block)["transforms"]] for block in found]
 
 

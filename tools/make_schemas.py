@@ -31,6 +31,7 @@ from mobileprep.options.schema import (  # noqa: E402
     section_schema,
 )
 from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
+from mobileprep.recipe.app import Integration  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.schemas import (  # noqa: E402
@@ -65,6 +66,7 @@ _SECTIONS = (
     FeatureReading,
     Freeze,
     InputSpec,
+    Integration,
     MetricChoice,
     MetricFunction,
     Quantize,
@@ -146,7 +148,9 @@ def _of_mode(mode: str) -> Schema:
     transform, parameter = QUANTIZERS[mode]
     described = _parameters(transform)["properties"][parameter]
     sentence = described["description"]
-    return {**described, "description": f"With `{mode}`: {sentence[0].lower()}{sentence[1:]}"}
+    *most, last = (f"`{other}`" for other, (_, taken) in QUANTIZERS.items() if taken == parameter)
+    modes = f"{', '.join(most)} or {last}" if most else last
+    return {**described, "description": f"With {modes}: {sentence[0].lower()}{sentence[1:]}"}
 
 
 def _filled(schema: Any, known: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

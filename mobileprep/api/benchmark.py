@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from mobileprep.api.benchmarking.data import costs_as_data, device_as_data, timings_as_data
 from mobileprep.api.benchmarking.inputs import output_layers, zero_feeds
-from mobileprep.api.benchmarking.runs import Pace, Subject, Timings, measured_costs, time_graph
+from mobileprep.api.benchmarking.runs import Pace, TimedGraph, Timings, measured_costs, time_graph
 from mobileprep.api.paths import FilePath, Warn
 from mobileprep.api.running import fed_arrays, opened
 from mobileprep.ir.graph import Graph
@@ -77,7 +77,7 @@ def benchmark(
     loaded = opened(model, fetches, tell)
     given = zero_feeds(loaded.graph) if feeds is None else fed_arrays(loaded, feeds)
     names = tuple(fetches) or loaded.outputs or output_layers(loaded.graph)
-    subject = Subject(loaded.graph, loaded.path, given, tuple(map(loaded.tensor, names)))
+    subject = TimedGraph(loaded.graph, loaded.path, given, tuple(map(loaded.tensor, names)))
     timings = time_graph(
         subject,
         Pace(runs, seconds),

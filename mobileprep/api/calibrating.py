@@ -20,7 +20,8 @@ from mobileprep.formats.range_file import (
     read_range_file,
 )
 from mobileprep.fsio import write_text
-from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.execute import Advance, Executor, Listener
+from mobileprep.pipeline.execute import Warn as TaskWarn
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.upkeep import store_bound
@@ -104,10 +105,27 @@ def calibrate(
     """
     listed = [recipes] if isinstance(recipes, Recipe | str | os.PathLike) else recipes
     loaded = [r if isinstance(r, Recipe) else load_recipe(r) for r in listed]
-    check_names(loaded)
-    groups = _groups(loaded, frozenset(targets))
-    found = _measured(loaded, groups, warn or as_warning)
-    return tuple(_kept(group, found, check=check) for group in groups)
+    tell = warn or as_warning
+    return run_calibrations(
+        plan_calibrations(loaded, targets),
+        check=check,
+        warn=lambda task, text: tell(f"{task}: {text}"),
+    )
+
+
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """What is to be measured.
+
+    Args:
+        state: of the stages up to the calibrations.
+        ends: the task that leaves the ranges of a target, by the target's folder.
+        groups: the targets by range file.
+    """
+
+    state: State
+    ends: Mapping[str, str]
+    groups: tuple[_Group, ...]
 
 
 @dataclass(frozen=True)
@@ -159,28 +177,56 @@ def _group(members: Sequence[tuple[Recipe, Target]]) -> _Group:
     return _Group(file.path, file.name, tuple(members))
 
 
-def _measured(
-    recipes: Sequence[Recipe], groups: Sequence[_Group], tell: Warn
-) -> Mapping[str, RangeFile]:
-    """The ranges of each target, by its folder."""
+def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> CalibrationPlan:
+    """Plan what ``calibrate`` measures; see there for the arguments and errors."""
+    check_names(recipes)
+    groups = _groups(recipes, frozenset(targets))
     wanted = {id(target) for group in groups for _, target in group.members}
     bare = []
     for recipe in recipes:
-        targets = tuple(_without_file(t) for t in recipe.targets if id(t) in wanted)
-        if targets:
-            bare.append(replace(recipe, targets=targets))
+        chosen = tuple(_without_file(t) for t in recipe.targets if id(t) in wanted)
+        if chosen:
+            bare.append(replace(recipe, targets=chosen))
     whole = plan_state(bare)
     ends = {t.folder: t.records.calibrations[-1].task for t in whole.plan.targets}
-    state = State(_until(whole.plan, ends.values()), whole.store)
+    return CalibrationPlan(
+        State(_until(whole.plan, ends.values()), whole.store), ends, tuple(groups)
+    )
+
+
+def run_calibrations(
+    plan: CalibrationPlan,
+    *,
+    check: bool = False,
+    listen: Listener = lambda _task, _moment: None,
+    warn: TaskWarn,
+    advance: Advance = lambda _task, _done, _total: None,
+) -> tuple[Calibrated, ...]:
+    """Measure what is planned, and write the range files.
+
+    Args:
+        plan: what to measure.
+        check: write nothing.
+        listen, warn, advance: see ``Executor``.
+
+    Raises:
+        MobileprepError: see ``calibrate``.
+    """
+    found = _measured(plan, Executor(plan.state, listen, warn, advance))
+    return tuple(_kept(group, found, check=check) for group in plan.groups)
+
+
+def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFile]:
+    """The ranges of each target, by its folder."""
+    state = plan.state
     bound = store_bound(os.environ)
-    executor = Executor(state, lambda *_: None, lambda task, text: tell(f"{task}: {text}"))
     try:
         run_stages(executor)
         pieces = {
             folder: b"".join(
                 state.store.pieces(executor.record(task).outputs[CalibrateStage.RANGES])
             )
-            for folder, task in ends.items()
+            for folder, task in plan.ends.items()
         }
     finally:
         state.store.files.save()

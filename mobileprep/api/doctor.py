@@ -23,7 +23,9 @@ _RUNNING: Final = "running models in check, validation, run and benchmark"
 _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
+    "dask": ("distributed", "calibration on many machines"),
     "gcs": ("gcsfs", "a remote store at gs://"),
+    "integration": ("jinja2", "code for apps: `integration` in recipes"),
     "image": ("pillow", "pictures as inputs, and the ops that decode them"),
     "remote": ("urllib3", "a remote store over HTTP"),
     "regex": ("google-re2", "graphs with regular expressions"),

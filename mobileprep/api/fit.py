@@ -176,9 +176,10 @@ def _metric_faults(
 ) -> list[Fault]:
     """What is wrong with the samples for one metric."""
     labels = choice.labels or USUAL_LABELS
-    may_lack = choice.metric == AUTO and choice.labels is None
+    named = choice.labels is not None or validation.data.names_labels
+    may_lack = choice.metric == AUTO and not named
     if not _is_plain_npz(validation.data):
-        asked = not may_lack and _of_labels(choice)
+        asked = not may_lack and _of_labels(choice, named=named)
         samples = SampleChoice(validation.samples)
         return list(_opening_faults(validation.data, inputs, samples, labels if asked else None))
     file = validation.data.file
@@ -198,10 +199,10 @@ def _metric_faults(
     return class_faults(file.path, file.name, inputs, labels, scores)
 
 
-def _of_labels(choice: MetricChoice) -> bool:
+def _of_labels(choice: MetricChoice, *, named: bool) -> bool:
     """Whether a metric surely takes labels; a user's function may do without."""
     if isinstance(choice.metric, MetricFunction):
-        return choice.labels is not None
+        return named
     facts = metric_facts(choice.metric)
     return facts is not None and facts.of_labels
 

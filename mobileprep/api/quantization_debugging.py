@@ -21,10 +21,12 @@ from mobileprep.calibration.layer_damage import (
     layer_damage,
     worst_alone,
 )
-from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.runs import runs
+from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import UsageError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.pipeline.exchange import StoreExchange
 from mobileprep.pipeline.execute import Executor
@@ -32,15 +34,14 @@ from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
-from mobileprep.plan.spec import Files, Plan, TargetPlan, Upstream
+from mobileprep.plan.spec import Files, Plan, TargetPlan
 from mobileprep.plan.stages import TransformStage
 from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.settings import USUAL_LABELS
 from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.runtime.feeds import converted, tensor_dtype
-from mobileprep.runtime.sampling.inputs import fixed_batch
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job
-from mobileprep.stages.calibration_data import samples_of
+from mobileprep.stages.data import data_files
 from mobileprep.stages.transform import options_of
 from mobileprep.transforms.base import Context, make_transform
 
@@ -108,7 +109,7 @@ def debug_quantization(
     executor = Executor(state, lambda *_: None, lambda task, text: warn(f"{task}: {text}"))
     try:
         with _subject(state.plan, executor) as subject:
-            return _measured(alone, subject, samples, seed, tell)
+            return _measured(alone, subject, samples, seed, warn, tell)
     finally:
         state.store.files.save()
         state.store.finish(bound)
@@ -152,15 +153,13 @@ def worst_layers(
     stages = tuple(spec for spec in executor.state.plan.stages if spec.task in target.tasks)
     until = time.monotonic() + seconds
     with _subject(Plan(stages, ()), executor) as subject:
-        inputs = subject.interface.inputs
-        there = len(samples_of(subject.data, inputs, None, 0))
-        data = samples_of(subject.data, inputs, min(samples, there), 0)
-        feeds = list(_feeds(subject.graph, subject.interface, data))
+        choice = SampleChoice(samples, exactly=False)
+        feeds, count = _feeds(subject, choice, lambda _: None)
         comparison = OutputComparison(subject.graph, subject.interface.outputs, feeds)
-        found, count = worst_alone(
+        found, layers = worst_alone(
             subject.graph, subject.quantized, comparison, lambda: time.monotonic() > until
         )
-    return WorstLayers(_rule(found[:_NAMED]), len(found), count, len(data))
+    return WorstLayers(_rule(found[:_NAMED]), len(found), layers, count)
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,8 @@ class _Subject:
     graph: Graph
     interface: Interface
     options: Mapping[str, Any]
-    data: Files
+    asked: EvaluateStage | CalibrateStage
+    files: Files
 
     def quantized(self, floats: Collection[str]) -> Graph:
         """The graph with its layers quantized, but for some."""
@@ -183,18 +183,22 @@ class _Subject:
 
 
 def _measured(
-    recipe: Recipe, subject: _Subject, samples: int, seed: int, tell: Callable[[int, int], None]
+    recipe: Recipe,
+    subject: _Subject,
+    samples: int,
+    seed: int,
+    warn: Callable[[str], None],
+    tell: Callable[[int, int], None],
 ) -> QuantizationDamage:
     graph, interface = subject.graph, subject.interface
-    data = samples_of(subject.data, interface.inputs, samples, seed)
-    feeds = list(_feeds(graph, interface, data))
+    feeds, _ = _feeds(subject, SampleChoice(samples, seed), warn)
     comparison = OutputComparison(graph, interface.outputs, feeds)
     quantized = subject.quantized(())
     layers = layer_damage(graph, subject.quantized, comparison, tell)
     return QuantizationDamage(
         recipe.name,
         recipe.targets[0].folder,
-        subject.data.name,
+        subject.files.name,
         samples,
         comparison.damage(quantized),
         layers,
@@ -227,7 +231,8 @@ def _subject(plan: Plan, executor: Executor) -> Iterator[_Subject]:
     spec = [s for s in specs if s.stage.parameters["transform"] == _QUANTIZER][-1]
     asked = spec.stage
     assert isinstance(asked, TransformStage)
-    data, assets = _data(plan)
+    source, files = _data(plan)
+    assets = source.assets
     inputs = {up: executor.obtain(up) for up in (*asked.upstream.values(), assets)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -240,30 +245,45 @@ def _subject(plan: Plan, executor: Executor) -> Iterator[_Subject]:
             options = options_of(asked)
             if asked.ranges is not None:
                 options["range_file"] = str(job.path(asked.ranges))
-            yield _Subject(graph, interface, options, data)
+            yield _Subject(graph, interface, options, source, files)
 
 
-def _data(plan: Plan) -> tuple[Files, Upstream]:
-    """The samples to run, and the files that the graph reads."""
+def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
+    """The stage whose samples are to run, and their files."""
+    kinds: tuple[type[EvaluateStage | CalibrateStage], ...]
     kinds = (EvaluateStage, CalibrateStage)
     for kind in kinds:
         for spec in plan.stages:
             if isinstance(spec.stage, kind) and spec.stage.data is not None:
-                return spec.stage.data, spec.stage.assets
+                return spec.stage, spec.stage.data
     message = "the target has no data to run the model on"
     raise UsageError(message, "add a section 'validation' or 'calibration'")
 
 
-def _feeds(graph: Graph, interface: Interface, data: Dataset) -> Iterator[Mapping[str, Array]]:
-    """Arrays as the graph takes them; where it insists on a number, whole batches alone."""
-    fixed = fixed_batch(graph, interface.inputs)
-    for batch in data.batches(fixed or _BATCH):
-        if fixed and len(batch.names) < fixed:
-            return
-        yield {
-            name: converted(array, tensor_dtype(graph, parse_ref(name)))
-            for name, array in batch.feeds.items()
-        }
+def _feeds(
+    subject: _Subject, choice: SampleChoice, warn: Callable[[str], None]
+) -> tuple[list[Mapping[str, Array]], int]:
+    """Arrays as the graph takes them, and how many samples they hold."""
+    asked = subject.asked
+    declared = {fed.name: fed.shape for fed in asked.inputs}
+    inputs = data_inputs(subject.graph, subject.interface.inputs, declared)
+    if isinstance(asked, CalibrateStage):
+        reading, strict, labels = asked.calibration.data, asked.calibration.strict, asked.labels
+    else:
+        reading, strict = asked.reading, asked.strict
+        labels = next((m.labels for m in asked.metrics if m.labels), USUAL_LABELS)
+    data = open_dataset(
+        data_files(subject.files, reading),
+        inputs,
+        replace(choice, strict=strict),
+        labels=labels,
+        warn=warn,
+    )
+    found = list(runs(data, inputs, _BATCH))
+    # One that is filled up counts some samples twice.
+    whole = [run for run in found if run.fed == run.count]
+    kept = whole or found
+    return [run.feeds for run in kept], sum(run.count for run in kept)
 
 
 def _expression(names: Collection[str]) -> str:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from mobileprep.calibration.methods import MOVING_AVERAGE, Method
-from mobileprep.datasets.dataset import Batch, Dataset
+from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.runs import FedRun, run_size, runs
+from mobileprep.datasets.survey import Survey
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Edge, Ref, parse_ref
+from mobileprep.ir.refs import Edge, Ref
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.histogram import Histogram
 from mobileprep.numerics.observed_values import ObservedValues
-from mobileprep.runtime.feeds import converted, tensor_dtype
 from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.runtime.sampling.inputs import FedTensor
 
 # What is left of dropout draws numbers, though they change nothing where all is kept.
 _SEED: Final = 20160823
+# Batches of a piece: enough to pay for sending what it shows, few enough to share out evenly.
+_BATCHES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,21 @@ class Subject:
         fetches: the tensors to run it for.
         tensors: the tensors to observe, float32 or not.
         method: how ranges will come of it.
-        batch: how many samples are run at once.
-        fill: whether the graph takes no fewer; the last batch is then filled up with samples of
-            its own, again from its first.
+        inputs: the graph's inputs.
+        batch: how many samples are run at once, where the inputs do not say.
     """
 
     graph: Graph
     fetches: tuple[str, ...]
     tensors: tuple[Edge, ...]
     method: Method
+    inputs: tuple[FedTensor, ...]
     batch: int
-    fill: bool
+
+    @property
+    def piece(self) -> int:
+        """How many samples are observed together: whole batches."""
+        return run_size(self.inputs, self.batch) * _BATCHES
 
 
 @dataclass
@@ -53,11 +61,14 @@ class Observation:
         values: of each tensor that was computed.
         batches: for ``moving_average`` the ends in each batch, by tensor.
         samples: how many there were.
+        survey: what is to be known of the samples, were these all of them; nothing for a piece
+            that others follow from the same reading.
     """
 
     values: dict[Edge, ObservedValues] = field(default_factory=dict)
     batches: dict[Edge, list[tuple[float, float]]] = field(default_factory=dict)
     samples: int = 0
+    survey: Survey | None = None
 
 
 class Watcher:
@@ -89,14 +100,49 @@ class Watcher:
             AccuracyError: a tensor is NaN or infinite, or a sample cannot be had.
             UsageError: the samples do not fit the graph.
         """
+        self._begin()
+        survey = Survey(self._data.name)
+        for run in self._runs(survey, start, stop):
+            self._note(run)
+        self._observation.survey = survey
+        return self._observation
+
+    def stream(self) -> Iterator[Observation]:
+        """What all samples show, piece by piece, read from the first to the last.
+
+        Raises:
+            AccuracyError, UsageError: see ``observe``.
+        """
+        self._begin()
+        survey = Survey(self._data.name)
+        for run in self._runs(survey):
+            self._note(run)
+            if self._observation.samples >= self._subject.piece:
+                yield self._observation
+                self._begin()
+        self._observation.survey = survey
+        yield self._observation
+
+    def _runs(self, survey: Survey, start: int = 0, stop: int | None = None) -> Iterator[FedRun]:
         subject = self._subject
+        return runs(
+            self._data, subject.inputs, subject.batch, start=start, stop=stop, survey=survey
+        )
+
+    def _begin(self) -> None:
         self._observation, self._fault = Observation(), None
         self._in_batch.clear()
-        for batch in self._data.batches(subject.batch, start, stop):
-            feeds = {name: _given(subject, name, array) for name, array in batch.feeds.items()}
-            self._interpreter.run(subject.fetches, feeds)
-            self._end(batch)
-        return self._observation
+
+    def _note(self, run: FedRun) -> None:
+        """Run the graph."""
+        self._interpreter.run(self._subject.fetches, run.feeds)
+        if self._fault is not None:
+            raise _lost(*self._fault, run, self._data.name)
+        observation = self._observation
+        observation.samples += run.count
+        for tensor, values in self._in_batch.items():
+            observation.batches.setdefault(tensor, []).append((values.low, values.high))
+        self._in_batch.clear()
 
     def _see(self, tensor: Edge, array: Array) -> None:
         if self._fault is not None or array.dtype != np.float32 or not array.size:
@@ -104,16 +150,6 @@ class Watcher:
         values = self._values(tensor)
         if not values.add(array):
             self._fault = tensor, _first_lost(array)
-
-    def _end(self, batch: Batch) -> None:
-        """A batch was run."""
-        if self._fault is not None:
-            raise _lost(*self._fault, batch, self._data.name)
-        observation = self._observation
-        observation.samples += len(batch.names)
-        for tensor, values in self._in_batch.items():
-            observation.batches.setdefault(tensor, []).append((values.low, values.high))
-        self._in_batch.clear()
 
     def _values(self, tensor: Edge) -> ObservedValues:
         method = self._subject.method
@@ -126,14 +162,6 @@ class Watcher:
         return known
 
 
-def _given(subject: Subject, name: str, array: Array) -> Array:
-    """An array as the graph takes it."""
-    if subject.fill and len(array) < subject.batch:
-        array = array[np.arange(subject.batch) % len(array)]
-    ref = parse_ref(name)
-    return converted(array, tensor_dtype(subject.graph, ref) if ref.node in subject.graph else None)
-
-
 def _first_lost(array: Array) -> int | None:
     """The first entry along the first axis that has NaN or infinity; None without axes."""
     if not array.ndim:
@@ -142,14 +170,12 @@ def _first_lost(array: Array) -> int | None:
     return int(lost.argmax())
 
 
-def _lost(tensor: Edge, entry: int | None, batch: Batch, data: str) -> AccuracyError:
-    names: Sequence[str] = batch.names
-    sizes: Mapping[str, Array] = batch.feeds
+def _lost(tensor: Edge, entry: int | None, run: FedRun, data: str) -> AccuracyError:
+    names = run.names
     name = str(Ref(*tensor))
-    # A tensor whose first axis counts no samples says no more than which batch it was.
-    is_each = entry is not None and all(len(a) == len(names) for a in sizes.values())
-    if is_each and entry is not None and entry < len(names):
-        place = names[entry]
+    # A tensor whose first axis counts no samples says no more than which run it was.
+    if entry is not None and run.along == run.feeds.keys() and entry < run.fed:
+        place = names[entry % run.count]
     else:
         place = names[0] if len(names) == 1 else f"one of {names[0]} to {names[-1]}"
     message = f"{data}: the tensor {name!r} is NaN or infinite for {place}; it has no range"

@@ -19,13 +19,12 @@ from typing import Any, Final, Protocol
 
 from mobileprep.calibration.observation import Observation, Subject, Watcher
 from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.survey import Survey
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
 from mobileprep.processors import cores
 
-# Batches of a piece: enough to pay for sending what it shows, few enough to share out evenly.
-_BATCHES: Final = 4
 # Pieces that wait for each worker, so that none is idle and little is held.
 _WAITING: Final = 2
 _TRIES: Final = 3
@@ -59,7 +58,13 @@ class _Handle(Protocol):
 
 
 def observed(
-    subject: Subject, data: Dataset, *, workers: int = 1, dask: str | None = None
+    subject: Subject,
+    data: Dataset,
+    *,
+    workers: int = 1,
+    dask: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+    tell: Callable[[int, int], None] = lambda _done, _count: None,
 ) -> Iterator[Observation]:
     """What each piece of the samples shows, in order.
 
@@ -68,21 +73,37 @@ def observed(
         data: the samples; they are pickled where others run them.
         workers: how many processes run them; with one, this process does.
         dask: the address of a scheduler whose workers run them instead.
+        warn: told of samples that cannot be read, in a sentence.
+        tell: called after each piece with how many samples are done, and how many there are.
 
     Raises:
-        AccuracyError: see ``Watcher.observe``; or processes were killed again and again.
+        AccuracyError: see ``Watcher.observe``; or all samples hold one value, or none can be read;
+            or processes were killed again and again.
         UnsupportedError: dask.distributed is not installed, or its scheduler cannot be reached.
         UsageError: a process that runs samples is to begin further ones.
     """
-    pieces = _pieces(len(data), subject.batch)
+    whole = Survey(data.name)
+    count, done = len(data), 0
+    for observation in _observations(subject, data, count, workers, dask):
+        if observation.survey is not None:
+            whole.merge(observation.survey)
+        done += observation.samples
+        tell(min(done + len(whole.unread), count), count)
+        yield observation
+    whole.check(count, warn)
+
+
+def _observations(
+    subject: Subject, data: Dataset, count: int, workers: int, dask: str | None
+) -> Iterator[Observation]:
+    pieces = _pieces(count, subject.piece)
     if dask is not None:
         return _on_dask(_work(subject, data), pieces, dask)
-    count = min(workers, len(pieces))
-    if count > 1:
+    most = min(workers, len(pieces))
+    if most > 1:
         _check_begun()
-        return _in_processes(_work(subject, data, threads=max(cores() // count, 1)), pieces, count)
-    watcher = Watcher(subject, data)
-    return (watcher.observe(start, stop) for start, stop in pieces)
+        return _in_processes(_work(subject, data, threads=max(cores() // most, 1)), pieces, most)
+    return Watcher(subject, data).stream()
 
 
 def _check_begun() -> None:
@@ -96,8 +117,7 @@ def _check_begun() -> None:
         raise UsageError(message, _GUARD)
 
 
-def _pieces(count: int, batch: int) -> list[tuple[int, int]]:
-    step = batch * _BATCHES
+def _pieces(count: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, count)) for start in range(0, count, step)]
 
 

@@ -14,7 +14,7 @@ from mobileprep.cli._model_flags import add_model_flags, model_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
-    from mobileprep.api.benchmarking.runs import Subject, Timings
+    from mobileprep.api.benchmarking.runs import TimedGraph, Timings
     from mobileprep.runtime.accounting.costs import GraphCosts
     from mobileprep.runtime.accounting.devices import Device
     from mobileprep.runtime.accounting.step_stats import StepStats
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Warm up, run, run again with the times of nodes, print."""
     from mobileprep.api.benchmark import Benchmark
     from mobileprep.api.benchmarking.inputs import output_layers
-    from mobileprep.api.benchmarking.runs import Pace, Subject, measured_costs, time_graph
+    from mobileprep.api.benchmarking.runs import Pace, TimedGraph, measured_costs, time_graph
     from mobileprep.api.models import load_model
     from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds
     from mobileprep.runtime.accounting.devices import find_device
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     layers = model.tensors(comma_list(args.output_layer)) or model.outputs
     layers = layers or output_layers(model.graph)
     fetches = (*layers, *comma_list(args.target_layer))
-    subject = Subject(model.graph, model.path, make_feeds(model.graph, flags), fetches)
+    subject = TimedGraph(model.graph, model.path, make_feeds(model.graph, flags), fetches)
     timings = time_graph(
         subject,
         Pace(args.max_num_runs, args.max_time, args.inference_delay),
@@ -181,7 +181,9 @@ def _rounded(count: float) -> str:
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
-def _report(args: argparse.Namespace, subject: Subject, timings: Timings, loading: float) -> None:
+def _report(
+    args: argparse.Namespace, subject: TimedGraph, timings: Timings, loading: float
+) -> None:
     """Leave the files that the original leaves."""
     from mobileprep.api.benchmarking.entries import write_entry
     from mobileprep.runtime.accounting.step_stats import by_kind

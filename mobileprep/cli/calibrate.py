@@ -36,13 +36,20 @@ def run(args: argparse.Namespace) -> int:
     """
     from dataclasses import asdict
 
-    from mobileprep.api.calibrating import calibrate
-    from mobileprep.cli._load import load_recipes, warn
+    from mobileprep.api.calibrating import plan_calibrations, run_calibrations
+    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._terminal.progress import Progress
+    from mobileprep.pipeline.runner import stale_stages
 
-    recipes = load_recipes(args)
-    done = calibrate(
-        recipes, targets=targets_of(args), check=args.check, warn=lambda text: warn([text])
-    )
+    plan = plan_calibrations(load_recipes(args), targets_of(args))
+    with Progress(len(stale_stages(plan.state))) as progress:
+        done = run_calibrations(
+            plan,
+            check=args.check,
+            listen=progress.listen,
+            warn=progress.warn,
+            advance=progress.advance,
+        )
     if args.json:
         print(json.dumps([asdict(one) for one in done], sort_keys=True, indent=1))
     for one in done:

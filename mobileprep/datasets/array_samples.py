@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.datasets.fitting import only_input
-from mobileprep.datasets.source import DataFiles, NoLabelsError, Unread, no_samples, only_keys
+from mobileprep.datasets.source import DataFiles, NoLabelsError, no_samples, only_keys
 from mobileprep.errors import AccuracyError
 from mobileprep.formats.arrays import Header
 from mobileprep.formats.mapped_arrays import map_arrays

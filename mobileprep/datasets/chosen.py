@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from mobileprep.datasets.dataset import Batch
-from mobileprep.datasets.source import SampleChoice, SampleSource, Unread, at_sample
+from mobileprep.datasets.dataset import Batch, Unread
+from mobileprep.datasets.source import SampleChoice, SampleSource, at_sample
 from mobileprep.errors import AccuracyError
 
 _NAMED: Final = 3
@@ -43,18 +43,24 @@ class Chosen:
     def __len__(self) -> int:
         return len(self._indices)
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self,
+        size: int,
+        start: int = 0,
+        stop: int | None = None,
+        unread: list[Unread] | None = None,
+    ) -> Iterator[Batch]:
         """See ``Dataset.batches``."""
         wanted = self._indices[start:stop]
-        unread: list[Unread] = []
+        lost: list[Unread] = [] if unread is None else unread
         for batch, without in self._ahead(wanted, size):
-            unread += without
-            if unread and self._choice.strict:
-                raise at_sample(unread[0].error, f"{self._name}, {unread[0].name}")
+            if without and self._choice.strict:
+                raise at_sample(without[0].error, f"{self._name}, {without[0].name}")
+            lost += without
             if batch is not None:
                 yield batch
-        if unread:
-            self._tell(unread, len(wanted))
+        if unread is None and lost:
+            self._warn(left_out(self._name, lost, len(wanted)))
 
     def _ahead(
         self, wanted: Sequence[int], size: int
@@ -70,11 +76,22 @@ class Chosen:
             for last in coming:
                 yield last.result()
 
-    def _tell(self, unread: Sequence[Unread], count: int) -> None:
-        told = [f"{u.name} ({u.error})" for u in unread[:_NAMED]]
-        more = f", and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
-        listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(told)}{more}"
-        if len(unread) == count:
-            msg = f"{self._name}: {listed}"
-            raise AccuracyError(msg, unread[0].error.hint)
-        self._warn(f"{self._name}: {listed}; they are left out")
+
+def left_out(data: str, unread: Sequence[Unread], count: int) -> str:
+    """A warning of samples that cannot be read.
+
+    Args:
+        data: what messages call the data.
+        unread: the samples.
+        count: how many there are with those that can be read.
+
+    Raises:
+        AccuracyError: none can be.
+    """
+    told = [f"{u.name} ({u.error})" for u in unread[:_NAMED]]
+    more = f", and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+    listed = f"{len(unread)} of {count} samples cannot be read: {', '.join(told)}{more}"
+    if len(unread) == count:
+        msg = f"{data}: {listed}"
+        raise AccuracyError(msg, unread[0].error.hint)
+    return f"{data}: {listed}; they are left out"

@@ -50,6 +50,16 @@ def read_classes(path: Path) -> Classes:
         AccuracyError: it lists none, or one twice.
         CorruptFileError: it cannot be read.
     """
+    return Classes(class_names(path), path.name)
+
+
+def class_names(path: Path) -> list[str]:
+    """The names in a file of classes, one a line, in the order of the model's outputs.
+
+    Raises:
+        AccuracyError: it lists none, or one twice.
+        CorruptFileError: it cannot be read.
+    """
     names = [line.strip() for line in _text(path).splitlines()]
     while names and not names[-1]:
         names.pop()
@@ -60,7 +70,7 @@ def read_classes(path: Path) -> Classes:
             raise AccuracyError(message, "list each class once", f"{path}:{line}")
     if not names:
         raise AccuracyError("lists no classes", "write the name of one in each line", str(path))  # noqa: EM101
-    return Classes(names, path.name)
+    return names
 
 
 def folder_labels(names: Sequence[str], classes: Classes | None, data: str) -> list[Label]:

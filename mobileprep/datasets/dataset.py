@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from mobileprep.errors import MobileprepError
 from mobileprep.ir.tensor import Array
 
 
@@ -24,6 +25,14 @@ class Batch:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Unread:
+    """A sample that cannot be read, and why."""
+
+    name: str
+    error: MobileprepError
+
+
 class Dataset(Protocol):
     """Samples that are read when they are asked for, the same ones in the same order each time."""
 
@@ -34,12 +43,20 @@ class Dataset(Protocol):
     def __len__(self) -> int:
         """How many samples there are; one that turns out to be unreadable counts."""
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self,
+        size: int,
+        start: int = 0,
+        stop: int | None = None,
+        unread: list[Unread] | None = None,
+    ) -> Iterator[Batch]:
         """The samples ``start`` to ``stop``, ``size`` at a time; a batch may be smaller.
 
-        Samples that cannot be read are left out, with one warning at the end.
+        Samples that cannot be read are left out, and added to ``unread``; without such a list,
+        there is one warning at the end.
 
         Raises:
-            AccuracyError: samples do not fit together, or none can be read.
+            AccuracyError: samples do not fit together; or none can be read, and ``unread`` is
+                not given.
             CorruptFileError, UnsupportedError: a sample cannot be read, and ``strict`` is set.
         """

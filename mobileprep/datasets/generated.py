@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from mobileprep.datasets.classes import Classes, as_label, read_classes
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.datasets.fitting import fitted
 from mobileprep.datasets.singles import Label, Sample, batch_of
 from mobileprep.datasets.source import DataFiles, SampleChoice, no_samples, too_few
@@ -51,6 +54,8 @@ class Generated:
         self._labelled = labelled
         self._classes = Classes() if files.classes is None else read_classes(files.classes)
         self._count: int | None = None
+        # Where a run over a part stopped, and what comes then; one alone takes it up.
+        self._stopped: deque[tuple[int, Iterator[Any]]] = deque(maxlen=1)
         module = load_file(files.root, "mobileprep_data", _AUTHOR)
         name = files.reading.function
         found = getattr(module, name, None)
@@ -74,11 +79,33 @@ class Generated:
             self._count = sum(1 for _ in self._yielded())
         return self._count
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """See ``Dataset.batches``."""
-        wanted = itertools.islice(enumerate(self._yielded()), start, stop)
-        while part := list(itertools.islice(wanted, size)):
-            yield batch_of([self._sample(at, value) for at, value in part])
+    def batches(
+        self,
+        size: int,
+        start: int = 0,
+        stop: int | None = None,
+        unread: list[Unread] | None = None,
+    ) -> Iterator[Batch]:
+        """See ``Dataset.batches``; going on after the last run costs no new beginning."""
+        at, values = self._resumed(start)
+        end = math.inf if stop is None else stop
+        while part := list(itertools.islice(values, int(min(size, end - at)))):
+            yield batch_of([self._sample(n, value) for n, value in enumerate(part, at)])
+            at += len(part)
+        if stop is not None:
+            self._stopped.append((at, values))
+
+    def _resumed(self, start: int) -> tuple[int, Iterator[Any]]:
+        """The values from ``start`` on."""
+        at, values = 0, iter(())
+        if start:
+            with contextlib.suppress(IndexError):
+                at, values = self._stopped.pop()
+        if not 0 < at <= start:
+            at, values = 0, self._yielded()
+        for _ in itertools.islice(values, start - at):
+            pass
+        return start, values
 
     def _yielded(self) -> Iterator[Any]:
         """What the function yields.

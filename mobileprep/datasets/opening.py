@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from mobileprep.datasets.array_samples import ArraySamples
 from mobileprep.datasets.chosen import Chosen
 from mobileprep.datasets.csv_samples import CsvSamples
-from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.dataset import Batch, Dataset, Unread
 from mobileprep.datasets.file_samples import FileSamples
 from mobileprep.datasets.fitting import only_input
 from mobileprep.datasets.generated import Generated
@@ -46,6 +47,8 @@ def open_dataset(
 ) -> Dataset:
     """The samples that files hold for a model.
 
+    They can be pickled, and are opened anew where they are taken to; there nobody is warned.
+
     Args:
         files: the files, and how they are read.
         inputs: what is fed of them: an array, or a column, feature or key of that name.
@@ -60,8 +63,41 @@ def open_dataset(
     """
     kind = files.kind or data_kind(files)
     if kind == "python":
-        return Generated(files, inputs, choice, labelled=labelled)
-    return Chosen(files.name, _source(kind, files, inputs, labels, labelled=labelled), choice, warn)
+        found: Dataset = Generated(files, inputs, choice, labelled=labelled)
+    else:
+        source = _source(kind, files, inputs, labels, labelled=labelled)
+        found = Chosen(files.name, source, choice, warn)
+    again = functools.partial(open_dataset, files, inputs, choice, labels=labels, labelled=labelled)
+    return _Opened(found, again)
+
+
+class _Opened:
+    """Samples, and how to open them elsewhere: maps of files and modules stay in a process."""
+
+    def __init__(self, found: Dataset, again: Callable[[], Dataset]) -> None:
+        self._found = found
+        self._again = again
+
+    def __reduce__(self) -> tuple[Callable[[], Dataset], tuple[()]]:
+        return self._again, ()
+
+    @property
+    def name(self) -> str:
+        """See ``Dataset.name``."""
+        return self._found.name
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def batches(
+        self,
+        size: int,
+        start: int = 0,
+        stop: int | None = None,
+        unread: list[Unread] | None = None,
+    ) -> Iterator[Batch]:
+        """See ``Dataset.batches``."""
+        return self._found.batches(size, start, stop, unread)
 
 
 def data_kind(files: DataFiles) -> DataKind:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Dataset
-from mobileprep.errors import AccuracyError
+from mobileprep.datasets.survey import Survey
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.sampling.inputs import FedTensor
-
-_LEAVE_OUT: Final = "leave them out of the data"
 
 
 @dataclass(frozen=True)
@@ -57,6 +54,7 @@ def runs(
     *,
     start: int = 0,
     stop: int | None = None,
+    survey: Survey | None = None,
 ) -> Iterator[FedRun]:
     """The samples ``start`` to ``stop`` of a data set, as a graph takes them.
 
@@ -70,17 +68,26 @@ def runs(
         size: how many samples are fed at once, where the graph does not say.
         start: the first sample.
         stop: the one after the last; None for all.
+        survey: takes note of the samples, where these are not all of them: the caller checks it
+            once it has them together.
 
     Raises:
-        AccuracyError: samples cannot be read or do not fit, or have no number at all, or all
-            samples hold one value throughout.
+        AccuracyError: samples cannot be read or do not fit, or have no number at all; or all
+            samples hold one value throughout, and ``survey`` is not given.
         CorruptFileError, UnsupportedError: see ``Dataset.batches``.
     """
-    spread = _Spread(dataset.name)
-    for batch in dataset.batches(_fixed(inputs) or size, start, stop):
-        spread.look(batch)
+    own = Survey(dataset.name) if survey is None else survey
+    unread = None if survey is None else survey.unread
+    for batch in dataset.batches(run_size(inputs, size), start, stop, unread):
+        own.look(batch)
         yield from _cut(batch, inputs)
-    spread.check()
+    if survey is None:
+        own.check_spread()
+
+
+def run_size(inputs: Iterable[FedTensor], size: int) -> int:
+    """How many samples are read at once: what the inputs insist on, or else ``size``."""
+    return _fixed(inputs) or size
 
 
 def _fixed(inputs: Iterable[FedTensor]) -> int:
@@ -124,53 +131,3 @@ def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int
 
 def _same(array: Array) -> bool:
     return bool((array == array[:1]).all())
-
-
-class _Spread:
-    """Whether samples hold numbers, and more than one.
-
-    Args:
-        data: what messages call the data.
-    """
-
-    def __init__(self, data: str) -> None:
-        self._data = data
-        self._values: dict[str, tuple[float, float]] = {}
-        self._elements = 0
-
-    def look(self, batch: Batch) -> None:
-        for name, array in batch.feeds.items():
-            if array.dtype.kind not in "iufb":
-                self._values[name] = (0, 1)
-                continue
-            lost = _all_nan(array)
-            if len(lost):
-                message = f"{self._data}: {len(lost)} of {len(batch.names)} samples of {name!r} "
-                message += f"are NaN throughout, the first of them {batch.names[lost[0]]}"
-                raise AccuracyError(message, _LEAVE_OUT)
-            self._elements = max(self._elements, array.size)
-            self._widen(name, array)
-
-    def check(self) -> None:
-        """Raises:
-        AccuracyError: every input got one value alone.
-        """
-        if self._elements < 2 or any(low != high for low, high in self._values.values()):
-            return
-        told = ", ".join(f"{name!r} is {low:g}" for name, (low, _) in self._values.items())
-        message = f"{self._data}: all samples hold one value: {told} throughout"
-        raise AccuracyError(message, "name data that differs from sample to sample")
-
-    def _widen(self, name: str, array: Array) -> None:
-        low, high = self._values.get(name, (np.inf, -np.inf))
-        # What differs already needs no second look.
-        if low >= high and array.size:
-            low, high = min(low, float(array.min())), max(high, float(array.max()))
-            self._values[name] = low, high
-
-
-def _all_nan(array: Array) -> Array:
-    """The samples that have no number at all."""
-    if array.dtype.kind != "f" or not array.size:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.isnan(array.reshape(len(array), -1)).all(axis=1))

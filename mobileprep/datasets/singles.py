@@ -9,8 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mobileprep.datasets.dataset import Batch
-from mobileprep.datasets.source import Unread
+from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError, CorruptFileError, UnsupportedError
 from mobileprep.ir.tensor import Array
 from mobileprep.processors import cores

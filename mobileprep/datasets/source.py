@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError, MobileprepError
 from mobileprep.options.data import DataKind, Reading
 
@@ -72,14 +72,6 @@ class SampleChoice:
         # A digest, since generators of random numbers change from release to release.
         drawn = hashlib.sha256(f"{self.seed} {at}".encode()).digest()[:8]
         return first + int.from_bytes(drawn, "little") % (end - first)
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A sample that cannot be read, and why."""
-
-    name: str
-    error: MobileprepError
 
 
 class SampleSource(Protocol):

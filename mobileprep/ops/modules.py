@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+from mobileprep.registry import import_on_demand
 
 _PACKAGE: Final = "mobileprep.ops"
 INDEX: Final = Path(__file__).parent / "data" / "op_modules.json"
@@ -23,14 +24,14 @@ def import_op(op: str) -> None:
     if module is None:
         import_ops()
     else:
-        importlib.import_module(f"{_PACKAGE}.{module}")
+        import_on_demand(f"{_PACKAGE}.{module}")
 
 
 @lru_cache(maxsize=1)
 def import_ops() -> None:
     """Import every family of ops."""
     for module in family_modules():
-        importlib.import_module(module)
+        import_on_demand(module)
 
 
 def family_modules() -> Iterator[str]:

@@ -24,6 +24,8 @@ from mobileprep.opdefs.read_only_inputs import PASSED_ON, only_reads
 
 MINIMUM_SIZE: Final = 10_000
 """Constants of fewer bytes stay in the graph, where nothing else is asked for."""
+PAGE_SIZE: Final = 4096
+"""The same for recipes: of less than a page of memory the system could not drop anything."""
 
 _QUANTIZED: Final = frozenset(
     {DType.QUINT8, DType.QINT8, DType.QUINT16, DType.QINT16, DType.QINT32}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.plan.checks import Frozen
+from mobileprep.plan.checks import Frozen, labels_of
 from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.sources import data_files, single_file
 from mobileprep.plan.spec import Files, StageFile, StageSpec, Upstream, places
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import Calibration
+from mobileprep.recipe.settings import Calibration, Data
 
 
 def calibrate_spec(
@@ -33,6 +33,8 @@ def calibrate_spec(
     stage = CalibrateStage(
         calibration=calibration,
         data=data,
+        labels=labels_of(target),
+        inputs=target.inputs,
         range_file=range_file,
         graph=graph,
         interface=frozen.interface,
@@ -50,14 +52,18 @@ def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | N
     """
     named, data = calibration.range_file, calibration.data
     if named is not None and named.path.is_file():
-        is_there = data is not None and data.file.path.exists()
-        return data_files(data) if data is not None and is_there else None, single_file(named)
+        known = None if data is None or not _is_there(data) else data_files(data)
+        return known, single_file(named)
     if data is not None:
         return data_files(data), None
     hint = "name samples, 'data: samples.npz', and run 'mobileprep calibrate' to write it"
     name, place = ("", "") if named is None else (named.name, named.place)
     message = f"the range file {name} is not there"
     raise CorruptFileError(message, hint, place)
+
+
+def _is_there(data: Data) -> bool:
+    return all(named.path.exists() for named in (data.file, *data.beside))
 
 
 def calibration_members(target: Target) -> Iterator[StageFile]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from mobileprep.plan.app import app_classes, integration_spec
 from mobileprep.plan.calibrating import calibrate_spec, calibration_members
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -118,6 +119,7 @@ class _TargetPlanner:
         damage_of = damage_spec(target, frozen_by(freeze), steps)
         damage = [] if damage_of is None else [self._add(damage_of)]
         package = self._add(self._package_spec(frozen_by(freeze), [freeze, *steps][-1]))
+        code = self._code(frozen_by(freeze), [freeze, *steps][-1])
         sizes = self._sizes(package)
         validation = self._validate(frozen_by(freeze), package)
         records = PlannedRecords(
@@ -136,7 +138,7 @@ class _TargetPlanner:
             target.folder,
             (
                 *(freeze, *samples, *steps, *self._calibrations, *checks, *damage),
-                *(package, *sizes, *validation),
+                *(package, *code, *sizes, *validation),
             ),
             records,
             tuple(_outside(target)),
@@ -193,6 +195,15 @@ class _TargetPlanner:
         )
         where = places(target, "registration", "artifact", "transforms")
         return StageSpec(f"{target.folder}/package", stage, where)
+
+    def _code(self, frozen: Frozen, last: str) -> list[str]:
+        """The task that writes code for the app; none where none is asked for."""
+        target, integration = self._target, self._target.integration
+        if integration is None:
+            return []
+        graph, file = Upstream(last, GRAPH), self._model_file()
+        spec = integration_spec(target, integration, file, graph, frozen.interface)
+        return [self._add(spec)]
 
     def _sizes(self, package: str) -> list[str]:
         """The task that measures the compressed model, and the one that holds it to limits."""
@@ -288,6 +299,9 @@ def _outside(target: Target) -> Iterator[StageFile]:
     yield from calibration_members(target)
     if target.check is not None and target.check.data is not None:
         yield from data_files(target.check.data).members
+    classes = app_classes(target)
+    if classes is not None:
+        yield from single_file(classes).members
     for step in target.transforms:
         plugin = plugin_file(step)
         yield from () if plugin is None else plugin.members

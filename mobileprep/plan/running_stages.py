@@ -107,6 +107,8 @@ class CalibrateStage(Stage):
     Args:
         calibration: how they are measured; where that runs is no parameter.
         data: the samples; None where they are not there and a range file is.
+        labels: the name of their labels, which are not fed, where the data does not say.
+        inputs: what is fed.
         range_file: the ranges that were checked in, or None.
         graph: the float graph.
         interface: what is fed and fetched.
@@ -115,12 +117,14 @@ class CalibrateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RANGES: ClassVar[str] = "ranges.yaml"
     RECORD: ClassVar[str] = "calibration.json"
 
     calibration: Calibration
     data: Files | None = None
+    labels: str = "label"
+    inputs: tuple[InputSpec, ...] = ()
     range_file: Files | None = None
     graph: Upstream
     interface: Upstream

@@ -25,6 +25,7 @@ Section: TypeAlias = Literal[
     "validation",
     "artifact",
     "registration",
+    "integration",
     "budget",
 ]
 """What of a recipe a stage's messages name the place of."""

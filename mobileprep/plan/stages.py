@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mobileprep.options.freeze import Freeze
+from mobileprep.plan.app_stages import IntegrationStage
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
@@ -215,6 +216,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     CalibrateStage,
     DamageStage,
     PackageStage,
+    IntegrationStage,
     CompressStage,
     BudgetStage,
     EvaluateStage,

@@ -17,6 +17,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "abis": list(target.abis),
         "artifact": target.artifact,
         "registration": list(target.registration),
+        "integration": digestible(target.integration),
         "inputs": [digestible(i) for i in target.inputs],
         "outputs": list(target.outputs),
         "freeze": digestible(target.freeze),

@@ -16,6 +16,7 @@ from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Target
 from mobileprep.recipe.settings import (
     USUAL_LABELS,
+    Data,
     InputFile,
     MetricChoice,
     MetricFunction,
@@ -43,7 +44,7 @@ def evaluate_spec(target: Target, validation: Validation, label: str, frozen: Fr
         batch=validation.batch,
         strict=validation.strict,
         inputs=target.inputs,
-        metrics=tuple(map(_measured, validation.metrics)),
+        metrics=tuple(_measured(choice, validation.data) for choice in validation.metrics),
         functions={_slot(file): single_file(file) for file in validation.functions},
         engine=engine_choice(target),
         graph=frozen.graph,
@@ -72,7 +73,7 @@ def validate_spec(target: Target, validation: Validation, before: str, after: st
     return StageSpec(f"{target.folder}/validate", stage, places(target, "outputs", "validation"))
 
 
-def _measured(choice: MetricChoice) -> MeasuredMetric:
+def _measured(choice: MetricChoice, data: Data) -> MeasuredMetric:
     function = choice.metric if isinstance(choice.metric, MetricFunction) else None
     name = choice.metric if function is None else function.function
     assert isinstance(name, str)
@@ -83,7 +84,9 @@ def _measured(choice: MetricChoice) -> MeasuredMetric:
         python="" if function is None else _slot(function.python),
         outputs=choice.named_outputs,
         labels=(choice.labels or USUAL_LABELS) if of_labels else None,
-        labels_needed=choice.labels is not None or (function is None and name != AUTO),
+        labels_needed=choice.labels is not None
+        or data.names_labels
+        or (function is None and name != AUTO),
         peak=choice.peak,
         threshold=choice.threshold,
         ignore=choice.ignore,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
+from mobileprep.recipe.app import integration_problems
 from mobileprep.recipe.data import data_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import ModelSections, TargetSections
@@ -31,7 +32,12 @@ _SOURCE_EXTRAS = {
     "signature": ("meta_graph", "saved_model"),
 }
 _QUANTIZE_EXTRAS = {
-    **{parameter: (mode,) for mode, (_, parameter) in QUANTIZERS.items()},
+    **{
+        parameter: tuple(mode for mode, (_, taken) in QUANTIZERS.items() if taken == parameter)
+        for _, parameter in QUANTIZERS.values()
+    },
+    "bits": ("weights",),
+    "granularity": ("weights",),
     "ranges": ("nodes",),
     "rules": ("nodes",),
     "repair": ("nodes",),
@@ -202,4 +208,5 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _quantize,
     _abis,
     _budget,
+    integration_problems,
 )

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from mobileprep.options.declare import Option
 from mobileprep.options.freeze import Freeze
+from mobileprep.recipe.app import Integration
 from mobileprep.recipe.settings import (
     ASIDE,
     Abi,
@@ -114,6 +115,7 @@ class Target:
         validation: how to check the result, or None.
         quantize: what ``transforms`` does to constants.
         registration: the TensorFlow versions to write ``ops_to_register.h`` for.
+        integration: the code by which an app runs the model, or None.
         budget: limits.
     """
 
@@ -155,11 +157,12 @@ class Target:
         Artifact,
         Option(
             "The form of the model that ships: a binary GraphDef (`frozen`), a text one (`text`), "
-            "or a file whose constants of 10,000 bytes and more the app maps into memory "
+            "or a file whose constants of 4,096 bytes and more the app maps into memory "
             "(`memmapped`)."
         ),
     ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)
+    integration: Integration | None = None
     budget: Budget = field(default_factory=Budget)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 

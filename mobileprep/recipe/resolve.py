@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mobileprep.options.freeze import Freeze
+from mobileprep.recipe.app import integration_of
 from mobileprep.recipe.checks import SOURCE_KINDS
 from mobileprep.recipe.data import resolve_data
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
@@ -90,6 +91,7 @@ def resolve_target(sections: TargetSections, chains: Chains) -> Target:
         calibration=_calibration(sections.mapping("calibration")),
         validation=resolve_validation(sections.mapping("validation")),
         quantize=quantize,
+        integration=integration_of(sections.mapping("integration")),
         budget=Budget(**{k: _size(v) for k, v in plain(sections.section("budget")).items()}),
         tree=sections.tree,
         **optional,
@@ -193,6 +195,8 @@ def _quantize(node: Node | None) -> Quantize:
     return Quantize(
         given["mode"],
         tuple((key, int(given[key])) for key in given.keys() & _QUANTIZE_PARAMETERS),
+        None if given.get("bits") is None else int(given["bits"]),
+        given.get("granularity"),
         given.get("ranges", Quantize.ranges),
         tuple(_rule(rule) for rule in given.get("rules", ())),
     )
@@ -237,9 +241,7 @@ def repair_chain(sections: TargetSections) -> Node | None:
 
 def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
     if quantize.mode in QUANTIZERS:
-        name, parameter = QUANTIZERS[quantize.mode]
-        value = dict(quantize.parameters).get(parameter, _quantize_default(parameter))
-        yield _asked_by(sections, "quantize", name, (parameter, value))
+        yield _storing(sections, quantize)
     elif quantize.mode == "nodes":
         yield from chains.read(repair_chain(sections)).steps
         params: list[tuple[str, ParameterValue]] = [("ranges", quantize.ranges)]
@@ -250,6 +252,21 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
             quantize.ranges == "trained" and sections.mapping("calibration") is not None
         )
         yield replace(step, takes_ranges=has_ranges)
+
+
+def _storing(sections: TargetSections, quantize: Quantize) -> Step:
+    """The step that stores constants in fewer bits, or rounds them."""
+    name, parameter = QUANTIZERS[quantize.mode]
+    params: list[tuple[str, ParameterValue]] = [
+        (parameter, dict(quantize.parameters).get(parameter, _quantize_default(parameter)))
+    ]
+    if quantize.mode in ("float16", "bfloat16"):
+        params.append(("type", quantize.mode))
+    given = [("bits", quantize.bits), ("granularity", quantize.granularity)]
+    finer = [(key, value) for key, value in given if value is not None]
+    if finer:
+        name = "linear_quantize_weights"
+    return _asked_by(sections, "quantize", name, *params, *finer)
 
 
 def _quantize_default(parameter: str) -> int:

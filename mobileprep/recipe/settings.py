@@ -13,7 +13,7 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-QuantizeMode: TypeAlias = Literal["none", "weights", "round", "nodes"]
+QuantizeMode: TypeAlias = Literal["none", "weights", "float16", "bfloat16", "round", "nodes"]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
@@ -35,6 +35,8 @@ ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 
 QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "weights": ("quantize_weights", "minimum_size"),
+    "float16": ("cast_weights", "minimum_size"),
+    "bfloat16": ("cast_weights", "minimum_size"),
     "round": ("round_weights", "num_steps"),
 }
 """The transform that each mode of ``quantize`` stands for, and the parameter that it takes."""
@@ -163,6 +165,11 @@ class Data:
     def beside(self) -> tuple[InputFile, ...]:
         """The files that it names besides ``file``."""
         return (*filter(None, (self.labels, self.classes)), *self.files)
+
+    @property
+    def names_labels(self) -> bool:
+        """Whether it says what its labels are, so that they have to be there."""
+        return self.labels is not None or self.reading.labels is not None
 
 
 @dataclass(frozen=True)
@@ -406,13 +413,20 @@ class Calibration:
     samples: Annotated[
         int | None,
         Option(
-            "How many samples are run; of more in the data, some that `seed` draws. Without it, "
-            "all.",
+            "How many samples are run, spread evenly over the data. Without it, all.",
             minimum=1,
             maximum=10_000_000,
         ),
     ] = None
-    seed: Annotated[int, Option("Which samples are drawn.", minimum=0, maximum=(1 << 31) - 1)] = 0
+    seed: Annotated[
+        int | None,
+        Option(
+            "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
+            "the first of each part.",
+            minimum=0,
+            maximum=4294967295,
+        ),
+    ] = None
     batch: Annotated[
         int,
         Option(
@@ -421,6 +435,13 @@ class Calibration:
             maximum=4096,
         ),
     ] = 8
+    strict: Annotated[
+        bool,
+        Option(
+            "Whether a sample that cannot be read ends the build; else it is left out, with a "
+            "warning that names it."
+        ),
+    ] = False
     range_file: Annotated[
         InputFile | None,
         Option(
@@ -511,15 +532,34 @@ class Quantize:
     """How constants are made smaller; its steps are part of the target's transforms already.
 
     Args:
-        mode: ``weights`` stores 8 bits, ``round`` rounds for compression, ``nodes`` computes in
-            eight bits.
+        mode: ``weights`` stores 2 to 8 bits, ``float16`` and ``bfloat16`` 16, ``round`` rounds for
+            compression, ``nodes`` computes in eight bits.
         parameters: those of the mode's transform that the recipe gives.
+        bits: of ``weights``; None where they are not given.
+        granularity: of ``weights``; None where it is not given.
         ranges: where ``nodes`` has ranges from.
         rules: what ``nodes`` does otherwise to some layers, the last that fits one counts.
     """
 
     mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
     parameters: tuple[tuple[str, int], ...] = ()
+    bits: Annotated[
+        int | None,
+        Option(
+            "With `weights`: how many bits an element takes, 8 where `granularity` alone is given "
+            "(`linear_quantize_weights`). Without both, 8 bits with one range for each constant "
+            "(`quantize_weights`).",
+            minimum=2,
+            maximum=8,
+        ),
+    ] = None
+    granularity: Annotated[
+        Granularity | None,
+        Option(
+            "With `weights`: whether each constant has one scale (`tensor`), or each output "
+            "channel its own (`channel`). Where `bits` alone is given, `channel`."
+        ),
+    ] = None
     ranges: Annotated[
         RangeSource,
         Option(

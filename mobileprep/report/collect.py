@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from mobileprep.plan.records import (
+    CalibrationRecord,
     CheckRecord,
     CompressRecord,
     DamageRecord,
@@ -133,6 +134,7 @@ class Report:
         warnings: what the user should know of the model that ships.
         quantize: how the target quantizes, as ``weights`` or ``nodes, observed``; empty where not.
         damage: what that did to tensors, where it was looked at.
+        calibrations: where the ranges of its eight-bit nodes come from.
     """
 
     recipe: str
@@ -149,6 +151,7 @@ class Report:
     warnings: tuple[str, ...] = ()
     quantize: str = ""
     damage: DamageRecord | None = None
+    calibrations: tuple[CalibrationRecord, ...] = ()
 
 
 def collect_report(
@@ -183,6 +186,7 @@ def collect_report(
         package.warnings,
         quantize,
         records.damage,
+        records.calibrations,
     )
 
 

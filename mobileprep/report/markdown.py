@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from mobileprep.plan.records import DamageRecord, OutputRecord
+from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report
 from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
 from mobileprep.report.quantization import TENSOR_HEADINGS, tensor_cells
@@ -72,6 +73,7 @@ def _details(report: Report) -> Iterator[str]:
     warnings += report.warnings
     if report.check is not None:
         warnings += report.check.warnings
+    warnings += [warning for record in report.calibrations for warning in record.warnings]
     if report.accuracy is not None:
         warnings += report.accuracy.warnings
     yield from (f"- **{_plain(_name(report))}**: {_plain(warning)}" for warning in warnings)
@@ -87,6 +89,9 @@ def _details(report: Report) -> Iterator[str]:
             f"Checked on {check.samples} samples: largest difference {check.share_of_peak:.2g} "
             f"of the peak of {_plain(check.output)}."
         )
+    for calibration in report.calibrations:
+        yield ""
+        yield f"Ranges {_plain(calibration_text(calibration))}."
     if report.accuracy is not None:
         yield from _metrics(report.accuracy)
     if report.damage is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mobileprep.plan.records import CalibrationRecord
+from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.metric_table import metric_table, metric_text, metric_title
 from mobileprep.report.quantization import damage_lines
@@ -33,6 +35,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest.append(_model_line(report))
     if report.check is not None:
         rest += _check_lines(report.check)
+    for calibration in report.calibrations:
+        rest += _calibration_lines(calibration)
     if report.accuracy is not None:
         rest += _accuracy_lines(report.accuracy, width or USUAL_WIDTH)
     if report.damage is not None:
@@ -86,6 +90,11 @@ def _check_lines(check: Checked) -> Iterator[str]:
     if check.data is None:
         yield from (f"  {name}: {what}" for name, what in check.inputs.items())
     yield from (f"  warning: {warning}" for warning in check.warnings)
+
+
+def _calibration_lines(calibration: CalibrationRecord) -> Iterator[str]:
+    yield f"ranges   {calibration_text(calibration)}"
+    yield from (f"  warning: {warning}" for warning in calibration.warnings)
 
 
 def _accuracy_lines(accuracy: Accuracy, width: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.channel_statistics import changed_statistics
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
@@ -23,9 +24,9 @@ from mobileprep.rewriting.biases import Biased, BiasedLayer, replaced, shifted
 from mobileprep.rewriting.layers import (
     data_input,
     input_axis,
-    layer_kind,
     output_axis,
     own_constant,
+    through,
 )
 
 _RELU6_BOUND: Final = 6.0
@@ -148,8 +149,13 @@ def absorbed(graph: Graph, moves: Sequence[tuple[Absorption, Array]]) -> Graph:
     new: dict[str, list[Node]] = {}
     names = FreshNames(graph.by_name)
     for absorption, amounts in moves:
+        add = absorption.source.add
+        new[add.name] = [changed_statistics(add, 1.0, -amounts)]
         changes = [(absorption.source.bias, -amounts)]
-        changes += [(t.bias, _through(t, amounts)) for t in absorption.takers]
+        changes += [
+            (t.bias, through(t.layer, t.weights.attr_tensor("value").array(), amounts))
+            for t in absorption.takers
+        ]
         if absorption.bound is not None:
             changes.append((absorption.bound, -amounts))
         elif absorption.activation.op == "Relu6":
@@ -160,17 +166,6 @@ def absorbed(graph: Graph, moves: Sequence[tuple[Absorption, Array]]) -> Graph:
             shifts[bias.name] = shifts.get(bias.name, 0.0) + by
     moved = replaced(graph, {name: shifted(bias, shifts[name]) for name, bias in biases.items()})
     return moved.with_nodes(n for old in moved for n in new.get(old.name, (old,)))
-
-
-def _through(layer: BiasedLayer, amounts: Array) -> Array:
-    """What a layer makes of amounts that are the same everywhere; shape [output channels]."""
-    weights = layer.weights.attr_tensor("value").array().astype(np.float64)
-    shape = [1] * weights.ndim
-    shape[input_axis(layer.layer)] = len(amounts)
-    kept = [axis + weights.ndim for axis in layer_kind(layer.layer).channels]
-    others = tuple(i for i in range(weights.ndim) if i not in kept)
-    through: Array = (weights * amounts.reshape(shape)).sum(axis=others)
-    return through.reshape(-1)
 
 
 def _bounded(absorption: Absorption, bound: Array, names: FreshNames) -> list[Node]:

@@ -145,6 +145,25 @@ def input_axis(layer: Node) -> int:
     return -1 if transposed else -2
 
 
+def through(layer: Node, weights: Array, amounts: Array) -> Array:
+    """What a layer makes of inputs that are the same everywhere, its borders aside.
+
+    Args:
+        layer: Conv2D, DepthwiseConv2dNative, MatMul or Conv3D.
+        weights: its weights.
+        amounts: float64 [input channels].
+
+    Returns:
+        float64 [output channels].
+    """
+    shape = [1] * weights.ndim
+    shape[input_axis(layer)] = len(amounts)
+    kept = [axis + weights.ndim for axis in layer_kind(layer).channels]
+    others = tuple(i for i in range(weights.ndim) if i not in kept)
+    found: Array = (weights.astype(np.float64) * amounts.reshape(shape)).sum(axis=others)
+    return found.reshape(-1)
+
+
 def data_input(layer: Node) -> int:
     """Which input of a layer is the tensor that its weights are applied to."""
     return 2 if layer.op == "Conv2DBackpropInput" else 0

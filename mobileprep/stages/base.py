@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from mobileprep.errors import InternalError
 from mobileprep.fsio import inside, write_bytes
 from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.spec import Section, Stage, Upstream
-from mobileprep.registry import Registry
+from mobileprep.registry import Registry, import_on_demand
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -123,7 +122,7 @@ def stage(
 
 def stage_function(name: str) -> StageFunction:
     """The function of a stage; only its own module is imported."""
-    importlib.import_module(f"mobileprep.stages.{name}")
+    import_on_demand(f"mobileprep.stages.{name}")
     found = _stages.get(name)
     if found is None:
         message = f"the module mobileprep.stages.{name} registers no stage {name!r}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from mobileprep.calibration.methods import Method
+from mobileprep.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.calibration.observation import Subject
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.calibration.shards import observed
 from mobileprep.calibration.staleness import check_fresh
+from mobileprep.datasets.dataset import Dataset
+from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.formats.range_file import RangeFile, TensorRange, range_file_text, read_range_file
 from mobileprep.fsio import sha256_bytes, sha256_file, write_text
@@ -18,11 +22,12 @@ from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests
 from mobileprep.plan.records import CalibrationRecord, Interface
 from mobileprep.plan.running_stages import CalibrateStage
+from mobileprep.plan.spec import Files
 from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.runtime.sampling.inputs import fixed_batch
+from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.calibration_data import samples_of
+from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 
 _NAMED: Final = 5
@@ -42,6 +47,7 @@ def run(job: Job[CalibrateStage]) -> None:
     interface = job.record(Interface, asked.interface)
     tensors = ranged_tensors(graph)
     fed = [edge(parse_ref(name)) for name in interface.inputs]
+    warnings: list[str] = []
     digests = {str(Ref(*t)): d for t, d in tensor_digests(graph, tensors, fed).items()}
     if asked.range_file is not None:
         found = read_range_file(asked.range_file.root)
@@ -52,7 +58,7 @@ def run(job: Job[CalibrateStage]) -> None:
         ranges = RangeFile(kept, found.method, found.samples, found.data)
         origin = asked.range_file.name
     else:
-        ranges = _measured(job, graph, interface, tensors, digests)
+        ranges = _measured(job, graph, interface, tensors, digests, warnings.append)
         origin = "" if asked.data is None else asked.data.name
     write_text(job.output(asked.RANGES), range_file_text(ranges))
     unseen = tuple(name for name in digests if name not in ranges.tensors)
@@ -63,7 +69,7 @@ def run(job: Job[CalibrateStage]) -> None:
         ranges.samples,
         len(ranges.tensors),
         unseen,
-        tuple(_warnings(unseen)),
+        (*warnings, *_warnings(unseen)),
     )
     for warning in record.warnings:
         job.warn(warning)
@@ -82,28 +88,37 @@ def _measured(
     interface: Interface,
     tensors: Sequence[Edge],
     digests: dict[str, str],
+    warn: Callable[[str], None],
 ) -> RangeFile:
     """Ranges by running the float graph on the samples."""
     asked = job.asked
     assert asked.data is not None
-    calibration, place = asked.calibration, job.place("calibration")
-    fixed = fixed_batch(graph, interface.inputs)
+    calibration = asked.calibration
     method = method_of(asked)
+    inputs = stage_inputs(job, graph, interface.inputs)
     try:
-        data = samples_of(asked.data, interface.inputs, calibration.samples, calibration.seed)
+        data = _opened(job, asked.data, inputs)
         with asset_folder(job.path(asked.assets)) as folder:
             subject = Subject(
                 with_found_assets(graph, (folder,)),
                 interface.outputs,
                 tuple(tensors),
                 method,
-                fixed or calibration.batch,
-                bool(fixed),
+                tuple(inputs),
+                calibration.batch,
             )
-            seen = observed(subject, data, workers=calibration.workers, dask=calibration.dask)
+            seen = observed(
+                subject,
+                data,
+                workers=calibration.workers,
+                dask=calibration.dask,
+                warn=warn,
+                tell=job.progress,
+            )
             found, samples = ranges_of(seen, method)
     except (AccuracyError, UsageError) as error:
-        raise AccuracyError(error.message, error.hint, place) from error
+        where = error.where or job.place("calibration")
+        raise AccuracyError(error.message, error.hint, where) from error
     by_name = {str(Ref(*tensor)): ends for tensor, ends in found.items()}
     return RangeFile(
         {n: TensorRange(*by_name[n], digest) for n, digest in digests.items() if n in by_name},
@@ -114,12 +129,32 @@ def _measured(
     )
 
 
+def _opened(job: Job[CalibrateStage], files: Files, inputs: Sequence[FedTensor]) -> Dataset:
+    calibration = job.asked.calibration
+    return open_dataset(
+        data_files(files, calibration.data),
+        inputs,
+        SampleChoice(calibration.samples, calibration.seed, calibration.strict),
+        labels=job.asked.labels,
+    )
+
+
 def _digest(asked: CalibrateStage) -> str:
-    """A digest of the samples that are drawn: of the files, and of which of their samples."""
+    """A digest of what is fed: of all files, how they are read, and which samples are drawn."""
     assert asked.data is not None
-    files = [f"{f.name} {sha256_file(f.path)}" for f in asked.data.members]
-    drawn = f"{asked.calibration.samples} {asked.calibration.seed}"
-    return sha256_bytes("\n".join([drawn, *files]).encode())
+    calibration, parameters = asked.calibration, asked.parameters
+    drawn: dict[str, object] = {
+        "data": parameters["calibration"]["data"],
+        "labels": asked.labels,
+        "inputs": parameters["inputs"],
+        "samples": calibration.samples,
+        "seed": calibration.seed,
+        "files": [[f.name, sha256_file(f.path)] for f in asked.data.members],
+    }
+    # What ends of batches are averaged to depends on the batches.
+    if calibration.method == MOVING_AVERAGE:
+        drawn["batch"] = calibration.batch
+    return sha256_bytes(json.dumps(drawn, sort_keys=True).encode())
 
 
 def _warnings(unseen: Sequence[str]) -> list[str]:

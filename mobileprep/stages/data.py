@@ -9,7 +9,12 @@ from mobileprep.datasets.inputs import data_inputs
 from mobileprep.datasets.source import DataFiles
 from mobileprep.errors import AccuracyError, InvalidGraphError, UsageError
 from mobileprep.ir.graph import Graph
-from mobileprep.plan.running_stages import DamageStage, EvaluateStage, SamplesStage
+from mobileprep.plan.running_stages import (
+    CalibrateStage,
+    DamageStage,
+    EvaluateStage,
+    SamplesStage,
+)
 from mobileprep.plan.spec import Files
 from mobileprep.recipe.settings import Data
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -30,7 +35,7 @@ def data_files(files: Files, data: Data | None) -> DataFiles:
 
 
 def stage_inputs(
-    job: Job[EvaluateStage] | Job[SamplesStage] | Job[DamageStage],
+    job: Job[EvaluateStage] | Job[SamplesStage] | Job[DamageStage] | Job[CalibrateStage],
     graph: Graph,
     names: Sequence[str],
 ) -> list[FedTensor]:

@@ -27,7 +27,7 @@ _COMPARED = 4
 
 
 @dataclass(frozen=True)
-class Ran:
+class RanSamples:
     """What a graph gave for some samples.
 
     Args:
@@ -97,7 +97,9 @@ def _run(
     return samples, record
 
 
-def evaluated(engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]) -> Iterator[Ran]:
+def evaluated(
+    engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]
+) -> Iterator[RanSamples]:
     """What the graph gives for the samples, batch by batch.
 
     Args:
@@ -112,5 +114,5 @@ def evaluated(engine: Engine, given: Iterable[FedRun], fetches: Sequence[str]) -
     for one in given:
         outputs = [storable(array) for array in engine.run(fetches, one.feeds)]
         cut = [a[: one.count] if a.ndim and len(a) == one.fed else a for a in outputs]
-        yield Ran(cut, first, one.count, one)
+        yield RanSamples(cut, first, one.count, one)
         first += one.count

@@ -6,11 +6,12 @@ import dataclasses
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.fsio import write_text
+from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.packaging.build_files import build_fragments
-from mobileprep.packaging.memmapped import Conversion, convert
+from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, ModelFacts, PackageRecord
@@ -27,7 +28,7 @@ def run(job: Job[PackageStage]) -> None:
         UnsupportedError: an op is not in the TensorFlow release that the target links.
     """
     asked = job.asked
-    graph = job.graph(asked.graph)
+    graph = without_statistics(job.graph(asked.graph))
     warnings = _warnings(job, graph)
     shipped, size = _leave_model(job, graph, warnings)
     for release in asked.registration:
@@ -47,7 +48,7 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
     if job.asked.artifact == "frozen":
         return graph, job.leave_graph(job.asked.model, graph)
     if job.asked.artifact == "memmapped":
-        done = convert(graph, quantized=True, safe=True)
+        done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
 
+from mobileprep.ir.channel_statistics import (
+    NO_STATISTICS,
+    NO_STATISTICS_HINT,
+    statistics_of,
+)
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -19,8 +24,6 @@ from mobileprep.rewriting.biases import Biased, BiasedLayer, has_bias, with_bias
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.runtime.sampling.from_file import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
-
-Runs = Sequence[Mapping[str, Array]]
 
 _BEFORE: Final = frozenset({"Relu", "Relu6", "Minimum"})
 _LOW: Final = "no channel stays above zero"
@@ -38,7 +41,8 @@ class AbsorbHighBiases(Transform):
     convolutions can.
 
     Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
-    (2019), section 4.1.3, with mean and deviation measured on data.
+    (2019), section 4.1.3; mean and deviation are measured on data, or are those that
+    fuse_batch_norms has kept.
     """
 
     summary = (
@@ -47,13 +51,15 @@ class AbsorbHighBiases(Transform):
     )
 
     data: Annotated[
-        str,
+        str | None,
         Option(
-            "A .npz file with an array of samples for each input, to measure the channels on.",
+            "A .npz file with an array of samples for each input, to measure the channels on. "
+            "Without it, they are those of batch normalizations, which fuse_batch_norms keeps with "
+            "keep_statistics.",
             min_length=1,
             format="path",
         ),
-    ]
+    ] = None
     samples: Annotated[
         int, Option("How many samples to take, spread evenly over the file.", minimum=1)
     ] = 64
@@ -66,12 +72,12 @@ class AbsorbHighBiases(Transform):
         """Move what can be moved.
 
         Raises:
-            TransformError: no data is named.
+            TransformError: no data is named, and the graph has no statistics.
             CorruptFileError: the data is missing or damaged.
             AccuracyError: the data does not fit the inputs.
             InvalidGraphError, UnsupportedError, UsageError: the graph cannot run on the data.
         """
-        if not self.data or self.samples < 1:
+        if self.data == "" or self.samples < 1:
             message = "data is empty" if not self.data else f"samples is {self.samples}"
             raise refuse(self.transform_name, message, "name a .npz file with samples")
         check_inputs(graph, "")
@@ -80,8 +86,11 @@ class AbsorbHighBiases(Transform):
         found = find_absorptions(biased, protected)
         if not found:
             return Result(graph)
-        runs = feeds_from_file(graph, context.inputs, Path(self.data), self.samples)
-        amounts = self._amounts(biased.graph, found, runs)
+        lows = self._lows(biased.graph, found, context)
+        amounts = [
+            np.clip(low, 0, absorption.most).astype(np.float32).astype(np.float64)
+            for absorption, low in zip(found, lows, strict=True)
+        ]
         moved = {a.source.add.name: by for a, by in zip(found, amounts, strict=True) if by.any()}
         if not moved:
             return Result(graph, skipped={_LOW: len(found)})
@@ -93,19 +102,26 @@ class AbsorbHighBiases(Transform):
         skipped = {_LOW: len(found) - len(moves)} if len(moves) < len(found) else {}
         return Result(absorbed(biased.graph, moves), len(moves), skipped)
 
-    def _amounts(self, graph: Graph, found: Sequence[Absorption], runs: Runs) -> list[Array]:
-        """How much of each channel to move, as float32 can hold it."""
+    def _lows(self, graph: Graph, found: Sequence[Absorption], context: Context) -> list[Array]:
+        """What each channel of a layer stays above."""
+        if self.data is None:
+            kept = [statistics_of(a.source.add, a.source.channels) for a in found]
+            if not any(kept):
+                raise refuse(self.transform_name, NO_STATISTICS, NO_STATISTICS_HINT)
+            return [
+                np.zeros(a.source.channels)
+                if s is None
+                else s.means - self.deviations * s.deviations
+                for a, s in zip(found, kept, strict=True)
+            ]
+        runs = feeds_from_file(graph, context.inputs, Path(self.data), self.samples)
         interpreter = Interpreter(graph)
         names = [absorption.source.add.name for absorption in found]
         seen = [_Seen(absorption.source) for absorption in found]
         for run in runs:
             for channels, output in zip(seen, interpreter.run(names, run), strict=True):
                 channels.add(output)
-        lows = [channels.low(self.deviations) for channels in seen]
-        return [
-            np.clip(low, 0, absorption.most).astype(np.float32).astype(np.float64)
-            for absorption, low in zip(found, lows, strict=True)
-        ]
+        return [channels.low(self.deviations) for channels in seen]
 
 
 class _Seen:

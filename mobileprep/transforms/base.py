@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from mobileprep.errors import InternalError, TransformError, UsageError, nearest
 from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.rewrite import Rewritten
-from mobileprep.registry import module_names
+from mobileprep.registry import import_on_demand, module_names
 from mobileprep.tf115.serial_names import SerialNames
 
 
@@ -147,7 +146,7 @@ def transform_class(name: str) -> type[Transform]:
         message = f"there is no transform {name!r}"
         raise UsageError(message, nearest_hint(name, known))
     module = f"{_PACKAGE}.{name}"
-    found = transforms_in(importlib.import_module(module)).get(name)
+    found = transforms_in(import_on_demand(module)).get(name)
     if found is None:
         message = f"the module {module} holds no transform {name!r}"
         raise InternalError(message)

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+import numpy as np
+
+from mobileprep.ir.channel_statistics import ChannelStatistics, with_statistics
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
+from mobileprep.options.declare import Option
 from mobileprep.rewriting.affine.chain import AffineStep
 from mobileprep.rewriting.affine.channels import SUMS
 from mobileprep.rewriting.affine.merge import Merged, merge_chains
 from mobileprep.rewriting.affine.runs import pairs, shorten_runs
+from mobileprep.rewriting.batch_norms import statistics, uses_gamma
+from mobileprep.rewriting.constant_expressions import ConstantExpressions
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 _STAYS: Final = "one Mul and one Add"
@@ -32,6 +39,10 @@ class FuseBatchNorms(Transform):
     layers use too are copied for those that are normalized.
 
     A normalization that no layer takes in, as before an activation, becomes one Mul and one Add.
+
+    The mean and the deviation that a normalization op gives each channel, its ``beta`` and
+    ``gamma``, can be kept as attributes of the BiasAdd in its place, from which absorb_high_biases
+    and correct_bias take them instead of data. Multiplications and additions tell no ``beta``.
     """
 
     summary = (
@@ -39,6 +50,15 @@ class FuseBatchNorms(Transform):
         "scales and to which it gives a bias. Those that no layer takes in, as before an "
         "activation, become one Mul and one Add."
     )
+
+    keep_statistics: Annotated[
+        bool,
+        Option(
+            "Keep the mean and the deviation of each channel that normalization ops tell, for "
+            "absorb_high_biases and correct_bias without data. correct_bias and packaging remove "
+            "them again."
+        ),
+    ] = False
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Fuse every batch normalization that uses constant statistics.
@@ -53,12 +73,35 @@ class FuseBatchNorms(Transform):
         for pair in pairs(short.graph):
             reasons = (done.reasons[n.name] for n in pair if n.name in done.reasons)
             skipped[f"{_STAYS}: {next(reasons, _NO_LAYER)}"] += 1
-        return Result(short.graph, done.layers + short.runs, skipped)
+        after = with_norms_statistics(short.graph, graph) if self.keep_statistics else short.graph
+        return Result(after, done.layers + short.runs, skipped)
 
 
 def norms_merged(graph: Graph, protected: Collection[str]) -> Merged:
     """The graph with each batch normalization in the layer before it, where one takes it in."""
     return merge_chains(graph, _up_to_last_norm, protected)
+
+
+def with_norms_statistics(fused: Graph, before: Graph) -> Graph:
+    """A graph whose every BiasAdd has the statistics of the normalization op whose place it took.
+
+    Args:
+        fused: the graph with normalizations fused.
+        before: the graph with them.
+    """
+    constants = ConstantExpressions(before)
+
+    def kept(node: Node) -> Node:
+        norm = before.get(node.name)
+        if node.op != "BiasAdd" or norm is None or norm.op not in BATCH_NORMS:
+            return node
+        values = [constants.value(ref) for ref in norm.data_inputs[1:]]
+        found = statistics(norm, [v for v in values if v is not None])
+        gamma = found.gamma.array() if uses_gamma(norm) else np.ones_like(found.gamma.array())
+        means, deviations = found.beta.array().astype(np.float64), np.abs(gamma).astype(np.float64)
+        return with_statistics(node, ChannelStatistics(means, deviations))
+
+    return fused.with_nodes(map(kept, fused))
 
 
 def _up_to_last_norm(steps: Sequence[AffineStep]) -> int:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mobileprep.calibration.methods import Method
 from mobileprep.calibration.observation import Subject
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.dataset import Batch, Unread
+from mobileprep.datasets.inputs import data_inputs
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.refs import Edge
@@ -41,10 +42,11 @@ def subject(
     graph: Graph | None = None,
     tensors: tuple[Edge, ...] = TENSORS,
     batch: int = 3,
-    fill: bool = False,
 ) -> Subject:
     """What is observed of a graph."""
-    return Subject(graph or layer(), ("y",), tensors, Method(method, 99.0, 0.9), batch, fill)
+    graph = graph or layer()
+    inputs = tuple(data_inputs(graph, ["x"], {}))
+    return Subject(graph, ("y",), tensors, Method(method, 99.0, 0.9), inputs, batch)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,13 @@ class Samples:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self,
+        size: int,
+        start: int = 0,
+        stop: int | None = None,
+        unread: list[Unread] | None = None,
+    ) -> Iterator[Batch]:
         end = len(self.rows) if stop is None else stop
         for first in range(start, end, size):
             if first > len(self.rows) // 2:

@@ -10,11 +10,14 @@ from mobileprep.calibration.observation import Subject, Watcher
 from mobileprep.calibration.ranges import ranges_of
 from mobileprep.datasets.dataset import Batch
 from mobileprep.errors import AccuracyError
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Ref
 from mobileprep.runtime.interpreter import Interpreter
+from mobileprep.runtime.sampling.inputs import FedTensor
 from tests.calibration.graphs import TENSORS, layer, samples, subject
 from tests.ops.graphs import c, f32, n, p
+from tests.stages.jobs import placeholder
 
 
 class Feeds:
@@ -28,9 +31,17 @@ class Feeds:
     def __len__(self) -> int:
         return len(self.feeds)
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None):
+    def batches(self, size: int, start: int = 0, stop: int | None = None, unread=None):
         for number in range(len(self.feeds))[start:stop]:
-            yield Batch(self.feeds[number], None, (f"sample {number}",))
+            feeds = {name: array[np.newaxis] for name, array in self.feeds[number].items()}
+            yield Batch(feeds, None, (f"sample {number}",))
+
+
+def of(graph: Graph, tensors, fetches=("y",), shape=()) -> Subject:
+    """A subject whose placeholders take one sample a run."""
+    names = [node.name for node in graph if node.op == "Placeholder"]
+    fed = [FedTensor(name, DType.BOOL if name == "on" else DType.FLOAT, shape) for name in names]
+    return Subject(graph, fetches, tensors, Method("min_max", 0, 0), tuple(fed), 1)
 
 
 def expected() -> dict[tuple[str, int], tuple[float, float]]:
@@ -74,8 +85,8 @@ def test_a_moving_average_goes_on_from_batch_to_batch() -> None:
 
 
 def test_a_graph_of_a_fixed_batch_is_given_full_ones() -> None:
-    fixed = Graph([node if node.name != "x" else p("x") for node in layer()])
-    wanted = subject("min_max", graph=fixed, batch=32, fill=True)
+    fixed = Graph([node if node.name != "x" else placeholder((32, 4)) for node in layer()])
+    wanted = subject("min_max", graph=fixed)
     observation = Watcher(wanted, samples()).observe(0, 40)
     assert observation.values["x", 0].count == 2 * 32 * 4
     assert observation.samples == 40
@@ -99,9 +110,7 @@ def test_whole_numbers_and_empty_tensors_have_no_range() -> None:
     none = np.array([0], np.int32)
     nodes = [p("x"), c("none", none), n("many", "Shape", "x"), n("y", "Slice", "x", "none", "none")]
     graph = Graph(nodes)
-    wanted = Subject(
-        graph, ("y", "many"), (("many", 0), ("y", 0), ("x", 0)), Method("min_max", 0, 0), 1, False
-    )
+    wanted = of(graph, (("many", 0), ("y", 0), ("x", 0)), ("y", "many"), (2,))
     observation = Watcher(wanted, Feeds({"x": f32([1, 2])})).observe(0, 1)
     assert list(observation.values) == [("x", 0)]
 
@@ -121,7 +130,7 @@ def branches() -> Graph:
 
 def test_a_branch_is_seen_where_it_is_taken() -> None:
     tensors = (*tuple((name, 0) for name in ("left", "right", "y")), ("switch", 1))
-    wanted = Subject(branches(), ("y",), tensors, Method("min_max", 0, 0), 1, False)
+    wanted = of(branches(), tensors)
     on, off = np.array(True), np.array(False)
     taken = Feeds({"x": f32(3), "on": on}, {"x": f32(5), "on": on})
     found, _ = ranges_of([Watcher(wanted, taken).observe(0, 2)], wanted.method)
@@ -154,9 +163,7 @@ def loop() -> Graph:
 
 def test_a_loop_is_seen_in_every_iteration() -> None:
     names = ("enter", "head", "body", "double", "y")
-    wanted = Subject(
-        loop(), ("y",), tuple((name, 0) for name in names), Method("min_max", 0, 0), 1, False
-    )
+    wanted = of(loop(), tuple((name, 0) for name in names))
     found, _ = ranges_of([Watcher(wanted, Feeds({"x": f32(3)})).observe(0, 1)], wanted.method)
     assert {name: found[name, 0] for name in names} == {
         "enter": (3, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ PAGE = DOCS / "quantization.md"
 
 @pytest.mark.usefixtures("digits")
 def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
+    shutil.copytree(DOCS.parent / "recipes" / "mnist", tmp_path / "recipes" / "mnist")
     check_examples(PAGE, tmp_path / "bin")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,31 @@ def test_a_misspelt_function_gets_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"data\.py has no function 'sample'") as caught:
         opened(of(tmp_path, "    yield\n", function="sample"), INPUTS)
     assert caught.value.hint == "did you mean 'samples'?"
+
+
+def test_parts_in_a_row_take_the_function_through_once(tmp_path: Path) -> None:
+    body = "    with pathlib.Path(__file__).with_name('calls').open('a') as f:\n"
+    body += "        f.write('1')\n"
+    body += "    for i in range(9):\n        yield {'x': [i, i]}\n"
+    files = of(tmp_path, body)
+    files.root.write_text("import pathlib\n" + files.root.read_text())
+    dataset = opened(files, INPUTS, samples=9)
+
+    def names(start: int, stop: int) -> list[str]:
+        return [name for batch in dataset.batches(2, start, stop) for name in batch.names]
+
+    for start, stop in ((0, 3), (3, 6), (7, 9)):
+        assert names(start, stop) == [f"sample {at}" for at in range(start, stop)]
+    assert (tmp_path / "calls").read_text() == "1"
+    # What comes before cannot be taken up again.
+    for start, stop in ((7, 9), (2, 4), (0, 1)):
+        assert names(start, stop) == [f"sample {at}" for at in range(start, stop)]
+    assert (tmp_path / "calls").read_text() == "1111"
+
+
+def test_it_is_opened_anew_where_it_is_sent(tmp_path: Path) -> None:
+    files = of(tmp_path, "    for i in range(9):\n        yield {'x': [i, 2 * i]}\n")
+    dataset = opened(files, INPUTS)
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert len(sent) == 9
+    assert all_of(sent).feeds["x"].tolist() == all_of(dataset).feeds["x"].tolist()

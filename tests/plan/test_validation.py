@@ -20,8 +20,8 @@ def _files(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
 
 
-def planned(folder: Path, keys: str) -> Plan:
-    text = f"{HEAD}validation: {{data: d.npz, {keys}}}\n"
+def planned(folder: Path, keys: str, data: str = "d.npz") -> Plan:
+    text = f"{HEAD}validation: {{data: {data}, {keys}}}\n"
     return plan_recipes([load_recipe(folder / "recipe.yaml", text=text, environ={})])
 
 
@@ -56,6 +56,11 @@ def validate(plan: Plan) -> ValidateStage:
 )
 def test_what_is_measured(tmp_path: Path, keys: str, metric: MeasuredMetric) -> None:
     assert evaluate(planned(tmp_path, keys)).metrics == (metric,)
+
+
+def test_labels_that_the_data_names_have_to_be_there(tmp_path: Path) -> None:
+    found = evaluate(planned(tmp_path, "metric: auto", "{npz: d.npz, labels: y}")).metrics
+    assert [metric.labels_needed for metric in found] == [True]
 
 
 def test_a_limit_is_the_comparison_s_alone(tmp_path: Path) -> None:

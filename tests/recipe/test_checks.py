@@ -109,7 +109,18 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: round, minimum_size: 3}\n",
             (
-                "6:29 targets.p.quantize.minimum_size: 'minimum_size' goes with 'weights' only; "
+                "6:29 targets.p.quantize.minimum_size: 'minimum_size' goes with 'weights' or "
+                "'float16' or 'bfloat16' only; remove it"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: float16, bits: 4}\n",
+            "6:31 targets.p.quantize.bits: 'bits' goes with 'weights' only; remove it",
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: nodes, granularity: tensor}\n",
+            (
+                "6:29 targets.p.quantize.granularity: 'granularity' goes with 'weights' only; "
                 "remove it"
             ),
         ),

@@ -44,9 +44,24 @@ def test_quantize_takes_what_its_transforms_take() -> None:
     keys = TOOL.recipe_schema()["$defs"]["quantize"]["else"]["properties"]
     for mode, (transform, parameter) in TOOL.QUANTIZERS.items():
         wanted = TransformSchemas().get(transform)["properties"][parameter]
+        # What quantize_weights takes below zero is the original's, and of no use in a recipe.
+        bound = {key: keys[parameter][key] for key in ("minimum",) if key in keys[parameter]}
         told = {**keys[parameter], "description": wanted["description"]}
-        assert told == wanted
-        assert keys[parameter]["description"].startswith(f"With `{mode}`: ")
+        assert told == {**wanted, **bound}
+        named = keys[parameter]["description"].partition(": ")[0]
+        assert f"`{mode}`" in named
+    assert keys["minimum_size"]["description"].startswith(
+        "With `weights`, `float16` or `bfloat16`: constants"
+    )
+
+
+@pytest.mark.parametrize("key", ["bits", "granularity"])
+def test_quantize_takes_the_bits_and_scales_of_its_transform(key):
+    told = TOOL.recipe_schema()["$defs"]["quantize"]["else"]["properties"][key]
+    wanted = TransformSchemas().get("linear_quantize_weights")["properties"][key]
+    names = ("type", "minimum", "maximum")
+    assert {n: told.get(n) for n in names} == {n: wanted.get(n) for n in names}
+    assert sorted(told.get("enum", ())) == sorted(wanted.get("enum", ()))
 
 
 def test_main_writes_what_is_missing_and_removes_what_is_too_much(

@@ -171,25 +171,53 @@ def test_quantize_is_a_step_of_the_chain(target, quantize, steps, resolved):
 
 
 @pytest.mark.parametrize(
-    ("quantize", "calibration", "params", "takes_ranges"),
+    ("quantize", "name", "params"),
     [
-        ("nodes", "", (), False),
-        ("{mode: nodes, ranges: dynamic}", "calibration: {data: d}\n", (), False),
-        ("{mode: nodes, ranges: observed}", "calibration: {data: d}\n", (), True),
-        ("{mode: nodes, ranges: trained}", "", (("ranges", "trained"),), False),
+        ("float16", "cast_weights", {"minimum_size": 1024, "type": "float16"}),
         (
-            "{mode: nodes, ranges: trained}",
-            "calibration: {data: d}\n",
-            (("ranges", "trained"),),
-            True,
+            "{mode: bfloat16, minimum_size: 5}",
+            "cast_weights",
+            {"minimum_size": 5, "type": "bfloat16"},
+        ),
+        (
+            "{mode: weights, bits: 4.0}",
+            "linear_quantize_weights",
+            {"minimum_size": 1024, "bits": 4},
+        ),
+        (
+            "{mode: weights, granularity: channel}",
+            "linear_quantize_weights",
+            {"minimum_size": 1024, "granularity": "channel"},
+        ),
+        (
+            "{mode: weights, bits: 8, granularity: tensor, minimum_size: 0}",
+            "linear_quantize_weights",
+            {"minimum_size": 0, "bits": 8, "granularity": "tensor"},
         ),
     ],
 )
+def test_constants_of_few_bits_are_a_step_of_the_chain(target, quantize, name, params):
+    (step,) = target(f"targets: {{p: {{quantize: {quantize}}}}}\n").transforms
+    assert (step.name, dict(step.params)) == (name, params)
+    make_transform(name, params)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "calibration", "ranges", "takes_ranges"),
+    [
+        ("nodes", "", "dynamic", False),
+        ("{mode: nodes, ranges: dynamic}", "calibration: {data: d}\n", "dynamic", False),
+        ("{mode: nodes, ranges: observed}", "calibration: {data: d}\n", "observed", True),
+        ("{mode: nodes, ranges: trained}", "", "trained", False),
+        ("{mode: nodes, ranges: trained}", "calibration: {data: d}\n", "trained", True),
+    ],
+)
 def test_nodes_are_quantized_by_ranges_of_three_kinds(
-    target, quantize, calibration, params, takes_ranges
+    target, quantize, calibration, ranges, takes_ranges
 ):
     (step,) = target(f"{calibration}targets: {{p: {{quantize: {quantize}}}}}\n").transforms
-    assert step == Step("quantize_nodes", params, takes_ranges=takes_ranges)
+    # The transform without the option does what the original did.
+    assert step == Step("quantize_nodes", (("ranges", ranges),), takes_ranges=takes_ranges)
 
 
 def test_repairs_come_between_then_and_quantizing(target):
@@ -215,7 +243,7 @@ def test_a_calibration(target):
         "range_file: r.yaml, workers: 2, dask: 'tcp://a:1'}\ntargets: {p: {}}\n"
     )
     found = target(text).calibration
-    assert (found.data.name, found.range_file.name) == ("d/c.npz", "r.yaml")
+    assert (found.data.file.name, found.range_file.name) == ("d/c.npz", "r.yaml")
     assert (found.method, found.samples, found.seed, found.batch) == ("mse", 20, 3, 4)
     assert (found.workers, found.dask) == (2, "tcp://a:1")
     # Where it runs decides nothing.

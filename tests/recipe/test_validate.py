@@ -37,8 +37,8 @@ TARGETS = "targets:\n  phone: {platform: android}\n"
         (
             HEAD + "targets:\n  phone: {quantize: weight}\n",
             (
-                "6:21 targets.phone.quantize: expected one of none, weights, round, nodes, "
-                "found 'weight'; did you mean 'weights'?"
+                "6:21 targets.phone.quantize: expected one of none, weights, float16, bfloat16, "
+                "round, nodes, found 'weight'; did you mean 'weights'?"
             ),
         ),
         (

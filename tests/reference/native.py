@@ -32,21 +32,25 @@ def program(home: Path, name: str) -> Path:
     built, tf = home / f"{name}-{digest}", home / "tensorflow_core"
     with making():
         if not built.exists():
-            _compile(compiler, source, built.with_suffix(".new"), tf)
+            compile_program(compiler, [source], built.with_suffix(".new"), tf)
             built.with_suffix(".new").rename(built)
     return built
 
 
-def _compile(compiler: str, source: Path, target: Path, tf: Path) -> None:
+def compile_program(
+    compiler: str, sources: Sequence[Path], target: Path, tf: Path, options: Sequence[str] = ()
+) -> None:
+    """A program of C++ against the library of TensorFlow 1.15, whose package is in ``tf``."""
     library, framework = (
         tf / "python/_pywrap_tensorflow_internal.so",
         "libtensorflow_framework.so.1",
     )
-    options = ["-std=c++14", "-O1", "-w", "-rdynamic", "-D_GLIBCXX_USE_CXX11_ABI=0"]
+    common = ["-std=c++14", "-O1", "-w", "-rdynamic", "-D_GLIBCXX_USE_CXX11_ABI=0"]
     includes = [f"-I{tf / 'include'}", f"-I{tf / 'include/include'}"]
     libraries = [str(library), str(tf / framework), "-l:libpython3.11.so.1.0"]
     links = ["-Wl,--unresolved-symbols=ignore-all", f"-Wl,-rpath,{tf / 'python'}:{tf}"]
-    command = [compiler, *options, *includes, str(source), "-o", str(target), *libraries, *links]
+    files = [*map(str, sources), "-o", str(target)]
+    command = [compiler, *common, *includes, *options, *files, *libraries, *links]
     subprocess.run(command, check=True, timeout=300)
 
 

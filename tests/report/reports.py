@@ -7,6 +7,7 @@ from typing import Any
 
 from mobileprep.plan.record_data import record_from
 from mobileprep.plan.records import (
+    CalibrationRecord,
     CheckRecord,
     CompressRecord,
     FreezeRecord,
@@ -83,6 +84,13 @@ SAMPLES: dict[str, Any] = {
 }
 
 
+MEASURED = CalibrationRecord(
+    *("data/c.npz", True, "percentile 99.99", 200, 1300),
+    unseen=("a", "b"),
+    warnings=("no sample reached 2 tensors",),
+)
+
+
 def check(difference: float, *, step: str = "a_step", engine: dict[str, Any] = NUMPY) -> Any:
     """The record of a checked step, of an output whose peak is 2."""
     return {
@@ -139,6 +147,7 @@ def made(
     validation: dict[str, Any] | None = VALIDATION,
     samples: dict[str, Any] | None = None,
     warnings: Sequence[str] = (),
+    calibrations: Sequence[CalibrationRecord] = (),
 ) -> Report:
     """A report of the digits recipe's target phone."""
     package = {"model": MODEL, "ops": {"Conv2D": 2, "Const": 15}, "warnings": list(warnings)}
@@ -150,6 +159,7 @@ def made(
         tuple(record_from(CheckRecord, one) for one in checks),
         None if samples is None else record_from(SamplesRecord, samples),
         None if validation is None else record_from(ValidationRecord, validation),
+        tuple(calibrations),
     )
     files = {"ops_to_register.h": 900, "digits.pb": 15723}
     return collect_report("digits", "phone", records, files)

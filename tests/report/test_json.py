@@ -8,7 +8,7 @@ import math
 import pytest
 
 from mobileprep.report.json import report_data, report_json
-from tests.report.reports import VALIDATION, check, made
+from tests.report.reports import MEASURED, VALIDATION, check, made
 
 
 def refuse(constant: str) -> None:
@@ -26,6 +26,7 @@ def test_it_tells_all_there_is() -> None:
     data = report_data(made())
     assert sorted(data) == [
         "accuracy",
+        "calibrations",
         "check",
         "compressed",
         "damage",
@@ -61,3 +62,9 @@ def test_keys_come_sorted() -> None:
         line.split('"')[1] for line in report_json(made()).decode().splitlines() if line[1:2] == '"'
     ]
     assert keys == sorted(keys)
+
+
+def test_calibrations_are_told_with_what_no_sample_reached() -> None:
+    (told,) = report_data(made(calibrations=[MEASURED]))["calibrations"]
+    assert told["unseen"] == ["a", "b"]
+    assert (told["origin"], told["is_measured"], told["tensors"]) == ("data/c.npz", True, 1300)

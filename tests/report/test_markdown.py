@@ -13,6 +13,7 @@ from mobileprep.plan.records import (
 )
 from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
 from mobileprep.report.markdown import reports_markdown
+from tests.report.reports import MEASURED
 
 SOURCE = FreezeRecord(
     80, 12_345, 9, 50_000, {}, 3, ("the source has | no <b>signature</b>",), (), {}
@@ -95,3 +96,10 @@ def test_without_warnings_there_is_no_list() -> None:
         REPORT, source=source, steps=(), check=None, accuracy=None, warnings=()
     )
     assert "- **" not in reports_markdown([(quiet, {})])
+
+
+def test_calibrations_are_told_below_the_steps() -> None:
+    report = dataclasses.replace(REPORT, calibrations=(MEASURED,))
+    text = reports_markdown([(report, {})])
+    assert "\nRanges of 1,300 tensors measured by percentile 99.99 on 200 samples of" in text
+    assert "**: no sample reached 2 tensors\n" in text

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from mobileprep.report.text import report_text
 from tests.report.reports import (
     FREEZE,
+    MEASURED,
     NUMPY,
     OPENVINO,
     SAMPLES,
@@ -190,3 +193,13 @@ def test_several_metrics_have_a_table_or_sentences_where_it_is_too_wide() -> Non
     assert len({len(line) for line in table}) == 1
     narrow = report_text(report, width=60)
     assert "  psnr of 'image': 40 before, 31.25 after (at least 30)\n" in narrow
+
+
+def test_calibrations_are_told() -> None:
+    assert (
+        "ranges   of 1,300 tensors measured by percentile 99.99 on 200 samples of data/c.npz; "
+        "2 not reached\n  warning: no sample reached 2 tensors\naccuracy"
+    ) in report_text(made(calibrations=[MEASURED]))
+    kept = dataclasses.replace(MEASURED, origin="ranges.yaml", is_measured=False, unseen=())
+    text = report_text(made(calibrations=[dataclasses.replace(kept, samples=1, tensors=1)]))
+    assert "ranges   of 1 tensor from ranges.yaml, by percentile 99.99 on 1 sample\n" in text

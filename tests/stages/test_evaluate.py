@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.datasets.dataset import Batch
+from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.datasets.runs import runs
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.formats.arrays import write_arrays
@@ -70,7 +70,9 @@ class Arrays:
     def __len__(self) -> int:
         return len(next(iter(self.feeds.values())))
 
-    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, size: int, start: int = 0, stop: int | None = None, unread: list[Unread] | None = None
+    ) -> Iterator[Batch]:
         for at in range(start, len(self) if stop is None else stop, size):
             feeds = {name: array[at : at + size] for name, array in self.feeds.items()}
             count = len(next(iter(feeds.values())))
@@ -119,7 +121,6 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
     assert left(done, "evaluation.json") == {
         "outputs": ["y"],
         "samples": 200,
-        "batch": 64,
         "metrics": [{"metric": "top1", "outputs": ["y"], "value": 0.75}],
         "warnings": [],
         "engine": {
@@ -131,9 +132,9 @@ def test_outputs_and_share_of_hits_are_left(tmp_path: Path) -> None:
             "unlike": "",
         },
     }
-    kept = [batch for (batch,) in KeptOutputs(done.folder / "outputs.npz", 1, 200, 64).each_batch()]
-    assert [len(batch) for batch in kept] == [64, 64, 64, 8]
-    assert np.concatenate(kept).tolist() == x.tolist()
+    kept = list(KeptOutputs(done.folder / "outputs.npz", 1).each_batch())
+    assert [(count, len(batch)) for count, (batch,) in kept] == [(64, 64)] * 3 + [(8, 8)]
+    assert np.concatenate([batch for _, (batch,) in kept]).tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 63, 64, 65, 200])
@@ -265,7 +266,7 @@ X, LABEL = samples(4), np.zeros(4, np.int64)
         ({"x": X[:3], "label": LABEL}, "4 labels, and x has 3"),
         ({"x": X[:0], "label": LABEL[:0]}, "0 labels, and x has 0"),
         ({"x": np.float32(1), "label": LABEL}, "4 labels, and x has 0"),
-        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and the data has 4"),
+        ({"x": X, "label": np.ones((4, 4), np.int64)}, "16 labels, and y has 4"),
         ({"x": X, "label": LABEL.astype(float)}, "the labels 'label' are float64"),
         ({"x": X, "label": np.array(["a"] * 4)}, "the labels 'label' are <U1"),
         ({"x": X[:, :2], "label": LABEL}, r"takes the shape \[\?, 3\], and the array has \[4, 2\]"),
@@ -334,7 +335,8 @@ def test_every_type_of_output_can_be_kept(tmp_path: Path) -> None:
         inputs=("x", "text"),
     )
     run(done)
-    (kept,) = KeptOutputs(done.folder / "outputs.npz", 4, 4, 64).each_batch()
+    ((count, kept),) = KeptOutputs(done.folder / "outputs.npz", 4).each_batch()
+    assert count == 4
     assert kept[1].dtype == np.float32
     assert kept[2].dtype == np.int32
     assert kept[3].tolist() == words.tolist()

@@ -121,23 +121,23 @@ def test_kept_outputs_come_back_batch_by_batch(tmp_path: Path) -> None:
     path = tmp_path / "outputs.npz"
     with kept_outputs(path) as keep:
         for size in (2, 11, 0):
-            keep([np.arange(size), np.float32(size)])
-    batches = list(KeptOutputs(path, 2, 13, 11).each_batch())
-    assert [(a.tolist(), b.item()) for a, b in batches] == [
-        ([0, 1], 2.0),
-        (list(range(11)), 11.0),
-        ([], 0.0),
+            keep([np.arange(size), np.float32(size)], size)
+    batches = list(KeptOutputs(path, 2).each_batch())
+    assert [(count, a.tolist(), b.item()) for count, (a, b) in batches] == [
+        (2, [0, 1], 2.0),
+        (11, list(range(11)), 11.0),
+        (0, [], 0.0),
     ]
 
 
 def test_a_failure_keeps_no_outputs(tmp_path: Path) -> None:
     path = tmp_path / "outputs.npz"
     with pytest.raises(AccuracyError), kept_outputs(path) as keep:
-        keep([np.zeros(3)])
+        keep([np.zeros(3)], 3)
         raise AccuracyError
     assert not path.exists()
     with pytest.raises(CorruptFileError):
-        list(KeptOutputs(path, 1, 3, 3).each_batch())
+        list(KeptOutputs(path, 1).each_batch())
 
 
 def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_memory_does_not_grow_with_the_batches(tmp_path: Path) -> None:
         tracemalloc.start()
         with kept_outputs(path) as keep:
             for _ in range(count):
-                keep([batch])
-        for _ in KeptOutputs(path, 1, count * 64, 64).each_batch():
+                keep([batch], len(batch))
+        for _ in KeptOutputs(path, 1).each_batch():
             pass
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -170,8 +170,9 @@ def test_samples_are_compared_that_came_in_other_batches(
         path = tmp_path / f"{number}.npz"
         with kept_outputs(path) as keep:
             for at in range(0, samples, size):
-                keep([values[at : at + size], np.float32(1)])
-        kept.append(KeptOutputs(path, 2, samples, size))
+                few = values[at : at + size]
+                keep([few, np.float32(1)], len(few))
+        kept.append(KeptOutputs(path, 2))
     seen = 0
     for count, (pair, of_batch) in each_pair(*kept):
         assert pair is not None

@@ -40,12 +40,11 @@ def compared(
     samples = samples or max(len(np.asarray(before)), 1)
     for slot, array, value in (("before", before, values[0]), ("after", after, values[1])):
         with kept_outputs(folder / f"{slot}.npz") as keep:
-            keep([np.asarray(array)])
+            keep([np.asarray(array)], samples)
         inputs[f"{slot}_outputs"] = folder / f"{slot}.npz"
         inputs[slot] = {
             "outputs": ["probabilities"],
             "samples": samples,
-            "batch": samples,
             "metrics": [{"metric": metric, "outputs": [output] * bool(output), "value": value}],
             "warnings": [],
             "engine": engine(f"the engine {slot}"),

@@ -23,7 +23,7 @@ _MICRO = 1_000_000
 
 
 @dataclass(frozen=True)
-class Subject:
+class TimedGraph:
     """What is benchmarked: a graph, where it comes from, what it is fed and what is fetched."""
 
     graph: Graph
@@ -80,7 +80,7 @@ def time_runs(once: Callable[[], object], pace: Pace) -> Stat:
 
 
 def time_graph(
-    subject: Subject,
+    subject: TimedGraph,
     pace: Pace,
     *,
     engine: str,
@@ -131,7 +131,7 @@ def time_graph(
     return Timings(runner.name, warm, plain, time_runs(once_observed, pace), stats)
 
 
-def measured_costs(subject: Subject) -> GraphCosts:
+def measured_costs(subject: TimedGraph) -> GraphCosts:
     """The costs by the shapes that a run shows; by inferred ones where it cannot run here."""
     recorder = Recorder()
     try:
@@ -144,7 +144,7 @@ def measured_costs(subject: Subject) -> GraphCosts:
     return executed_costs(subject.graph, recorder.ran, given, wanted)
 
 
-def _interpreter(subject: Subject, observer: Observer, *, combine: bool) -> NumpyEngine:
+def _interpreter(subject: TimedGraph, observer: Observer, *, combine: bool) -> NumpyEngine:
     graph = with_found_assets(subject.graph, folders_near(subject.path))
     return NumpyEngine(graph, str(subject.path), combine=combine, observer=observer)
 

@@ -14,7 +14,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import BATCH_NORMS, MERGES
+from mobileprep.ir.op_sets import BATCH_NORMS, MERGES, SCALINGS
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
@@ -27,7 +27,7 @@ from mobileprep.rewriting.channel_scales.scales import (
     ScaledConstant,
     ScaledLayer,
 )
-from mobileprep.rewriting.channel_scales.variables import ScaledTensor, Variables
+from mobileprep.rewriting.channel_scales.variables import ScaledTensor, ScaleVariables
 from mobileprep.rewriting.clipping import has_few_values
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
 from mobileprep.rewriting.layers import (
@@ -46,7 +46,6 @@ from mobileprep.rewriting.layers import (
 _FLOATS: Final = frozenset({DType.FLOAT, DType.DOUBLE})
 _OFFSETS: Final = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Minimum", "Maximum"})
 _JOINS: Final = frozenset({"Add", "AddV2", "Sub", "AddN", "Minimum", "Maximum"})
-_PRODUCTS: Final = frozenset({"Mul", "RealDiv", "Div"})
 _SHARED: Final = "its weights are shared, computed or no floats"
 _NORM: Final = "a batch normalization is not fused yet"
 
@@ -84,7 +83,7 @@ class _Search:
         self._through_relu6 = through_relu6
         self._keep_stored = keep_stored
         self._constants = ConstantExpressions(graph)
-        self._variables = Variables()
+        self._variables = ScaleVariables()
         self._tensors: dict[Ref, ScaledTensor] = {}
         self._layers: list[ScaledLayer] = []
         self._offsets: list[ScaledConstant] = []
@@ -177,7 +176,7 @@ class _Search:
             return self._concatenated(node, found)
         if len(tensors) > 1 or len(set(refs)) < len(refs):
             return self._joined(node, found)
-        if len(refs) == 2 and node.op in _OFFSETS | _PRODUCTS:
+        if len(refs) == 2 and node.op in _OFFSETS | SCALINGS:
             index = 1 if found[1] is None else 0
             return self._combined(node, tensors[0], index)
         if found[0] is None:
@@ -198,7 +197,7 @@ class _Search:
         """The channels after a node that takes them and, as the input of an index, another."""
         other = node.data_inputs[index]
         value = self._constants.value(other)
-        if node.op in _PRODUCTS:
+        if node.op in SCALINGS:
             if node.op != "Mul" and index == 0:
                 return "it divides by its channels"
             return multiplied(tensor, self._shape_of(other) if value is None else value.shape)

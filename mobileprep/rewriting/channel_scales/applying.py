@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.channel_statistics import changed_statistics
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
@@ -125,9 +126,12 @@ class _Applying:
             return
         axis = -1 if node.op == "BiasAdd" else offset.tensor.axis
         scaled = offset.values * self._factors(offset.tensor, axis)
-        own = own_constant(self._graph, ref, node, self._protected)
+        if node.op == "BiasAdd":
+            node = changed_statistics(node, self._factors(offset.tensor, -1), 0.0)
+        own = own_constant(self._graph, ref, offset.node, self._protected)
         if own is not None:
             self._replace(own, scaled)
+            self._new[node.name] = [node]
             return
         name = self._names.name(f"{node.name}/scaled")
         tensor = Tensor.packed(scaled.astype(offset.values.dtype))

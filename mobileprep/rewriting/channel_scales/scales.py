@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.rewriting.channel_scales.variables import Ids, ScaledTensor, Variables
+from mobileprep.rewriting.channel_scales.variables import Ids, ScaledTensor, ScaleVariables
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ChannelScales:
         refused: how many layers have weights that cannot be scaled, by reason.
     """
 
-    variables: Variables
+    variables: ScaleVariables
     layers: Sequence[ScaledLayer]
     constants: Sequence[ScaledConstant]
     bounds: Sequence[Bound]

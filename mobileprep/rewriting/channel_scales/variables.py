@@ -40,7 +40,7 @@ class ScaledTensor:
         return replace(self, axis=axis, rank=rank)
 
 
-class Variables:
+class ScaleVariables:
     """Scales by number. Equal ones are joined; one that is pinned is one, for a reason."""
 
     def __init__(self) -> None:

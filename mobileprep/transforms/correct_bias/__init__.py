@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
+from mobileprep.ir.channel_statistics import (
+    NO_STATISTICS,
+    NO_STATISTICS_HINT,
+    without_statistics,
+)
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.reachability import reachable
@@ -20,7 +25,11 @@ from mobileprep.rewriting.linear_weights import linear_weights
 from mobileprep.rewriting.weight_channels import weight_axes
 from mobileprep.runtime.sampling.from_file import feeds_from_file
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
+from mobileprep.transforms.correct_bias.analytic import analytically_corrected
+from mobileprep.transforms.correct_bias.channel_means import channel_means
 from mobileprep.transforms.correct_bias.empirical import empirically_corrected
+
+_NO_MEANS: Final = "the mean of what it takes is not known"
 
 
 @transform("correct_bias")
@@ -32,6 +41,9 @@ class CorrectBias(Transform):
     will do. So one graph tells both sides, and ranges that are measured afterwards fit the biases
     that ship.
 
+    With data, means are measured on it. Without, the mean of what a layer takes follows from the
+    statistics that fuse_batch_norms has kept; it is not known where no normalization is before.
+
     Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
     (2019), section 4.2.
     """
@@ -42,13 +54,15 @@ class CorrectBias(Transform):
     )
 
     data: Annotated[
-        str,
+        str | None,
         Option(
-            "A .npz file with an array of samples for each input, to measure the means on.",
+            "A .npz file with an array of samples for each input, to measure the means on. "
+            "Without it, they are those of batch normalizations, which fuse_batch_norms keeps with "
+            "keep_statistics.",
             min_length=1,
             format="path",
         ),
-    ]
+    ] = None
     samples: Annotated[
         int, Option("How many samples to take, spread evenly over the file.", minimum=1)
     ] = 64
@@ -73,7 +87,8 @@ class CorrectBias(Transform):
         """Correct the biases of all layers whose weights will be rounded.
 
         Raises:
-            TransformError: an option is out of its bounds, or no data is named.
+            TransformError: an option is out of its bounds, or no data is named and the graph has no
+                statistics.
             CorruptFileError: the data is missing or damaged.
             AccuracyError: the data does not fit the inputs.
             InvalidGraphError, UnsupportedError, UsageError: the graph cannot run on the data.
@@ -82,18 +97,31 @@ class CorrectBias(Transform):
         check_inputs(graph, "")
         biased = self._biased(graph, context)
         if not biased.layers:
-            return Result(graph)
+            return Result(without_statistics(graph))
+        if self.data is None:
+            return self._by_statistics(graph, biased)
         runs = feeds_from_file(graph, context.inputs, Path(self.data), self.samples)
+        done = empirically_corrected(biased, self._all_rounded(biased), runs)
+        return Result(without_statistics(done), len(biased.layers), Counter())
+
+    def _by_statistics(self, graph: Graph, biased: Biased) -> Result:
+        means = channel_means(biased.graph)
+        if not means:
+            raise refuse(self.transform_name, NO_STATISTICS, NO_STATISTICS_HINT)
+        done, corrected = analytically_corrected(biased, self._all_rounded(biased), means)
+        left = len(biased.layers) - corrected
+        skipped = Counter({_NO_MEANS: left} if left else {})
+        return Result(without_statistics(done if corrected else graph), corrected, skipped)
+
+    def _all_rounded(self, biased: Biased) -> dict[str, Node]:
         weights = {layer.weights.name: layer.weights for layer in biased.layers}
-        rounded = {n: self._rounded(biased.graph, node) for n, node in weights.items()}
-        done = empirically_corrected(biased, rounded, runs)
-        return Result(done, len(biased.layers), Counter())
+        return {name: self._rounded(biased.graph, node) for name, node in weights.items()}
 
     def _check(self) -> None:
         if not 2 <= self.bits <= 8:
             message = f"bits is {self.bits}"
             raise refuse(self.transform_name, message, "weights are stored in 2 to 8 bits")
-        if not self.data or self.samples < 1:
+        if self.data == "" or self.samples < 1:
             message = "data is empty" if not self.data else f"samples is {self.samples}"
             raise refuse(self.transform_name, message, "name a .npz file with samples")
 

@@ -96,6 +96,14 @@ class QuantizeNodes(Transform):
             "the last one counts. Repeated for several."
         ),
     ] = ()
+    store_rest: Annotated[
+        bool,
+        Option(
+            "With ranges or range_file, store the weights of layers that cannot compute in eight "
+            "bits in them, where that saves space: from 1,024 elements on. A rule `mode=float` "
+            "leaves a layer alone."
+        ),
+    ] = True
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the nodes; float nodes and conversions that this leaves unused stay.
@@ -135,7 +143,9 @@ class QuantizeNodes(Transform):
         trained = self.ranges == "trained"
         rules = Rules(self.transform_name, self.rule)
         now = self._with_eightbit_placeholders(graph)
-        choice = choose_layers(now, rules, frozenset(self.ignore_op), trained=trained)
+        choice = choose_layers(
+            now, rules, frozenset(self.ignore_op), trained=trained, store_rest=self.store_rest
+        )
         ranges = TensorRanges(now, file, trained=trained)
         return quantize_layers(now, choice, ranges, context, warn=self.ranges != "dynamic")
 

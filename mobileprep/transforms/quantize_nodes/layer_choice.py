@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -18,6 +18,7 @@ from mobileprep.rewriting.layers import LAYERS
 from mobileprep.transforms.quantize_nodes.layer_weights import Weights, layer_weights
 from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_stay_float
 from mobileprep.transforms.quantize_nodes.rules import Rules, Settings
+from mobileprep.transforms.quantize_nodes.storing import is_worth_storing
 from mobileprep.transforms.quantize_nodes.trained import trained_steps
 from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
 
@@ -40,11 +41,20 @@ class Layer:
         node: the layer.
         weights: its weights.
         settings: how.
+        is_worth_storing: whether its weights are stored in eight bits where it cannot compute so.
+        why_float: why it cannot compute in eight bits, as it should; empty where it can.
     """
 
     node: Node
     weights: Weights
     settings: Settings
+    is_worth_storing: bool = False
+    why_float: str = ""
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes in eight bits; else its weights alone are stored in them."""
+        return self.settings.mode == "nodes" and not self.why_float
 
 
 @dataclass(frozen=True)
@@ -57,11 +67,16 @@ class LayerChoice:
     @property
     def computing(self) -> frozenset[str]:
         """Those that compute in eight bits."""
-        return frozenset(n for n, x in self.layers.items() if x.settings.mode == "nodes")
+        return frozenset(name for name, layer in self.layers.items() if layer.computes)
 
 
 def choose_layers(
-    graph: Graph, rules: Rules, ignored: frozenset[str], *, trained: bool
+    graph: Graph,
+    rules: Rules,
+    ignored: frozenset[str],
+    *,
+    trained: bool,
+    store_rest: bool = True,
 ) -> LayerChoice:
     """Choose the layers that are quantized.
 
@@ -71,53 +86,68 @@ def choose_layers(
         ignored: ops that stay float.
         trained: whether ranges come from training, so that a layer whose input was trained with
             more bits stays float.
+        store_rest: whether layers that cannot compute in eight bits store their weights in them,
+            where that makes the file smaller.
     """
-    choice = LayerChoice({})
     conditions = _Conditions(graph)
-    layers: dict[str, Layer] = {}
+    skipped: Counter[str] = Counter()
+    found: dict[str, Layer] = {}
     for node in graph:
         if node.op not in LAYERS or node.op in ignored:
             continue
-        settings = rules.settings(node)
-        found = _chosen(graph, node, settings, conditions, trained=trained)
-        if isinstance(found, Layer):
-            layers[node.name] = found
+        layer = _found(graph, node, rules.settings(node), conditions, trained=trained)
+        if isinstance(layer, Layer):
+            found[node.name] = layer
         else:
-            choice.skipped[found] += 1
-    return LayerChoice(layers, choice.skipped)
+            skipped[layer] += 1
+    layers: dict[str, Layer] = {}
+    for name, layer in found.items():
+        worth = store_rest and is_worth_storing(graph, layer.node, layer.weights, found)
+        if layer.why_float:
+            skipped[stored_though(layer.why_float) if worth else layer.why_float] += 1
+        if worth or not layer.why_float:
+            layers[name] = replace(layer, is_worth_storing=worth)
+    return LayerChoice(layers, skipped)
 
 
-def _chosen(
+def stored_though(reason: str) -> str:
+    """What is told of a layer whose weights alone are in eight bits."""
+    return f"{reason}; its weights are stored in eight bits"
+
+
+def _found(
     graph: Graph, node: Node, settings: Settings, conditions: _Conditions, *, trained: bool
 ) -> Layer | str:
     if settings.mode == "float":
-        return _NO_KERNEL.get(node.op, BY_RULE if node.op in EIGHTBIT_OPS else _NO_FORM)
+        return BY_RULE
     if node.attr_dtype("T", DType.FLOAT) is not DType.FLOAT:
         return "it is no float32 op"
+    reason = ""
     if settings.mode == "nodes":
-        reason = _reason_not_to_compute(graph, node, trained=trained)
-        if reason:
-            return reason
+        reason = _reason_not_to_compute(graph, node)
+        learnt = trained_steps(graph, node.data_inputs[0]) if trained and node.data_inputs else None
+        if isinstance(learnt, str):
+            return reason or learnt
     weights = layer_weights(graph, node)
     if isinstance(weights, str):
-        return weights
-    if settings.mode == "nodes" and weights.value.size > 0:
-        channels = weights.value.shape[-2 if node.attr_bool("transpose_b", False) else -1]
-        if weights.value.size // max(channels, 1) > _MOST_PRODUCTS:
-            return "its sums may not fit 32 bits"
+        return reason or weights
+    if settings.mode == "nodes" and not reason:
+        reason = _reason_of_sums(node, weights)
     if weights.gated and not conditions.hold_for(node):
-        return "its weights come through a branch that its input does not"
-    return Layer(node, weights, settings)
+        return reason or "its weights come through a branch that its input does not"
+    return Layer(node, weights, settings, why_float=reason)
 
 
-def _reason_not_to_compute(graph: Graph, node: Node, *, trained: bool) -> str:
+def _reason_not_to_compute(graph: Graph, node: Node) -> str:
     if node.op not in EIGHTBIT_OPS:
         return _NO_KERNEL.get(node.op, _NO_FORM)
-    reason = reason_to_stay_float(node) or reason_windows_differ(graph, node)
-    if reason:
-        return reason
-    learnt = trained_steps(graph, node.data_inputs[0]) if trained and node.data_inputs else None
-    return learnt if isinstance(learnt, str) else ""
+    return reason_to_stay_float(node) or reason_windows_differ(graph, node)
+
+
+def _reason_of_sums(node: Node, weights: Weights) -> str:
+    channels = weights.value.shape[-2 if node.attr_bool("transpose_b", False) else -1]
+    products = weights.value.size // max(channels, 1)
+    return "its sums may not fit 32 bits" if products > _MOST_PRODUCTS else ""
 
 
 class _Conditions:

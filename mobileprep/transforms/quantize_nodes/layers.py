@@ -22,10 +22,14 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ir.unused import without_newly_unused
-from mobileprep.rewriting.layers import layer_kind
+from mobileprep.rewriting.layers import data_input, layer_kind
 from mobileprep.transforms.base import Context, Result
 from mobileprep.transforms.quantize_nodes.eightbit_tensors import EightbitTensors, Ports
-from mobileprep.transforms.quantize_nodes.layer_choice import Layer, LayerChoice
+from mobileprep.transforms.quantize_nodes.layer_choice import (
+    Layer,
+    LayerChoice,
+    stored_though,
+)
 from mobileprep.transforms.quantize_nodes.ops import eightbit_attrs
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 from mobileprep.transforms.quantize_nodes.weights import QuantizedWeights
@@ -51,8 +55,10 @@ def quantize_layers(
     nodes: list[Node] = []
     for node in graph:
         nodes += done.nodes(node)
-    skipped = choice.skipped + Counter({_NARROW: len(done.narrow)})
-    matched = len(choice.layers) - len(done.narrow)
+    stored = sum(choice.layers[name].is_worth_storing for name in done.narrow)
+    left = len(done.narrow) - stored
+    skipped = choice.skipped + Counter({_NARROW: left, stored_though(_NARROW): stored})
+    matched = len(choice.layers) - left
     if not matched:
         return Result(graph, skipped=+skipped)
     after = without_newly_unused(graph, graph.with_nodes(nodes), context.protected)
@@ -95,9 +101,11 @@ class _Layers:
     def nodes(self, node: Node) -> list[Node]:
         """What takes the place of a node."""
         layer = self._layers.get(node.name)
-        if layer is None or node.name in self.narrow:
+        is_narrow = node.name in self.narrow
+        if layer is None or (is_narrow and not layer.is_worth_storing):
             return [node]
-        made = self._computing(layer) if layer.settings.mode == "nodes" else self._storing(layer)
+        computes = layer.computes and not is_narrow
+        made = self._computing(layer) if computes else self._storing(layer)
         return [*self.tensors.take_new(), *made]
 
     def _computing(self, layer: Layer) -> list[Node]:
@@ -147,7 +155,7 @@ class _Layers:
             layer: the layer.
             spread: whether the scales are laid out along the weights' own axes.
         """
-        beside = layer.node.data_inputs[0]
+        beside = layer.node.data_inputs[data_input(layer.node)]
         tied = beside.node if beside.node in self._conditional else ""
         axes = layer_kind(layer.node).channels
         key = (*_alike(layer), tied, spread)

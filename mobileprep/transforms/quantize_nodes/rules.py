@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from mobileprep.errors import UnsupportedError, nearest_hint
@@ -22,7 +22,7 @@ _CHOICES: Final = {
     "bits": ("2", "3", "4", "5", "6", "7", "8"),
 }
 _HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
-# What has an eight-bit form; other layers are quantized where a rule asks for it.
+# What has an eight-bit form: a rule that does not say what is done stores the weights of others.
 _EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
 
 
@@ -86,9 +86,8 @@ class Rules:
         Raises:
             TransformError: a regular expression cannot be run on its name.
         """
-        settings = Settings("nodes" if node.op in _EIGHTBIT else "float")
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
-        return settings if not fitting else _merged(settings, fitting[-1])
+        return Settings("nodes") if not fitting else _by_rule(node, fitting[-1])
 
     def _fits(self, rule: LayerRule, node: Node) -> bool:
         try:
@@ -97,15 +96,15 @@ class Rules:
             raise refuse(self._transform, error.message, error.hint) from error
 
 
-def _merged(settings: Settings, rule: LayerRule) -> Settings:
+def _by_rule(node: Node, rule: LayerRule) -> Settings:
     given = {
         name: value
         for name in ("bits", "granularity", "method")
         if (value := getattr(rule, name)) is not None
     }
     # A rule that only says how means that it is to be done.
-    mode = rule.mode or ("weights" if settings.mode == "float" else settings.mode)
-    return Settings(mode, replace(settings.weights, **given))
+    mode = rule.mode or ("nodes" if node.op in _EIGHTBIT else "weights")
+    return Settings(mode, WeightSettings(**given))
 
 
 def _parsed(transform: str, text: str) -> LayerRule:

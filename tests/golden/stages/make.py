@@ -52,6 +52,7 @@ targets:
     abis: [arm64-v8a]
     registration: {tensorflow: ["1.15", "2.21"]}
     budget: {model_bytes: 1 MB}
+    integration: {languages: [java, kotlin, cpp, objc], threads: 2}
   eight:
     transforms: null
     check: null

@@ -1,0 +1,252 @@
+"""From a model to the code by which an app runs it: fills the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from mobileprep.errors import InternalError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.packaging.integration import texts
+from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Channels, Pictures
+from mobileprep.packaging.integration.texts import Code
+
+if TYPE_CHECKING:
+    import jinja2
+
+Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc"]
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+
+_FILES: Final[Mapping[Language, tuple[str, ...]]] = {
+    "java": ("java/{path}{name}.java",),
+    "kotlin": ("kotlin/{path}{name}.kt",),
+    "cpp": ("cpp/{name}.h", "cpp/{name}.cc"),
+    # It calls the C++ class.
+    "objc": ("cpp/{name}.h", "cpp/{name}.cc", "objc/{name}ObjC.h", "objc/{name}ObjC.mm"),
+}
+# The element types that TensorFlowInferenceInterface takes: in Java, in Kotlin.
+_JVM_TYPES: Final = {
+    DType.FLOAT: ("float", "FloatArray"),
+    DType.DOUBLE: ("double", "DoubleArray"),
+    DType.INT32: ("int", "IntArray"),
+    DType.INT64: ("long", "LongArray"),
+    DType.UINT8: ("byte", "ByteArray"),
+}
+_COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
+    "rgb": (0, 1, 2),
+    "bgr": (2, 1, 0),
+    "grayscale": (None,),
+}
+_PICTURE_TYPES: Final = (DType.FLOAT, DType.UINT8)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tensor with its identifiers in code.
+
+    Args:
+        tensor: the tensor.
+        words: those that its identifiers are made of.
+    """
+
+    tensor: AppTensor
+    words: tuple[str, ...]
+
+    @property
+    def pascal(self) -> Code:
+        """As a part of a method's name; without the last word, which says what is done with it."""
+        return texts.pascal(self.words[:-1])
+
+    @property
+    def camel(self) -> Code:
+        """As a variable of Java, Kotlin and Objective-C."""
+        return texts.camel(self.words)
+
+    @property
+    def snake(self) -> Code:
+        """As a variable of C++."""
+        return texts.snake(self.words)
+
+    @property
+    def upper(self) -> Code:
+        """As a constant of Java and Kotlin."""
+        return texts.upper(self.words)
+
+    @property
+    def java(self) -> Code:
+        """The type of its elements in Java."""
+        return Code(_JVM_TYPES[self.tensor.dtype][0])
+
+    @property
+    def kotlin(self) -> Code:
+        """The type of an array of its elements in Kotlin."""
+        return Code(_JVM_TYPES[self.tensor.dtype][1])
+
+    @property
+    def cpp(self) -> Code:
+        """The type of the elements of a picture in C++."""
+        return Code("float" if self.tensor.dtype is DType.FLOAT else "tensorflow::uint8")
+
+    @property
+    def enum(self) -> Code:
+        """The value of ``tensorflow::DataType``."""
+        return Code(f"DT_{self.tensor.dtype.name}")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel of a picture as the network takes it.
+
+    Args:
+        colour: which of red, green and blue it is; None for their luminance.
+        mean: what is taken off.
+        std: what the rest is divided by.
+    """
+
+    colour: int | None
+    mean: float
+    std: float
+
+    @property
+    def java(self) -> Code:
+        """Its value in Java."""
+        return self._of_pixel(">>", "&")
+
+    @property
+    def kotlin(self) -> Code:
+        """Its value in Kotlin."""
+        return self._of_pixel("shr", "and")
+
+    @property
+    def cpp(self) -> Code:
+        """Its value in C++."""
+        return Code("luminance" if self.colour is None else f"rgb[{self.colour}]")
+
+    def _of_pixel(self, shift: str, mask: str) -> Code:
+        """Of a pixel of Android: alpha, red, green and blue from the highest byte down."""
+        if self.colour is None:
+            return Code("luminance")
+        return Code(f"((pixel {shift} {16 - 8 * self.colour}) {mask} 0xFF)")
+
+
+def integration_files(model: AppModel, language: Language) -> tuple[str, ...]:
+    """The names of the files that the code of a language is in."""
+    path = model.package.replace(".", "/") + "/" if model.package else ""
+    return tuple(file.format(path=path, name=model.class_name) for file in _FILES[language])
+
+
+def integration_code(model: AppModel, language: Language) -> dict[str, str]:
+    """The code of a language: file names and texts.
+
+    Raises:
+        UnsupportedError: the language's interface takes no tensors of such a type or no such
+            model file, or Jinja is not installed.
+    """
+    _check(model, language)
+    known = _known(model)
+    return {
+        name: _environment().get_template(_template(name)).render(known)
+        for name in integration_files(model, language)
+    }
+
+
+def _check(model: AppModel, language: Language) -> None:
+    if not model.inputs or not model.outputs:
+        message = "code for an app needs the names of the model's inputs and outputs"
+        raise UnsupportedError(message, "add 'inputs' and 'outputs' to the recipe")
+    if language == "cpp":
+        return
+    for tensor in (*model.inputs, *model.outputs):
+        if language == "objc" and tensor.dtype is DType.STRING:
+            message = f"the Objective-C++ code takes no texts, as {tensor.name!r} has"
+            raise UnsupportedError(message, "ask for 'cpp', which takes any tensor")
+        if language in ("java", "kotlin") and tensor.dtype not in _JVM_TYPES:
+            kind = tensor.dtype.name.lower()
+            message = f"TensorFlowInferenceInterface takes no {kind}, as {tensor.name!r} is"
+            raise UnsupportedError(message, "ask for 'cpp', which takes any tensor")
+
+
+def _template(name: str) -> str:
+    """The template of a file, named by what its name ends in."""
+    end = name.rpartition("/")[2]
+    return f"objc.{end.rpartition('.')[2]}" if "ObjC." in end else f"app.{end.rpartition('.')[2]}"
+
+
+def _known(model: AppModel) -> dict[str, object]:
+    """What the templates refer to."""
+    inputs = _named(model.inputs, "input")
+    outputs = _named(model.outputs, "output")
+    pictures = model.pictures
+    fed = next((n for n in inputs if pictures and n.tensor.name == pictures.input), None)
+    if fed is not None and fed.tensor.dtype not in _PICTURE_TYPES:
+        fed = None
+    return {
+        "model": model,
+        "package": Code(model.package),
+        "namespaces": [Code(name) for name in model.package.split(".") if name],
+        "class_name": Code(model.class_name),
+        "guard": texts.upper((*model.package.split("."), model.class_name, "H")),
+        "inputs": inputs,
+        "outputs": outputs,
+        "picture": fed,
+        "pictures": pictures,
+        "channels": _channels(pictures) if pictures is not None else [],
+    }
+
+
+def _named(tensors: Sequence[AppTensor], suffix: str) -> list[Named]:
+    words = texts.words_of((tensor.name.removesuffix(":0") for tensor in tensors), suffix)
+    return [Named(tensor, own) for tensor, own in zip(tensors, words, strict=True)]
+
+
+def _channels(pictures: Pictures) -> list[Channel]:
+    return [
+        Channel(colour, mean, std)
+        for colour, mean, std in zip(
+            _COLOURS[pictures.channels], pictures.mean, pictures.std, strict=True
+        )
+    ]
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """The templates; a text that no filter made a literal of is an error, not code."""
+    try:
+        import jinja2
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError as error:
+        message = "code for apps needs Jinja, which is not installed"
+        raise UnsupportedError(message, "pip install 'mobileprep[integration]'") from error
+    found = ImmutableSandboxedEnvironment(
+        loader=jinja2.PackageLoader("mobileprep.packaging.integration"),
+        undefined=jinja2.StrictUndefined,
+        finalize=_finished,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # HTML's escapes are of no use within the quotes of these languages; _finished stands in.
+        autoescape=False,
+    )
+    filters: dict[str, Callable[..., Code]] = {
+        "java": texts.java_text,
+        "kotlin": texts.kotlin_text,
+        "c": texts.c_text,
+        "float": texts.float_text,
+        "dims": texts.dims_text,
+    }
+    found.filters.update(filters)
+    return found
+
+
+def _finished(value: object) -> object:
+    """What an expression of a template may write.
+
+    Raises:
+        InternalError: it is a text that nothing has made safe.
+    """
+    if isinstance(value, (Code, int)):
+        return value
+    message = f"a template writes {value!r} without a filter for its language"
+    raise InternalError(message)

@@ -1,0 +1,98 @@
+"""The sections of a recipe on the app that ships the model, and checks that no schema makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from mobileprep.options.declare import Option
+from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.sections import TargetSections
+from mobileprep.recipe.tree import MappingNode, Scalar, Sequence, plain
+
+Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc"]
+
+# Those of Java, Kotlin and C++ that a part of a package or namespace could be.
+_KEYWORDS: Final = """
+abstract alignas alignof and as asm assert auto bitand bitor bool boolean break byte case catch
+char class compl const constexpr continue decltype default delete do double else enum explicit
+export extends extern false final finally float for friend fun goto if implements import in
+inline instanceof int interface is long mutable namespace native new noexcept not null nullptr
+object operator or package private protected public register return short signed sizeof static
+std strictfp struct super switch synchronized template tensorflow this throw throws transient
+true try typealias typedef typeid typename typeof union unsigned using val var virtual void
+volatile wchar_t when while xor
+"""
+# Types that the code refers to by their short names.
+_TYPES: Final = """
+AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Double Exception Float Int
+Integer List Long Math Model ArrayList IOException IllegalArgumentException InputStreamReader
+Object Override StandardCharsets String TensorFlowInferenceInterface BooleanArray ByteArray
+DoubleArray FloatArray IntArray LongArray
+"""
+_OF_ANDROID: Final = ("java", "kotlin")
+
+
+@dataclass(frozen=True)
+class Integration:
+    """The code by which an app runs the model."""
+
+    languages: Annotated[
+        tuple[Language, ...],
+        Option(
+            "The languages: `java` and `kotlin` for TensorFlowInferenceInterface, `cpp` for the "
+            "Session API, `objc` for Objective-C++ that calls the C++. Required.",
+            min_items=1,
+            unique=True,
+        ),
+    ]
+    package: Annotated[
+        str, Option("The package of Java and Kotlin, the namespace of C++.", definition="package")
+    ] = "mobileprep.model"
+    class_name: Annotated[str, Option("The name of the class.", definition="class_name")] = (
+        "PreparedModel"
+    )
+    threads: Annotated[
+        int | None,
+        Option(
+            "The threads that an op may take, and the ops that run at once, in C++ and "
+            "Objective-C++. Without it, TensorFlow decides, as TensorFlowInferenceInterface does.",
+            minimum=1,
+            maximum=256,
+        ),
+    ] = None
+
+
+def integration_of(section: MappingNode | None) -> Integration | None:
+    """What a section without problems asks for."""
+    if section is None:
+        return None
+    given: dict[str, Any] = plain(section)
+    given["languages"] = tuple(given["languages"])
+    if given.get("threads") is not None:
+        given["threads"] = int(given["threads"])
+    return Integration(**given)
+
+
+def integration_problems(target: TargetSections) -> Iterator[Problem]:
+    """Names that no language takes, and models that an interface cannot load."""
+    section = target.mapping("integration")
+    if section is None:
+        return
+    package, name = section.get("package"), section.get("class_name")
+    if isinstance(package, Scalar) and isinstance(package.value, str):
+        for word in sorted(set(_KEYWORDS.split()) & set(package.value.split("."))):
+            yield Problem(package.place, f"{word!r} cannot be a part of a package", "rename it")
+    if isinstance(name, Scalar) and name.value in _TYPES.split():
+        message = f"the code has another class of the name {name.value!r}"
+        yield Problem(name.place, message, "choose another name")
+    languages, artifact = section.get("languages"), target.get("artifact")
+    form = None if artifact is None else plain(artifact)
+    if form not in ("text", "memmapped") or not isinstance(languages, Sequence):
+        return
+    for item in languages.items:
+        if plain(item) in _OF_ANDROID:
+            message = "TensorFlowInferenceInterface loads no model with "
+            message += f"'artifact: {form}', as {plain(item)!r} would"
+            yield Problem(item.place, message, "leave it out, or ship 'artifact: frozen'")

@@ -1,0 +1,217 @@
+"""The mean of each channel of a graph's tensors, as far as normalizations tell it.
+
+Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019),
+section 4.2.1 and appendix C: what a normalization puts out is taken as normally distributed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.ir.channel_statistics import ChannelStatistics, statistics_of
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES, node_behind
+from mobileprep.ir.node import Node
+from mobileprep.ir.order import execution_order
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.rewriting.layers import channel_axis, layout
+
+_ACTIVATIONS: Final = {"Relu": math.inf, "Relu6": 6.0}
+_SUMS: Final = frozenset({"Add", "AddV2"})
+# Borders of zeros count for little in a channel's mean; the paper leaves them out as well.
+_KEEPING: Final = IDENTITIES | {"AvgPool", "Pad"}
+
+
+@dataclass(frozen=True)
+class _Clipped:
+    """Normally distributed channels, cut off at both ends.
+
+    Args:
+        before: what they were before.
+        low: the lower end of all.
+        high: the upper end of each; float64 [channels].
+    """
+
+    before: ChannelStatistics
+    low: float
+    high: Array
+
+    @property
+    def means(self) -> Array:
+        return clipped_means(self.before, self.low, self.high)
+
+
+def channel_means(graph: Graph) -> dict[str, Array]:
+    """The means of channels that are in the last dimension, by the node that puts them out.
+
+    Known are those of BiasAdds that have statistics, of Relu, Relu6 and Minimum after them, of sums
+    of known ones, and of what averages them over pictures.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        float64 [channels] for each.
+    """
+    return _Search(graph).run()
+
+
+class _Search:
+    """One walk over the graph in the order of execution."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._clipped: dict[str, _Clipped] = {}
+        self._means: dict[str, Array] = {}
+
+    def run(self) -> dict[str, Array]:
+        for node in execution_order(self._graph):
+            clipped = self._clipped_of(node)
+            if clipped is not None:
+                self._clipped[node.name] = clipped
+            means = self._means_of(node) if clipped is None else clipped.means
+            if means is not None:
+                self._means[node.name] = means
+        return self._means
+
+    def _clipped_of(self, node: Node) -> _Clipped | None:
+        if node.op == "BiasAdd":
+            return self._normal(node)
+        taken = [self._clipped.get(_source(r)) for r in node.data_inputs]
+        if node.op in _ACTIVATIONS and taken and taken[0] is not None:
+            high = np.minimum(taken[0].high, _ACTIVATIONS[node.op])
+            return replace(taken[0], low=max(taken[0].low, 0.0), high=np.maximum(high, 0))
+        if node.op == "Minimum" and len(taken) == 2:
+            return self._bounded(node, taken[0], 1) or self._bounded(node, taken[1], 0)
+        return None
+
+    def _normal(self, node: Node) -> _Clipped | None:
+        if len(node.data_inputs) < 2 or channel_axis(node) != len(layout(node)) - 1:
+            return None
+        bias = node_behind(self._graph, node.data_inputs[1])
+        channels = bias.attr_tensor("value").size if bias.op == "Const" else 0
+        found = statistics_of(node, channels)
+        return None if found is None else _Clipped(found, -math.inf, np.full(channels, math.inf))
+
+    def _bounded(self, node: Node, taken: _Clipped | None, constant: int) -> _Clipped | None:
+        if taken is None:
+            return None
+        bound = self._per_channel(node.data_inputs[constant], len(taken.high))
+        if bound is None or (bound < taken.low).any():
+            return None
+        return replace(taken, high=np.minimum(taken.high, bound))
+
+    def _per_channel(self, ref: Ref, channels: int) -> Array | None:
+        """A constant of one number, or of one for each channel in the last dimension."""
+        node = node_behind(self._graph, ref)
+        if node.op != "Const":
+            return None
+        value = node.attr_tensor("value")
+        is_one = value.size == 1
+        fits = is_one or (value.size == channels and value.shape[-1:] == (channels,))
+        if not value.dtype.is_floating or not fits:
+            return None
+        found = value.array().astype(np.float64).reshape(-1)
+        return np.broadcast_to(found, (channels,)) if np.isfinite(found).all() else None
+
+    def _means_of(self, node: Node) -> Array | None:
+        of = [self._means.get(_source(r)) for r in node.data_inputs]
+        if not of:
+            return None
+        if node.op in _SUMS and len(of) == 2:
+            return self._sum(node, of[0], of[1])
+        if of[0] is None:
+            return None
+        if node.op in _KEEPING:
+            return of[0]
+        stays = _STAYS.get(node.op)
+        return of[0] if stays is not None and stays(self._graph, node, len(of[0])) else None
+
+    def _sum(self, node: Node, left: Array | None, right: Array | None) -> Array | None:
+        if left is not None and right is not None:
+            return left + right if left.shape == right.shape else None
+        known, other = (left, 1) if left is not None else (right, 0)
+        if known is None:
+            return None
+        more = self._per_channel(node.data_inputs[other], len(known))
+        return None if more is None else known + more
+
+
+def _averages_pictures(graph: Graph, node: Node, _channels: int) -> bool:
+    """Whether a Mean is over the height and the width alone."""
+    axes = _whole_numbers(graph, node)
+    return bool(axes) and set(axes) <= {1, 2}
+
+
+def _leaves_channels(graph: Graph, node: Node, channels: int) -> bool:
+    """Whether the last dimension of what a Reshape puts out is still that of the channels."""
+    return _whole_numbers(graph, node)[-1:] == [channels]
+
+
+def _whole_numbers(graph: Graph, node: Node) -> list[int]:
+    """The elements of the constant that a node takes second; none where it is no such constant."""
+    if len(node.data_inputs) < 2:
+        return []
+    constant = node_behind(graph, node.data_inputs[1])
+    if constant.op != "Const":
+        return []
+    value = constant.attr_tensor("value")
+    found = value.array().reshape(-1)
+    return [int(element) for element in found] if found.dtype.kind == "i" else []
+
+
+def _drops_others(_graph: Graph, node: Node, channels: int) -> bool:
+    return channels > 1 and -1 not in node.attr_ints("squeeze_dims", ())
+
+
+_STAYS: Final[Mapping[str, Callable[[Graph, Node, int], bool]]] = {
+    "Mean": _averages_pictures,
+    "Reshape": _leaves_channels,
+    "Squeeze": _drops_others,
+}
+
+
+def _source(ref: Ref) -> str:
+    return "" if ref.index else ref.node
+
+
+def clipped_means(statistics: ChannelStatistics, low: float, high: Array | float) -> Array:
+    """The means of normally distributed channels that are cut off at both ends.
+
+    Args:
+        statistics: of the channels before.
+        low: what lies below becomes this; may be minus infinity.
+        high: what lies above becomes this, not below ``low``; [channels] or one, may be infinity.
+
+    Returns:
+        float64 [channels]. With ``a`` and ``b`` the ends in deviations from the mean, that is
+        ``low * P(a) + high * (1 - P(b)) + mean * (P(b) - P(a)) + deviation * (p(a) - p(b))``, where
+        ``p`` is the density of the standard normal distribution and ``P`` its distribution.
+    """
+    ends = np.broadcast_to(high, statistics.means.shape)
+    found = zip(statistics.means, statistics.deviations, ends, strict=True)
+    return np.array([_clipped_mean(float(m), float(d), low, float(high)) for m, d, high in found])
+
+
+def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> float:
+    if deviation <= 0:
+        return min(max(mean, low), high)
+    a, b = (low - mean) / deviation, (high - mean) / deviation
+    below, above = _share_below(a), _share_below(-b)
+    between = mean * (1 - below - above) + deviation * (_density(a) - _density(b))
+    at_ends = (low * below if below else 0.0) + (high * above if above else 0.0)
+    return between + at_ends
+
+
+def _share_below(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def _density(x: float) -> float:
+    return math.exp(-min(x * x, 1e4) / 2) / math.sqrt(2 * math.pi)

@@ -1,0 +1,108 @@
+"""The code for apps, as templates have it; compilers judge it in the reference tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import pytest
+
+from mobileprep.errors import InternalError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.packaging.integration import render
+from mobileprep.packaging.integration.app_model import AppTensor, Pictures
+from mobileprep.packaging.integration.render import LANGUAGES, Language, integration_code
+from tests.packaging.app_models import app_model, hostile_model
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
+    text = "".join(integration_code(app_model(), language).values())
+    for needed in ("digits.pb", "digits_labels.txt", '"logits/y"', "init_all_tables", "103.5f"):
+        assert needed in text
+    threads = "set_intra_op_parallelism_threads(2)"
+    assert (threads in text) == (language in ("cpp", "objc"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_files_are_where_their_language_looks_for_them(language: Language) -> None:
+    cpp = {"cpp/Classifier.h", "cpp/Classifier.cc"}
+    wanted = {
+        "java": {"java/org/example/app/Classifier.java"},
+        "kotlin": {"kotlin/org/example/app/Classifier.kt"},
+        "cpp": cpp,
+        "objc": {*cpp, "objc/ClassifierObjC.h", "objc/ClassifierObjC.mm"},
+    }
+    assert integration_code(app_model(), language).keys() == wanted[language]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_hostile_names_add_no_line_and_no_quote(language: Language) -> None:
+    harmless = [f"n{i}" for i in range(len(hostile_model().inputs))]
+    plain = dataclasses.replace(
+        hostile_model(),
+        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
+        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
+        init_ops=tuple(harmless),
+    )
+    wanted = "".join(integration_code(plain, language).values())
+    found = "".join(integration_code(hostile_model(), language).values())
+    assert found.isascii()
+    for mark in '"\n{':
+        assert found.count(mark) == wanted.count(mark)
+
+
+@pytest.mark.parametrize(
+    ("channels", "written"),
+    [("rgb", "rgb[0]"), ("bgr", "rgb[2]"), ("grayscale", "(luminance - 1.0f) / 2.0f")],
+)
+def test_channels_come_in_the_networks_order(channels: str, written: str) -> None:
+    count = 1 if channels == "grayscale" else 3
+    pictures = Pictures("image", channels, (1.0,) * count, (2.0,) * count)  # type: ignore[arg-type]
+    text = integration_code(app_model(pictures=pictures), "cpp")["cpp/Classifier.cc"]
+    values = [line for line in text.splitlines() if line.lstrip().startswith("*values++")]
+    assert len(values) == count
+    assert written in values[0]
+
+
+def test_pictures_of_bytes_are_rounded() -> None:
+    inputs = (AppTensor("image", DType.UINT8, (1, 8, 8, 3)),)
+    text = "".join(integration_code(app_model(inputs=inputs), "cpp").values())
+    assert "std::nearbyint((rgb[2] - 103.5f) / 1.0f)" in text
+
+
+def test_other_types_get_no_pictures() -> None:
+    inputs = (AppTensor("image", DType.INT32, (1, 8, 8, 3)),)
+    text = "".join(integration_code(app_model(inputs=inputs), "java").values())
+    assert "pictureValues" not in text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "language"),
+    [(DType.STRING, "java"), (DType.HALF, "kotlin"), (DType.STRING, "objc")],
+)
+def test_a_type_that_an_interface_lacks_is_refused(dtype: DType, language: Language) -> None:
+    model = app_model(outputs=(AppTensor("words", dtype, (1,)),))
+    with pytest.raises(UnsupportedError, match="'words'"):
+        integration_code(model, language)
+    assert "DT_" in integration_code(model, "cpp")["cpp/Classifier.h"]
+
+
+def test_a_model_without_named_tensors_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="inputs and outputs") as failure:
+        integration_code(app_model(inputs=()), "cpp")
+    assert "recipe" in failure.value.hint
+
+
+def test_a_text_that_no_filter_made_safe_never_gets_into_code() -> None:
+    template = render._environment().from_string("{{ name }}")
+    with pytest.raises(InternalError, match="without a filter"):
+        template.render(name="x; evil()")
+
+
+def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    render._environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(UnsupportedError, match="Jinja") as failure:
+        integration_code(app_model(), "cpp")
+    assert failure.value.hint == "pip install 'mobileprep[integration]'"

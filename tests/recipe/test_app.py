@@ -1,0 +1,54 @@
+"""The sections on the app that ships the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from mobileprep.errors import RecipeError
+from mobileprep.recipe.app import Integration
+
+HEAD = "version: 1\nname: digits\nsource: {frozen: model.pb}\n"
+
+
+def test_a_target_lays_its_integration_over_the_recipes(load) -> None:
+    recipe = load(
+        HEAD + "integration: {languages: [java, cpp], package: org.example, threads: 2}\n"
+        "targets:\n  a: {}\n  b: {integration: {languages: [objc], class_name: Digits}}\n"
+        "  c: {integration: null}\n"
+    )
+    assert [target.integration for target in recipe.targets] == [
+        Integration(("java", "cpp"), "org.example", threads=2),
+        Integration(("objc",), "org.example", "Digits", 2),
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{package: org.example}", "languages"),
+        ("{languages: []}", "languages"),
+        ("{languages: [swift]}", "swift"),
+        ("{languages: [cpp], threads: 0}", "threads"),
+        ("{languages: [cpp], package: Org.Example}", "a package is lower-case words"),
+        ("{languages: [cpp], package: 'a; b'}", "a package is lower-case words"),
+        ("{languages: [cpp], package: org.new.x}", "'new' cannot be a part of a package"),
+        ("{languages: [cpp], class_name: digits}", "a class starts with a capital"),
+        ("{languages: [cpp], class_name: String}", "the code has another class of the name"),
+    ],
+)
+def test_what_no_language_takes_is_refused(load, section: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        load(HEAD + f"integration: {section}\ntargets: {{a: {{}}}}\n")
+
+
+@pytest.mark.parametrize("artifact", ["text", "memmapped"])
+@pytest.mark.parametrize("language", ["java", "kotlin"])
+def test_a_model_that_an_interface_cannot_load_is_refused(
+    load, artifact: str, language: str
+) -> None:
+    text = (
+        f"integration: {{languages: [cpp, {language}]}}\ntargets: {{a: {{artifact: {artifact}}}}}\n"
+    )
+    with pytest.raises(RecipeError, match=f"loads no model with 'artifact: {artifact}'"):
+        load(HEAD + text)
