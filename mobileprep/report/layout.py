@@ -13,7 +13,7 @@ _GAP = "  "
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Headings, and the cells of each row, which may be fewer.
 
     Args:
@@ -27,7 +27,7 @@ class Table:
     left: int = 1
 
 
-def fitted(table: Table, width: int) -> list[str]:
+def fitted(table: TextTable, width: int) -> list[str]:
     """The lines of a table: in columns, else with those below the names, else in words.
 
     Args:
@@ -40,23 +40,23 @@ def fitted(table: Table, width: int) -> list[str]:
     return list(in_words(table, width))
 
 
-def columns(table: Table) -> list[str]:
+def columns(table: TextTable) -> list[str]:
     """Rows in columns, those of text to the left and the others to the right."""
     rows = [table.headings, *table.rows]
     widths = [max(len(r[i]) for r in rows if i < len(r)) for i in range(len(table.headings))]
     return [_line(row, widths, table.left) for row in rows]
 
 
-def below_names(table: Table) -> list[str]:
+def below_names(table: TextTable) -> list[str]:
     """The names, each with its numbers in columns below it."""
-    numbers = columns(Table(("", *table.headings[1:]), tuple(("", *r[1:]) for r in table.rows)))
+    numbers = columns(TextTable(("", *table.headings[1:]), tuple(("", *r[1:]) for r in table.rows)))
     lines = [numbers[0]]
     for row, line in zip(table.rows, numbers[1:], strict=True):
         lines += [row[0], line]
     return lines
 
 
-def in_words(table: Table, width: int) -> Iterator[str]:
+def in_words(table: TextTable, width: int) -> Iterator[str]:
     """``nodes 72, params 10.3k`` below each name."""
     import textwrap  # costs start-up time, and few terminals are so narrow
 

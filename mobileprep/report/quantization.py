@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mobileprep.plan.records import DamageRecord, TensorRecord
-from mobileprep.report.layout import Table, fitted
+from mobileprep.report.layout import TextTable, fitted
 
 TENSOR_HEADINGS: Final = ("tensor", "of", "dB", "cosine", "clipped", "RMSE/scale")
 # By transform: what it is called, and the option that tells more.
@@ -55,7 +55,7 @@ def damage_lines(damage: DamageRecord, width: int) -> Iterator[str]:
     weights = [tensor for tensor in damage.tensors if tensor.is_weights]
     shown = (*activations[:_ACTIVATIONS], *weights[:_WEIGHTS])
     if shown:
-        table = Table(TENSOR_HEADINGS, tuple(map(tensor_cells, shown)), left=2)
+        table = TextTable(TENSOR_HEADINGS, tuple(map(tensor_cells, shown)), left=2)
         yield from (f"  {line}" for line in fitted(table, width - 2))
 
 

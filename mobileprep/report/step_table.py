@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mobileprep.report.collect import Report
-from mobileprep.report.layout import Table, below_names, columns, in_words
+from mobileprep.report.layout import TextTable, below_names, columns, in_words
 
 _UNITS = ("", "k", "M", "G", "T")
 
@@ -68,10 +68,10 @@ def _rows(report: Report) -> Iterator[_Row]:
 
 def _cells(
     rows: Sequence[_Row], parameters: str, shown: Callable[[int], str], *, checked: bool
-) -> Table:
+) -> TextTable:
     """The table's texts, with a last column where steps were checked."""
     headings = ("step", "nodes", parameters, "bytes", "matched", "added", "removed", "changed")
-    return Table(
+    return TextTable(
         (*headings, "difference") if checked else headings,
         tuple(tuple(_texts(row, shown, checked=checked)) for row in rows),
     )

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from mobileprep.report.collect import Report
-from mobileprep.report.layout import Table, fitted
+from mobileprep.report.layout import TextTable, fitted
 from mobileprep.report.metric_table import metric_text, metric_title
 
 _HEADINGS: Final = ("target", "quantize", "bytes", "compressed")
@@ -29,7 +29,7 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def summary_table(reports: Sequence[Report]) -> Table:
+def summary_table(reports: Sequence[Report]) -> TextTable:
     """A row for each target: sizes, metrics with those of the source, and how far outputs are off.
 
     Args:
@@ -43,7 +43,7 @@ def summary_table(reports: Sequence[Report]) -> Table:
     )
     headings = (text for title in metrics for text in ("source", title))
     has_accuracy = any(report.accuracy is not None for report in reports)
-    return Table(
+    return TextTable(
         (*_HEADINGS, *headings, *["off by"] * has_accuracy),
         tuple(
             (*_facts(report), *_metrics(report, tuple(metrics)), *[off_by(report)] * has_accuracy)

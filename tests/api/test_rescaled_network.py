@@ -1,4 +1,4 @@
-"""A network whose channels were rescaled loses its accuracy in eight bits; repair mends it."""
+"""A network with rescaled channels loses its accuracy in eight bits; repair brings it back."""
 
 from __future__ import annotations
 
