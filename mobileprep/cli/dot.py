@@ -48,19 +48,18 @@ def run(args: argparse.Namespace) -> int:
         write_model_explorer,
         write_picture,
     )
-    from mobileprep.inspection.drawing import surroundings
 
     target = output_path(args.dot_output)
     kind = _format(args, target)
     graph = read_drawable(Path(args.graph))
     results = sys.stderr if is_stdout(target) else sys.stdout
+    options = DrawingOptions(args.collapse, args.around, args.radius, args.colors, args.shapes)
     if kind == "model-explorer":
-        part = surroundings(graph, args.around, args.radius) if args.around else graph
         damage = Path(args.damage) if args.damage else None
-        for path in write_model_explorer(target, part, Path(args.graph).name, _warn, damage=damage):
+        label = Path(args.graph).name
+        for path in write_model_explorer(target, graph, label, options, _warn, damage=damage):
             print(f"Created {path}.", file=results)
         return 0
-    options = DrawingOptions(args.collapse, args.around, args.radius, args.colors, args.shapes)
     text = dot_text(graph, options, _warn)
     if kind == "dot":
         write_text(target, text)

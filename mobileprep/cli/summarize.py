@@ -125,7 +125,7 @@ def _table(title: str, shares: Sequence[Share], rows: int) -> Iterator[str]:
     shown = shares[: rows or None]
     names = [shortened(s.name or "(none)", _WIDTH) for s in shown]
     width = max(map(len, [title, *names]), default=0)
-    yield f"{title:{width}} {'nodes':>6} {'parameters':>13} {'bytes':>13} {'FLOPs':>16} {'':>6}"
+    yield f"{title:{width}} {'nodes':>6} {'parameters':>13} {'bytes':>13} {'FLOPs':>16}"
     for name, share in zip(names, shown, strict=True):
         yield (
             f"{name:{width}} {share.nodes:6} {share.parameters:13,} {share.bytes:13,} "

@@ -85,6 +85,8 @@ def drawn(
 def surroundings(graph: Graph, name: str, radius: int) -> Graph:
     """The nodes that at most so many arrows, followed either way, lead to from a node.
 
+    Inputs from elsewhere are left out.
+
     Raises:
         UsageError: there is no such node.
     """
@@ -100,7 +102,10 @@ def surroundings(graph: Graph, name: str, radius: int) -> Graph:
         if not rim:
             break
         found |= near
-    return graph.with_nodes(n for n in graph if n.name in found)
+    kept = (n for n in graph if n.name in found)
+    return graph.with_nodes(
+        n.with_inputs(tuple(r for r in n.inputs if r.node in found)) for n in kept
+    )
 
 
 def shape_text(shape: TensorShape) -> str:

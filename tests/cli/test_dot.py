@@ -90,6 +90,17 @@ def test_surroundings_of_a_node(radius: int, names: list[str] | None, run: Run) 
     assert drawn == (names or [n.name for n in network()])
 
 
+def test_model_explorer_gets_surroundings_with_what_the_whole_graph_tells(run: Run) -> None:
+    flags = ["--format=model-explorer", "--around=a/relu", "--radius=1"]
+    assert run("dot", "--graph=g.pb", "--dot_output=me.json", *flags).code == 0
+    (graph,) = json.loads(Path("me.json").read_text())["graphs"]
+    conv, relu, _ = graph["nodes"]
+    assert conv["incomingEdges"] == []
+    assert relu["outputsMetadata"][0]["attrs"][0]["value"] == "?x4x4x2"
+    flops = json.loads(Path("me.flops.json").read_text())[graph["id"]]["results"]
+    assert flops["a/b/conv"] == {"value": 576}
+
+
 def test_a_node_that_is_not_there_has_its_neighbours_named(run: Run) -> None:
     told = run("dot", "--graph=g.pb", "--dot_output=-", "--around=a/rely")
     assert told.code == 2

@@ -70,7 +70,7 @@ def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None])
         UsageError: there is no node to draw the surroundings of.
     """
     shapes = shapes_of(graph, warn) if options.shapes else None
-    part = surroundings(graph, options.around, options.radius) if options.around else graph
+    part = _part(graph, options)
     if not (options.collapse or options.colors or options.shapes):
         return "\n".join(original_dot(part)) + "\n"
     drawing = drawn(part, collapse=options.collapse, shapes=shapes)
@@ -104,6 +104,7 @@ def write_model_explorer(
     path: Path,
     graph: Graph,
     label: str,
+    options: DrawingOptions,
     warn: Callable[[str], None],
     *,
     damage: Path | None = None,
@@ -115,6 +116,7 @@ def write_model_explorer(
             ``.error.json``.
         graph: the graph.
         label: what to call it.
+        options: which part of it to write.
         warn: told what is not known.
         damage: what ``debug-quantization --json`` printed, for the third overlay.
 
@@ -122,8 +124,9 @@ def write_model_explorer(
         The files that were written.
 
     Raises:
-        ArtifactError: a file cannot be written, or the graph is to go to a stream.
+        ArtifactError: a file cannot be written.
         CorruptFileError: the damage cannot be read.
+        UsageError: there is no node to write the surroundings of.
     """
     errors = None if damage is None else _errors(damage, graph)
     shapes = shapes_of(graph, warn)
@@ -133,11 +136,12 @@ def write_model_explorer(
     }
     if errors is not None:
         numbers["error"] = errors
-    _write(path, graph_collection(graph, label, shapes))
+    part = _part(graph, options)
+    _write(path, graph_collection(part, label, shapes))
     written = [path]
     for name, values in numbers.items():
         beside = path.with_suffix(f".{name}.json")
-        _write(beside, node_data(graph, values))
+        _write(beside, node_data(part, {n: v for n, v in values.items() if n in part}))
         written.append(beside)
     return written
 
@@ -149,6 +153,10 @@ def shapes_of(graph: Graph, warn: Callable[[str], None]) -> Mapping[str, tuple[T
     except MobileprepError as error:
         warn(f"shapes are not known: {error}")
         return {}
+
+
+def _part(graph: Graph, options: DrawingOptions) -> Graph:
+    return surroundings(graph, options.around, options.radius) if options.around else graph
 
 
 def _is_constant(node: Node) -> bool:
