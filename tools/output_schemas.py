@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union, get_args, get_orig
 from mobileprep.api.cache import CacheCleared, CacheCollected, CacheInfo, CacheVerified
 from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
+from mobileprep.api.library import LibraryFacts
 from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
 from mobileprep.api.verify import CheckedFile
@@ -216,6 +217,7 @@ OUTPUTS: dict[str, Any] = {
     "check-target": TargetCheck,
     "compare": list[GraphDifference],
     "doctor": Doctor,
+    "doctor-library": LibraryFacts,
     "error": Failed,
     "plan": list[JudgedStep],
     "report": list[Report],

@@ -23,6 +23,8 @@ _RUNNING: Final = "running models in check, validation, run and benchmark"
 _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
+    "dask": ("distributed", "calibrations on a Dask cluster"),
+    "elf": ("pyelftools", "doctor --library"),
     "encrypt": ("cryptography", "encrypted models: `protect` in recipes"),
     "gcs": ("gcsfs", "a remote store at gs://"),
     "integration": ("jinja2", "code for apps: `integration` in recipes"),

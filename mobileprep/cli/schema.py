@@ -17,7 +17,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=RECIPE,
         help="recipe, or an output of --json: benchmark, cache-clear, cache-gc, cache-info, "
-        "cache-verify, calibrate, compare, doctor, error, plan, report, run, validate or verify; "
+        "cache-verify, calibrate, check-target, compare, doctor, doctor-library, error, plan, "
+        "report, run, validate or verify; "
         "build prints a report, and its dry run a plan",
     )
     which = parser.add_mutually_exclusive_group()
