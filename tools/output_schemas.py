@@ -18,6 +18,7 @@ from mobileprep.api.calibrating import Calibrated
 from mobileprep.api.doctor import Doctor
 from mobileprep.api.inspecting.differing import ModelDifference
 from mobileprep.api.inspecting.summarizing import Summary
+from mobileprep.api.library import LibraryFacts
 from mobileprep.api.quantization_debugging import QuantizationDamage
 from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
@@ -221,6 +222,7 @@ OUTPUTS: dict[str, Any] = {
     "debug-quantization": QuantizationDamage,
     "diff": ModelDifference,
     "doctor": Doctor,
+    "doctor-library": LibraryFacts,
     "error": Failed,
     "plan": list[JudgedStep],
     "report": list[Report],

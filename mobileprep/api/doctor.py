@@ -24,6 +24,7 @@ _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
     "completion": ("shtab", "completion of commands in bash, zsh and fish"),
     "dask": ("distributed", "calibration on many machines"),
+    "elf": ("pyelftools", "doctor --library"),
     "encrypt": ("cryptography", "encrypted models: `protect` in recipes"),
     "gcs": ("gcsfs", "a remote store at gs://"),
     "integration": ("jinja2", "code for apps: `integration` in recipes"),

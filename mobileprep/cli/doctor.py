@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mobileprep.cli.verb import verb
+from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
     from mobileprep.api.doctor import Doctor
@@ -19,11 +20,20 @@ _PROBLEMS = 9
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--library", metavar="FILE", help="look at an app's .so file instead")
+    parser.add_argument(
+        "--graph", metavar="FILE", help="with --library: the model whose ops it has to have"
+    )
 
 
 @verb("doctor", "tell what this installation has and what it lacks", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print one line a fact, then the problems; exit code 0 when builds can run, else 9."""
+    if args.library is not None:
+        return _library(args)
+    if args.graph is not None:
+        message = "--graph goes with --library"
+        raise UsageError(message, "name the library of the app that runs the model")
     from mobileprep.api.doctor import doctor
 
     found = doctor()
@@ -31,6 +41,20 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
         print("\n".join(_lines(found)))
+    return _PROBLEMS if found.problems else 0
+
+
+def _library(args: argparse.Namespace) -> int:
+    from mobileprep.api.library import library_facts
+
+    found = library_facts(args.library, args.graph)
+    if args.json:
+        print(json.dumps(dataclasses.asdict(found), indent=1))
+    else:
+        told = f" ({found.abi})" if found.abi else ""
+        print(f"{'machine':<18} {found.machine}{told}")
+        print(f"{'alignment':<18} {found.alignment:,} bytes")
+        print("\n".join(f"problem: {problem}" for problem in found.problems) or "no problems")
     return _PROBLEMS if found.problems else 0
 
 

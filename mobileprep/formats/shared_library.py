@@ -1,0 +1,86 @@
+"""Shared libraries in ELF: what they are for, how their segments lie, the texts they hold."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mobileprep.errors import CorruptFileError, UnsupportedError
+from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.mapped_file import map_file
+
+_MAGIC: Final = b"\x7fELF"
+_ABIS: Final = {
+    "EM_AARCH64": "arm64-v8a",
+    "EM_ARM": "armeabi-v7a",
+    "EM_386": "x86",
+    "EM_X86_64": "x86_64",
+}
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """What the headers of a library say.
+
+    Args:
+        machine: the processor, as ELF names it: ``EM_AARCH64``.
+        abi: Android's name for it, or an empty text.
+        bits: 32 or 64.
+        alignments: of each segment that is loaded, in bytes.
+        loaded: where each of these lies in the file: its offset and length.
+    """
+
+    machine: str
+    abi: str
+    bits: int
+    alignments: tuple[int, ...]
+    loaded: tuple[tuple[int, int], ...]
+
+
+def read_library(path: Path) -> SharedLibrary:
+    """The headers of a library.
+
+    Raises:
+        CorruptFileError: it cannot be read, is no ELF file, or is damaged.
+        UnsupportedError: the package pyelftools is not installed.
+    """
+    try:
+        from elftools.common.exceptions import ELFError
+        from elftools.construct import ConstructError
+        from elftools.elf.elffile import ELFFile
+    except ImportError as error:
+        message = "reading libraries needs the package pyelftools, which is not installed"
+        raise UnsupportedError(message, "pip install 'mobileprep[elf]'") from error
+    data = map_file(path)
+    if bytes(data[: len(_MAGIC)]) != _MAGIC:
+        message = "is no ELF library"
+        raise CorruptFileError(message, "give the .so file of an app", str(path))
+    try:
+        elf = ELFFile(io.BytesIO(data))
+        machine, bits = str(elf["e_machine"]), int(elf.elfclass)
+        segments = [s.header for s in elf.iter_segments(type="PT_LOAD")]
+    except (ELFError, ConstructError, ValueError, KeyError, AttributeError, OSError) as error:
+        message = f"has damaged headers: {error}"
+        raise CorruptFileError(message, "copy it again", str(path)) from error
+    loaded = tuple((int(s["p_offset"]), int(s["p_filesz"])) for s in segments)
+    if not loaded or any(offset + length > len(data) for offset, length in loaded):
+        message = "has segments that lie outside of the file" if loaded else "loads no segment"
+        raise CorruptFileError(message, "copy it again", str(path))
+    aligned = tuple(int(s["p_align"]) for s in segments)
+    return SharedLibrary(machine, _ABIS.get(machine, ""), bits, aligned, loaded)
+
+
+def texts_in(path: Path, library: SharedLibrary, texts: Iterable[str]) -> frozenset[str]:
+    """Those of some texts that a library loads with a zero byte after each.
+
+    Linkers let a text be the end of a longer one, so what is found may be that.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    data: Buffer = map_file(path)
+    parts = [bytes(data[offset : offset + length]) for offset, length in library.loaded]
+    return frozenset(text for text in texts if any(text.encode() + b"\0" in part for part in parts))
