@@ -114,7 +114,8 @@ def test_the_ninja_file(app: Path, shell: Shell) -> None:
 def test_the_cmake_lists(app: Path, shell: Shell, generator: str, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    shutil.copy(EXAMPLES / "cmake" / "CMakeLists.txt", app)
+    for name in ("CMakeLists.txt", "mobileprep.cmake"):
+        shutil.copy(EXAMPLES / "cmake" / name, app)
     shell("cmake", "-G", generator, "-S", ".", "-B", "build")
     follows_edits(app, lambda: shell("cmake", "--build", "build"), forgets=tool != "make")
 

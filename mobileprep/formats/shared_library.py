@@ -13,6 +13,8 @@ from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.mapped_file import map_file
 
 _MAGIC: Final = b"\x7fELF"
+# What pyelftools raises besides its own, for sizes and offsets that no file has.
+_OF_DAMAGE: Final = (ValueError, LookupError, AttributeError, OverflowError, TypeError, OSError)
 _ABIS: Final = {
     "EM_AARCH64": "arm64-v8a",
     "EM_ARM": "armeabi-v7a",
@@ -62,7 +64,7 @@ def read_library(path: Path) -> SharedLibrary:
         elf = ELFFile(io.BytesIO(data))
         machine, bits = str(elf["e_machine"]), int(elf.elfclass)
         segments = [s.header for s in elf.iter_segments(type="PT_LOAD")]
-    except (ELFError, ConstructError, ValueError, KeyError, AttributeError, OSError) as error:
+    except (ELFError, ConstructError, *_OF_DAMAGE) as error:
         message = f"has damaged headers: {error}"
         raise CorruptFileError(message, "copy it again", str(path)) from error
     loaded = tuple((int(s["p_offset"]), int(s["p_filesz"])) for s in segments)

@@ -18,6 +18,11 @@ COMPILER_FLAGS: Final = (
     "-fconstexpr-depth=1024",
 )
 
+ANDROID_LINK_FLAGS: Final = (
+    # Devices with Android 15 and newer may have pages of 16 KB; Google Play asks for it.
+    "-Wl,-z,max-page-size=16384",
+)
+
 _KERNELS: Final = "tensorflow/core/kernels"
 _MAKEFILE: Final = "tensorflow/contrib/makefile"
 _MOBILE: Final = frozenset({"android", "ios"})
@@ -78,8 +83,13 @@ def _bazelrc(release: str, platform: Platform) -> str:
         "# and append this file to .bazelrc, then build in TensorFlow's folder:",
         *(f"#   bazel build -c opt --config=selective {o}{library}" for o in options or [""]),
         *(f"build:selective --copt={flag}" for flag in COMPILER_FLAGS),
+        *(f"build:selective --linkopt={flag}" for flag in _link_flags(platform)),
     ]
     return _text(lines)
+
+
+def _link_flags(platform: Platform) -> tuple[str, ...]:
+    return ANDROID_LINK_FLAGS if platform.name == "android" else ()
 
 
 def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str]) -> str:

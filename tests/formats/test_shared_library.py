@@ -65,7 +65,7 @@ def test_what_is_no_whole_library_is_refused(tmp_path: Path, data: bytes, messag
     assert failure.value.where == str(path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(at=st.integers(4, 175), value=st.integers(0, 255))
 def test_damage_is_no_crash(tmp_path_factory: pytest.TempPathFactory, at: int, value: int) -> None:
     data = bytearray(elf_library())

@@ -40,7 +40,11 @@ def test_each_platform_gets_the_files_of_the_releases_builds(release: str, platf
 def test_the_bazelrc_is_comments_and_the_flags(release: str) -> None:
     lines = build_fragments(OPS, release, "android")["selective_registration.bazelrc"].splitlines()
     told = [line for line in lines if not line.startswith("#")]
-    assert told == [f"build:selective --copt={flag}" for flag in COMPILER_FLAGS]
+    compiled = [f"build:selective --copt={flag}" for flag in COMPILER_FLAGS]
+    assert told == [*compiled, "build:selective --linkopt=-Wl,-z,max-page-size=16384"]
+    for platform in ("ios", "raspberry-pi", "linux", "generic"):
+        other = build_fragments(OPS, release, platform)["selective_registration.bazelrc"]
+        assert "--linkopt" not in other
     comments = "\n".join(line for line in lines if line.startswith("#"))
     assert f"{header_folder(release)}/" in comments
     assert "--cpu=armeabi-v7a" in comments
