@@ -17,8 +17,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=RECIPE,
         help="recipe, or an output of --json: benchmark, cache-clear, cache-gc, cache-info, "
-        "cache-verify, calibrate, check-target, compare, debug-quantization, doctor, error, plan, "
-        "report, run, validate or verify; build prints a report, and its dry run a plan",
+        "cache-verify, calibrate, check-target, compare, debug-quantization, diff, doctor, error, "
+        "plan, report, run, summarize, validate or verify; build prints a report, and "
+        "its dry run a plan",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
