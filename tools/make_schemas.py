@@ -37,6 +37,12 @@ from mobileprep.recipe.app import Integration, Protection  # noqa: E402
 from mobileprep.recipe.devices import DEVICE_SCHEMA  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
+from mobileprep.recipe.quantize_settings import (  # noqa: E402
+    QUANTIZERS,
+    Calibration,
+    Quantize,
+    QuantizeRule,
+)
 from mobileprep.recipe.schemas import (  # noqa: E402
     OUTPUT_SCHEMAS,
     SCHEMA_FOLDER,
@@ -44,18 +50,16 @@ from mobileprep.recipe.schemas import (  # noqa: E402
     recipe_schema,
 )
 from mobileprep.recipe.settings import (  # noqa: E402
-    QUANTIZERS,
     Budget,
     Cache,
-    Calibration,
     Check,
     InputSpec,
+    OpLimits,
+    Source,
+)
+from mobileprep.recipe.validation_settings import (  # noqa: E402
     MetricChoice,
     MetricFunction,
-    OpLimits,
-    Quantize,
-    QuantizeRule,
-    Source,
     Validation,
 )
 from mobileprep.transforms.base import transform_class, transform_names  # noqa: E402

@@ -23,15 +23,14 @@ from mobileprep.plan.spec import Files
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Recipe, Target, digestible
 from mobileprep.recipe.problems import Problem, in_order, recipe_error, render
-from mobileprep.recipe.settings import (
+from mobileprep.recipe.settings import Data, InputFile
+from mobileprep.recipe.tree import Key, place_of
+from mobileprep.recipe.validation_settings import (
     USUAL_LABELS,
-    Data,
-    InputFile,
     MetricChoice,
     MetricFunction,
     Validation,
 )
-from mobileprep.recipe.tree import Key, place_of
 from mobileprep.runtime.sampling.data_files import (
     class_faults,
     has_labels,

@@ -38,7 +38,7 @@ from mobileprep.plan.search_stages import RankStage
 from mobileprep.plan.spec import Files, Plan, StageSpec, TargetPlan
 from mobileprep.plan.stages import TransformStage
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.settings import USUAL_LABELS
+from mobileprep.recipe.validation_settings import USUAL_LABELS
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder
 from mobileprep.stages.base import Job

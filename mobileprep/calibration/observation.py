@@ -12,7 +12,7 @@ import numpy as np
 from mobileprep.calibration.methods import MOVING_AVERAGE, Method
 from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.runs import FedRun, run_size, runs
-from mobileprep.datasets.survey import Survey
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, edge
@@ -70,7 +70,7 @@ class Observation:
     values: dict[Edge, ObservedValues] = field(default_factory=dict)
     batches: dict[Edge, list[tuple[float, float]]] = field(default_factory=dict)
     samples: int = 0
-    survey: Survey | None = None
+    survey: DataSurvey | None = None
 
 
 class Watcher:
@@ -106,7 +106,7 @@ class Watcher:
             UsageError: the samples do not fit the graph.
         """
         self._begin()
-        survey = Survey(self._data.name)
+        survey = DataSurvey(self._data.name)
         for run in self._runs(survey, start, stop):
             self._note(run)
         self._observation.survey = survey
@@ -119,7 +119,7 @@ class Watcher:
             AccuracyError, UsageError: see ``observe``.
         """
         self._begin()
-        survey = Survey(self._data.name)
+        survey = DataSurvey(self._data.name)
         for run in self._runs(survey):
             self._note(run)
             if self._observation.samples >= self._subject.piece:
@@ -128,7 +128,9 @@ class Watcher:
         self._observation.survey = survey
         yield self._observation
 
-    def _runs(self, survey: Survey, start: int = 0, stop: int | None = None) -> Iterator[FedRun]:
+    def _runs(
+        self, survey: DataSurvey, start: int = 0, stop: int | None = None
+    ) -> Iterator[FedRun]:
         subject = self._subject
         return runs(
             self._data, subject.inputs, subject.batch, start=start, stop=stop, survey=survey

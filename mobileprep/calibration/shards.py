@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from mobileprep.calibration.observation import Observation, Subject, Watcher
 from mobileprep.datasets.dataset import Dataset
-from mobileprep.datasets.survey import Survey
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes
@@ -82,7 +82,7 @@ def observed(
         UnsupportedError: dask.distributed is not installed, or its scheduler cannot be reached.
         UsageError: a process that runs samples is to begin further ones.
     """
-    whole = Survey(data.name)
+    whole = DataSurvey(data.name)
     count, done = len(data), 0
     for observation in _observations(subject, data, count, workers, dask):
         if observation.survey is not None:

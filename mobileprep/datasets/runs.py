@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Dataset
-from mobileprep.datasets.survey import Survey
+from mobileprep.datasets.survey import DataSurvey
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.sampling.inputs import FedTensor
 
@@ -54,7 +54,7 @@ def runs(
     *,
     start: int = 0,
     stop: int | None = None,
-    survey: Survey | None = None,
+    survey: DataSurvey | None = None,
 ) -> Iterator[FedRun]:
     """The samples ``start`` to ``stop`` of a data set, as a graph takes them.
 
@@ -76,7 +76,7 @@ def runs(
             samples hold one value throughout, and ``survey`` is not given.
         CorruptFileError, UnsupportedError: see ``Dataset.batches``.
     """
-    own = Survey(dataset.name) if survey is None else survey
+    own = DataSurvey(dataset.name) if survey is None else survey
     unread = None if survey is None else survey.unread
     for batch in dataset.batches(run_size(inputs, size), start, stop, unread):
         own.look(batch)

@@ -17,7 +17,7 @@ _LEAVE_OUT: Final = "leave them out of the data"
 
 
 @dataclass
-class Survey:
+class DataSurvey:
     """Notes on the samples that were read; those on parts of the data add up to those on all.
 
     Args:
@@ -54,7 +54,7 @@ class Survey:
             if low >= high and array.size:
                 self._widen(name, float(array.min()), float(array.max()))
 
-    def merge(self, other: Survey) -> None:
+    def merge(self, other: DataSurvey) -> None:
         """Add the notes on samples that come after these."""
         self.unread += other.unread
         self.elements = max(self.elements, other.elements)

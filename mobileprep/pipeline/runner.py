@@ -15,15 +15,17 @@ from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.records import (
     BudgetRecord,
-    CalibrationRecord,
-    CheckRecord,
     CompressRecord,
-    DamageRecord,
     FreezeRecord,
     PackageRecord,
-    SamplesRecord,
     TargetRecords,
     TransformRecord,
+)
+from mobileprep.plan.running_records import (
+    CalibrationRecord,
+    CheckRecord,
+    DamageRecord,
+    SamplesRecord,
     ValidationRecord,
 )
 from mobileprep.plan.spec import PUBLISHED, Plan, PlannedRecords, StageSpec, TargetPlan, Upstream

@@ -11,7 +11,8 @@ from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.sources import data_files, single_file
 from mobileprep.plan.spec import Files, StageFile, StageSpec, Upstream, places
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import Calibration, Data
+from mobileprep.recipe.quantize_settings import Calibration
+from mobileprep.recipe.settings import Data
 
 
 def calibrate_spec(

@@ -10,7 +10,8 @@ from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE
 from mobileprep.recipe.model import Step, Target
-from mobileprep.recipe.settings import USUAL_LABELS, Check
+from mobileprep.recipe.settings import Check
+from mobileprep.recipe.validation_settings import USUAL_LABELS
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mobileprep.plan.spec import Files, Stage, Upstream
-from mobileprep.recipe.settings import ASIDE, Calibration, Data, InputSpec
+from mobileprep.recipe.quantize_settings import Calibration
+from mobileprep.recipe.settings import ASIDE, Data, InputSpec
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class MeasuredMetric:
         outputs: the tensors that it is of; empty for the first, or for every one.
         labels: the name of the array of labels; None for what compares with the source.
         labels_needed: whether it is an error where the data has none.
-        peak, threshold, ignore, characters: see ``recipe.settings.MetricChoice``.
+        peak, threshold, ignore, characters: see ``recipe.validation_settings.MetricChoice``.
         place: where the recipe asks for it, for messages.
     """
 

@@ -13,7 +13,7 @@ from mobileprep.plan.sources import data_files
 from mobileprep.plan.spec import Stage, StageSpec, Upstream, places
 from mobileprep.plan.validation import comparison, evaluate_spec
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import Validation
+from mobileprep.recipe.validation_settings import Validation
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from mobileprep.plan.sources import data_files, single_file
 from mobileprep.plan.spec import StageSpec, Upstream, places
 from mobileprep.recipe.metrics import AUTO, metric_facts
 from mobileprep.recipe.model import Target
-from mobileprep.recipe.settings import (
+from mobileprep.recipe.settings import Data, InputFile
+from mobileprep.recipe.validation_settings import (
     USUAL_LABELS,
-    Data,
-    InputFile,
     MetricChoice,
     MetricFunction,
     Validation,

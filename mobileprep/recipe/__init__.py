@@ -7,19 +7,10 @@ from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Plugin, Recipe, Step, Target, digestible
 from mobileprep.recipe.presence import check_files
 from mobileprep.recipe.problems import InvalidRecipeError, Problem
-from mobileprep.recipe.settings import (
-    Budget,
-    Check,
-    InputFile,
-    InputSpec,
-    MetricChoice,
-    MetricFunction,
-    Pin,
-    Quantize,
-    Source,
-    Validation,
-)
+from mobileprep.recipe.quantize_settings import Quantize
+from mobileprep.recipe.settings import Budget, Check, InputFile, InputSpec, Pin, Source
 from mobileprep.recipe.steps import parse_transforms_flag
+from mobileprep.recipe.validation_settings import MetricChoice, MetricFunction, Validation
 
 __all__ = [
     "Budget",

@@ -10,8 +10,8 @@ from mobileprep.recipe.budgets import budget_problems
 from mobileprep.recipe.data import data_problems
 from mobileprep.recipe.devices import device_problems
 from mobileprep.recipe.problems import Problem
+from mobileprep.recipe.quantize_settings import QUANTIZERS, Calibration
 from mobileprep.recipe.sections import ModelSections, TargetSections
-from mobileprep.recipe.settings import QUANTIZERS, Calibration
 from mobileprep.recipe.tree import (
     Entry,
     MappingNode,

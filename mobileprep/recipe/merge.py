@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mobileprep.recipe.settings import METRIC_KEYS
 from mobileprep.recipe.tree import Entry, MappingNode, Node, Scalar
+from mobileprep.recipe.validation_settings import METRIC_KEYS
 
 # Their keys belong together: half of one with half of another has no meaning.
 _WHOLE = frozenset({"source", "quantize"})

@@ -11,23 +11,22 @@ from mobileprep.options.declare import Option
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.app import Integration, Protection
+from mobileprep.recipe.quantize_settings import Calibration, Quantize
 from mobileprep.recipe.settings import (
     ASIDE,
     Abi,
     Artifact,
     Budget,
     Cache,
-    Calibration,
     Check,
     Engine,
     InputFile,
     InputSpec,
     Platform,
-    Quantize,
     Source,
-    Validation,
 )
 from mobileprep.recipe.tree import Key, MappingNode, Plain, place_of
+from mobileprep.recipe.validation_settings import Validation
 
 StepFileKind: TypeAlias = Literal["path", "checkpoint"]
 ParameterValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]

@@ -15,21 +15,10 @@ from mobileprep.recipe.devices import resolve_device
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
+from mobileprep.recipe.quantize_settings import QUANTIZERS, Calibration, Quantize, QuantizeRule
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.settings import (
-    QUANTIZERS,
-    Cache,
-    Calibration,
-    Check,
-    InputFile,
-    InputSpec,
-    Pin,
-    Quantize,
-    QuantizeRule,
-    Source,
-    SourceKind,
-)
+from mobileprep.recipe.settings import Cache, Check, InputFile, InputSpec, Pin, Source, SourceKind
 from mobileprep.recipe.steps import ReadSteps, read_steps
 from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, place_of, plain
 from mobileprep.recipe.validation import resolve_validation

@@ -10,8 +10,13 @@ from mobileprep.recipe.metrics import MetricFacts, metric_facts
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.settings import METRIC_KEYS, MetricChoice, MetricFunction, Validation
 from mobileprep.recipe.tree import MappingNode, Node, Scalar, Sequence, place_of, plain, show
+from mobileprep.recipe.validation_settings import (
+    METRIC_KEYS,
+    MetricChoice,
+    MetricFunction,
+    Validation,
+)
 
 _LIMITS: Final = ("max_drop", "at_least", "at_most")
 _NUMBERS: Final = (*_LIMITS, "peak", "threshold")

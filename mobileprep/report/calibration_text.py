@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mobileprep.plan.records import CalibrationRecord
+from mobileprep.plan.running_records import CalibrationRecord
 
 
 def calibration_text(record: CalibrationRecord) -> str:

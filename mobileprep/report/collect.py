@@ -9,19 +9,21 @@ from itertools import zip_longest
 
 from mobileprep.plan.records import (
     BudgetLine,
-    CalibrationRecord,
-    CheckRecord,
     CompressRecord,
-    DamageRecord,
-    EngineRecord,
     FreezeRecord,
     KernelsRecord,
-    MetricRecord,
     ModelFacts,
-    OutputRecord,
-    SamplesRecord,
     TargetRecords,
     TransformRecord,
+)
+from mobileprep.plan.running_records import (
+    CalibrationRecord,
+    CheckRecord,
+    DamageRecord,
+    EngineRecord,
+    MetricRecord,
+    OutputRecord,
+    SamplesRecord,
     ValidationRecord,
 )
 

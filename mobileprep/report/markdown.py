@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mobileprep.plan.records import BudgetLine, DamageRecord, OutputRecord
+from mobileprep.plan.records import BudgetLine
+from mobileprep.plan.running_records import DamageRecord, OutputRecord
 from mobileprep.report.budget import number_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mobileprep.plan.records import MetricRecord
+from mobileprep.plan.running_records import MetricRecord
 
 METRIC_HEADINGS: Final = ("metric", "output", "before", "after", "limit")
 _TOP_K: Final = re.compile(r"top([0-9]+)")

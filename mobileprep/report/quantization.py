@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mobileprep.plan.records import DamageRecord, TensorRecord
+from mobileprep.plan.running_records import DamageRecord, TensorRecord
 from mobileprep.report.layout import TextTable, fitted
 
 TENSOR_HEADINGS: Final = ("tensor", "of", "dB", "cosine", "clipped", "RMSE/scale")

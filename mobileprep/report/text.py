@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mobileprep.plan.records import BudgetLine, CalibrationRecord
+from mobileprep.plan.records import BudgetLine
+from mobileprep.plan.running_records import CalibrationRecord
 from mobileprep.report.budget import budget_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine

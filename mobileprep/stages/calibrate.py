@@ -20,7 +20,8 @@ from mobileprep.fsio import sha256_bytes, sha256_file, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests
-from mobileprep.plan.records import CalibrationRecord, Interface
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import CalibrationRecord
 from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.spec import Files
 from mobileprep.runtime.engines.assets import with_found_assets

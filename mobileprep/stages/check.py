@@ -7,7 +7,8 @@ import math
 from mobileprep.errors import AccuracyError, InvalidGraphError, MissedLimitError, UsageError
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.differences import Difference, differences, shown_difference
-from mobileprep.plan.records import CheckRecord, EngineRecord, Interface
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import CheckRecord, EngineRecord
 from mobileprep.plan.running_stages import CheckStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages.assets import asset_folder

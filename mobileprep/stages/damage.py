@@ -12,7 +12,8 @@ from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.records import DamageRecord, Interface, TensorRecord
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import DamageRecord, TensorRecord
 from mobileprep.plan.running_stages import DamageStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.inputs import FedTensor

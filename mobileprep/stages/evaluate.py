@@ -10,7 +10,8 @@ from mobileprep.datasets.source import no_samples
 from mobileprep.errors import AccuracyError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.records import EngineRecord, EvaluationRecord, Interface
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import EngineRecord, EvaluationRecord
 from mobileprep.plan.running_stages import EvaluateStage
 from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine

@@ -13,7 +13,12 @@ from mobileprep.metrics.agreement import AgreementKind, OutputAgreement
 from mobileprep.metrics.base import OutputError
 from mobileprep.metrics.catalogue import FREE_SHAPES
 from mobileprep.numerics.differences import shown_difference
-from mobileprep.plan.records import EvaluationRecord, MetricRecord, MetricValue, OutputRecord
+from mobileprep.plan.running_records import (
+    EvaluationRecord,
+    MetricRecord,
+    MetricValue,
+    OutputRecord,
+)
 from mobileprep.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.outputs import KeptOutputs, each_pair

@@ -12,7 +12,8 @@ from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import LabelError, Metric, MetricBatch, MetricOptions, OutputError
 from mobileprep.metrics.catalogue import make_metric
 from mobileprep.metrics.python_function import PythonFunction
-from mobileprep.plan.records import Interface, MetricValue
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import MetricValue
 from mobileprep.plan.running_stages import EvaluateStage, MeasuredMetric
 from mobileprep.stages.base import Job
 

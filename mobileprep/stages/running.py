@@ -11,7 +11,7 @@ import numpy as np
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import RunningStage
 from mobileprep.runtime.engines.agreement import TOLERANCE, agreement_of
 from mobileprep.runtime.engines.base import Engine

@@ -20,7 +20,8 @@ from mobileprep.formats.mapped_arrays import map_arrays
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.plan.records import Interface, SamplesRecord
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import SamplesRecord
 from mobileprep.plan.running_stages import SamplesStage
 from mobileprep.plan.spec import Files
 from mobileprep.runtime.engines.assets import with_found_assets

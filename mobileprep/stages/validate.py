@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mobileprep.errors import AccuracyError, MissedLimitError
-from mobileprep.plan.records import (
+from mobileprep.plan.running_records import (
     EvaluationRecord,
     MetricRecord,
     ValidationEngines,

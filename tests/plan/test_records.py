@@ -12,14 +12,13 @@ from mobileprep.plan.record_data import record_from
 from mobileprep.plan.records import (
     BudgetLine,
     BudgetRecord,
-    CheckRecord,
     CompressRecord,
-    EngineRecord,
     FreezeRecord,
     KernelsRecord,
     ModelFacts,
     PackageRecord,
 )
+from mobileprep.plan.running_records import CheckRecord, EngineRecord
 
 KERNELS = KernelsRecord("1.15", 3, None)
 ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)

@@ -9,7 +9,7 @@ import pytest
 from mobileprep.errors import CorruptFileError, RecipeError
 from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.presence import check_files
-from mobileprep.recipe.settings import MetricChoice, MetricFunction, Validation
+from mobileprep.recipe.validation_settings import MetricChoice, MetricFunction, Validation
 
 HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\noutputs: [probs, image]\ntargets: {p: {}}\n"
 

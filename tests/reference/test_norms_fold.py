@@ -17,7 +17,7 @@ from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
-from mobileprep.recipe.default_chain import DEFAULT_CHAIN
+from mobileprep.recipe.first import DEFAULT_CHAIN
 from mobileprep.runtime.interpreter import Interpreter
 from mobileprep.transforms.base import Context
 from tests.reference.leftover_norms import Leftovers

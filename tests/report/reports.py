@@ -7,14 +7,16 @@ from typing import Any
 
 from mobileprep.plan.record_data import record_from
 from mobileprep.plan.records import (
-    CalibrationRecord,
-    CheckRecord,
     CompressRecord,
     FreezeRecord,
     PackageRecord,
-    SamplesRecord,
     TargetRecords,
     TransformRecord,
+)
+from mobileprep.plan.running_records import (
+    CalibrationRecord,
+    CheckRecord,
+    SamplesRecord,
     ValidationRecord,
 )
 from mobileprep.report.collect import Report, collect_report

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from mobileprep.plan.record_data import record_from
-from mobileprep.plan.records import FreezeRecord, MetricRecord, ModelFacts, OutputRecord
+from mobileprep.plan.records import FreezeRecord, ModelFacts
+from mobileprep.plan.running_records import MetricRecord, OutputRecord
 from mobileprep.report.collect import Accuracy, StepLine
 from tests.report.reports import FREEZE, MODEL, SAMPLES, STEPS, VALIDATION, check, made
 

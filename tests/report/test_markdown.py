@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from mobileprep.plan.records import (
-    BudgetLine,
-    CompressRecord,
-    FreezeRecord,
-    MetricRecord,
-    ModelFacts,
-    OutputRecord,
-)
+from mobileprep.plan.records import BudgetLine, CompressRecord, FreezeRecord, ModelFacts
+from mobileprep.plan.running_records import MetricRecord, OutputRecord
 from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
 from mobileprep.report.markdown import reports_markdown
 from tests.report.reports import MEASURED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.plan.records import DamageRecord, TensorRecord
+from mobileprep.plan.running_records import DamageRecord, TensorRecord
 from mobileprep.report.quantization import damage_lines, quantization_text
 
 TENSORS = (

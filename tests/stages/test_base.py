@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import ArtifactError, InternalError
-from mobileprep.plan.records import EngineRecord, Interface
+from mobileprep.plan.records import Interface
+from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import CheckStage
 from mobileprep.plan.stages import STAGES
 from mobileprep.stages.base import stage_function

@@ -11,7 +11,7 @@ import pytest
 
 from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
-from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import CheckStage, EngineChoice, RunningStage
 from mobileprep.runtime.engines import choose
 from mobileprep.runtime.engines.agreement import TOLERANCE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import AccuracyError
-from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.outputs import kept_outputs

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.plan.records import EngineRecord
+from mobileprep.plan.running_records import EngineRecord
 from mobileprep.plan.running_stages import JudgedMetric
 from mobileprep.plan.search_stages import VerdictStage
 from mobileprep.stages.outputs import kept_outputs
