@@ -177,9 +177,11 @@ def _unwanted_ops(model: _Model) -> Iterator[tuple[str, str]]:
         return
     for op, count in sorted(model.package.ops.items()):
         if op in limits.forbid or (limits.allow and op not in limits.allow):
-            first = next(node.name for node in model.graph if node.op == op)
+            # Bodies of functions have some that the graph itself has not.
+            first = next((node.name for node in model.graph if node.op == op), None)
             nodes = f"{count:,} node{'s' * (count != 1)}"
-            yield f"the op {op} is not allowed ({nodes}, such as {first!r})", mends.without(op)
+            nodes += "" if first is None else f", such as {first!r}"
+            yield f"the op {op} is not allowed ({nodes})", mends.without(op)
 
 
 _SPENT: Final[dict[str, Callable[[_Model], _Spent]]] = {
