@@ -14,6 +14,7 @@ from mobileprep.datasets.source import SampleChoice
 from mobileprep.formats.dtypes import DType
 from mobileprep.plan.sources import data_files as planned_files
 from mobileprep.recipe import load_recipe
+from mobileprep.recipe.validation_settings import USUAL_LABELS
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.data import data_files
 from tests.datasets.made import pictures, tf_record, write
@@ -67,7 +68,7 @@ def opened(folder: Path, block: str) -> Dataset:
         data_files(planned_files(validation.data), validation.data),
         [FedTensor("image", DType.FLOAT, shape)],
         SampleChoice(validation.samples, validation.seed, validation.strict),
-        labels=validation.labels,
+        labels=validation.metrics[0].labels or USUAL_LABELS,
         labelled=True,
     )
 

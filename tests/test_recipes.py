@@ -27,7 +27,7 @@ def test_a_recipe_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_target_has_to_be_within_half_a_point_on_the_whole_test_split(name: str) -> None:
     for target in load_recipe(RECIPES / name / "recipe.yaml", environ={}).targets:
         assert target.validation is not None
-        (metric,) = target.validation.metrics
+        metric = target.validation.metrics[0]
         assert (metric.metric, metric.max_drop) == ("top1", 0.005)
         assert target.validation.samples is None
 

@@ -126,7 +126,7 @@ def test_several_recipes_are_refused(recipe, run) -> None:
 def test_what_the_page_shows_is_what_is_printed(tmp_path, monkeypatch, run) -> None:
     page = (RECIPES.parent / "docs" / "quantization.md").read_text(encoding="utf-8")
     section = page.split("\n## Which layers lose most\n", 1)[1].split("\n## ", 1)[0]
-    (shown,) = re.findall(r"```console\n\$ mobileprep ([^\n]*)\n(.*?)```", section, re.DOTALL)
+    (shown,) = re.findall(r"```text\n\$ mobileprep ([^\n]*)\n(.*?)```", section, re.DOTALL)
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RECIPES / "mnist", tmp_path / "recipes" / "mnist")

@@ -122,7 +122,7 @@ def test_a_model_that_cannot_be_read_is_told_at_its_line(run: Run) -> None:
     code, err = validate(run)
     assert code == 4
     assert "recipe.yaml:3:18: " in err
-    assert "model.pb:1:1: " in err
+    assert "model.pb, byte 0: " in err
 
 
 def test_without_files_nothing_is_opened(run: Run) -> None:

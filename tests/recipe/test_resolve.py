@@ -386,6 +386,7 @@ def test_what_decides_results_has_no_path_or_place(load, write):
         "params": [["op", ["A"]]],
         "plugin": None,
         "takes_ranges": False,
+        "trials": 0,
     }
     assert here["targets"][0]["transforms"] == [step]
     changed = digestible(load(HEAD + text.replace("A}", "B}")))
