@@ -48,6 +48,11 @@ class Objects:
 
     def absent(self, parts: Iterable[Part]) -> list[Part]:
         """Those of some objects that are not there, or damaged; hashed several at once."""
+        absent = self._not_whole(parts)
+        # Another build, or thread, may have put one in place while it was looked at.
+        return self._not_whole(absent) if absent else absent
+
+    def _not_whole(self, parts: Iterable[Part]) -> list[Part]:
         found = {part: _stamp(self.path(part.sha256)) for part in parts}
         due = [part for part, stamp in found.items() if not self._is_verified(part, stamp)]
         wanted = [(self.path(part.sha256), part.sha256, part.size) for part in due]
