@@ -125,7 +125,7 @@ class Executor:
                     self.state.store.begin()
                 if self._handover.find(upstream) is not None or self.state.store.obtain(output):
                     return output
-                self.state.lose(upstream.task, upstream.output)
+                self.state.lose(upstream.task, upstream.output, verdict.record)
             return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
 
     def _lock(self, name: str) -> threading.RLock:

@@ -62,6 +62,8 @@ class State:
         # The fingerprints that have been run: of stages with equal ones, one runs for all.
         self._ran: set[str] = set()
         self._lost: dict[str, tuple[str, Output]] = {}
+        # How often verdicts were forgotten.
+        self._forgotten = 0
         self._lock = threading.RLock()
 
     def spec(self, task: str) -> StageSpec:
@@ -76,13 +78,16 @@ class State:
         Raises:
             CorruptFileError: an input file is missing or unreadable.
         """
-        known = self._fresh.get(task)
-        if known is not None:
-            return known
-        found = self._judge(self._specs[task])
-        if isinstance(found, Fresh):
-            self._fresh[task] = found
-        return found
+        while (known := self._fresh.get(task)) is None:
+            forgotten = self._forgotten
+            found = self._judge(self._specs[task])
+            if isinstance(found, Stale):
+                return found
+            with self._lock:
+                # What another thread forgot in the meantime may be what this was judged by.
+                if self._forgotten == forgotten:
+                    self._fresh[task] = found
+        return known
 
     def finished(self, task: str, record: Record) -> None:
         """Note that a stage has just run."""
@@ -92,15 +97,22 @@ class State:
             self._ran.add(fingerprint(dict(record.components)))
             self._lost.pop(task, None)
             if before is None or before.record.outputs != record.outputs:
+                self._forgotten += 1
                 self._forget_after(task)
 
-    def lose(self, task: str, name: str) -> None:
+    def lose(self, task: str, name: str, record: Record) -> None:
         """Note that an output of a stage is needed, and neither here nor to be had.
 
         The stage is stale then until the output is whole again, whoever has mended it.
+
+        Args:
+            task: the stage's task.
+            name: the output.
+            record: by which the stage was fresh; another thread may have forgotten it since.
         """
         with self._lock:
-            record = self._fresh.pop(task).record
+            self._forgotten += 1
+            self._fresh.pop(task, None)
             self._lost[task] = name, record.outputs[name]
             self._ran.discard(fingerprint(dict(record.components)))
             self._forget_after(task)

@@ -71,6 +71,13 @@ def watching(built: Path) -> Iterator[Watching]:
     started.process.stderr.close()
 
 
+def save(path: Path, text: str) -> None:
+    """Replace a file at once: on a busy machine an empty one may be seen otherwise."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def test_edits_are_built_errors_told_and_ctrl_c_ends(built: Path, watching: Watching) -> None:
     assert "0 of " in watching.told()
     folder = built.parent
@@ -78,20 +85,18 @@ def test_edits_are_built_errors_told_and_ctrl_c_ends(built: Path, watching: Watc
     before = model.read_bytes()
 
     text = built.read_text()
-    built.write_text(
-        text.replace("quantize: weights\n", "quantize: {mode: round, num_steps: 16}\n")
-    )
+    save(built, text.replace("quantize: weights\n", "quantize: {mode: round, num_steps: 16}\n"))
     assert "written" in watching.told()
     assert model.read_bytes() != before
 
-    built.write_text(text.replace("outputs: [", "outptus: ["))
+    save(built, text.replace("outputs: [", "outptus: ["))
     told = watching.told()
     assert "mobileprep: error: " in told
     assert "did you mean 'outputs'?" in told
 
     shutil.copy(folder / "data" / "test.npz", folder / "data" / "other.npz")
     watching.told()
-    built.write_text(text.replace("data/test.npz", "data/other.npz"))
+    save(built, text.replace("data/test.npz", "data/other.npz"))
     assert "written" in watching.told()
     assert model.read_bytes() == before
 

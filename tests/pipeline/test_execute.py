@@ -21,7 +21,7 @@ from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.runner import build
-from mobileprep.pipeline.state import State
+from mobileprep.pipeline.state import Fresh, State
 from mobileprep.pipeline.store import INLINE, Store
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
 from mobileprep.stages.base import Job
@@ -225,6 +225,32 @@ def test_an_input_that_comes_out_otherwise_is_judged_before_the_stage_runs(
     executor = executor_of(state_of(changed, store))
     record = executor.run(changed[1])
     assert record.components["inputs"] == {"text": sha256_bytes(b"r/a anew")}
+
+
+def test_two_threads_may_lose_a_stage_and_what_it_reads_at_once(
+    store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that loses the later finds its verdict forgotten already."""
+    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
+    build(executor_of(state_of(specs, store)))
+    executor = executor_of(state_of(specs, store))
+    state = executor.state
+    for task in ("r/a", "r/b"):
+        state.verdict(task)
+        text_path(state, task).unlink()
+    obtain = state.store.obtain
+
+    def while_another_loses(output: Output) -> bool:
+        verdict = state.verdict("r/a")
+        if not said and isinstance(verdict, Fresh):
+            state.lose("r/a", "text", verdict.record)
+        return obtain(output)
+
+    monkeypatch.setattr(state.store, "obtain", while_another_loses)
+    said.clear()
+    executor.obtain(Upstream("r/b", "text"))
+    assert said == ["r/a", "r/b"]
+    assert text_path(state, "r/b").read_text() == "ab"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

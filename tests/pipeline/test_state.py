@@ -40,8 +40,10 @@ def stale(state: State) -> dict[str, tuple[str, ...]]:
 
 def lose(state: State, task: str) -> None:
     """Remove what a stage has left, and note it."""
+    verdict = state.verdict(task)
+    assert isinstance(verdict, Fresh)
     text_path(state, task).unlink()
-    state.lose(task, "text")
+    state.lose(task, "text", verdict.record)
 
 
 def test_what_others_have_made_again_is_no_longer_lost(store: Store) -> None:
@@ -96,6 +98,23 @@ def test_what_a_rerun_leaves_otherwise_is_judged_by_those_that_read_it(store: St
         "r/b": (f"input text has changed: ca978112ca1b became {digest[:12]}",),
         "r/c": ("r/b runs first",),
     }
+
+
+def test_a_verdict_is_not_kept_where_its_input_came_out_otherwise_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(CHAIN, store)
+    state = state_of(CHAIN, store)
+    state.verdict("r/a")
+    load = state.store.load
+
+    def while_another_runs(key: str) -> Record | None:
+        if state.output("r/a", "text").sha256 != sha256_bytes(b"z"):
+            state.finished("r/a", Record({}, {"text": Output(sha256_bytes(b"z"), 1)}, 0.0))
+        return load(key)
+
+    monkeypatch.setattr(state.store, "load", while_another_runs)
+    assert isinstance(state.verdict("r/b"), Stale)
 
 
 def test_what_a_rerun_leaves_as_it_was_disturbs_nobody(
