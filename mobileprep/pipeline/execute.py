@@ -37,6 +37,8 @@ Advance = Callable[[str, int, int], None]
 """Called with a task's name, how many samples it has run, and how many there are."""
 
 
+# A store that others keep removing is not waited for: the stage that reads tells what is gone.
+_MOST_LOSSES: Final = 3
 # Giving memory back takes milliseconds, which small models do not repay.
 _MUCH: Final = 4 << 20
 
@@ -116,17 +118,20 @@ class Executor:
         Raises:
             MobileprepError: it was lost, and the stage that left it fails now.
         """
+        spec = self.state.spec(upstream.task)
         # One thread at a time: what one finds lost, another may be about to have made again.
         with self._lock(upstream.task):
-            verdict = self.state.verdict(upstream.task)
-            if isinstance(verdict, Fresh):
-                output = verdict.record.outputs[upstream.output]
+            for _ in range(_MOST_LOSSES):
+                # Found fresh, here or by ``run``, it may still be lost.
+                verdict = self.state.verdict(upstream.task)
+                record = verdict.record if isinstance(verdict, Fresh) else self.run(spec)
+                output = record.outputs[upstream.output]
                 if output.part is not None:
                     self.state.store.begin()
                 if self._handover.find(upstream) is not None or self.state.store.obtain(output):
                     return output
-                self.state.lose(upstream.task, upstream.output, verdict.record)
-            return self.run(self.state.spec(upstream.task)).outputs[upstream.output]
+                self.state.lose(upstream.task, upstream.output, record)
+            return self.run(spec).outputs[upstream.output]
 
     def _lock(self, name: str) -> threading.RLock:
         # Two threads that ask a defaultdict at once may be given a lock each.

@@ -253,6 +253,25 @@ def test_two_threads_may_lose_a_stage_and_what_it_reads_at_once(
     assert text_path(state, "r/b").read_text() == "ab"
 
 
+def test_a_stage_found_fresh_once_its_input_is_back_may_lack_its_own_output(
+    store: Store, said: list[str]
+) -> None:
+    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
+    build(executor_of(state_of(specs, store)))
+    executor = executor_of(state_of(specs, store))
+    state = executor.state
+    for task in ("r/a", "r/b"):
+        state.verdict(task)
+        text_path(state, task).unlink()
+    found = state.verdict("r/a")
+    assert isinstance(found, Fresh)
+    state.lose("r/a", "text", found.record)
+    said.clear()
+    executor.obtain(Upstream("r/b", "text"))
+    assert said == ["r/a", "r/b"]
+    assert text_path(state, "r/b").read_text() == "ab"
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_two_tasks_that_ask_for_the_same_run_once(
     store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch, jobs: int
