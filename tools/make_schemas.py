@@ -32,9 +32,9 @@ from mobileprep.options.schema import (  # noqa: E402
     rendered,
     section_schema,
 )
-from mobileprep.recipe import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.app import Integration, Protection  # noqa: E402
 from mobileprep.recipe.devices import DEVICE_SCHEMA  # noqa: E402
+from mobileprep.recipe.documents import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
 from mobileprep.recipe.model import Target  # noqa: E402
 from mobileprep.recipe.quantize_settings import (  # noqa: E402

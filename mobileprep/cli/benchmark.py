@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._model_flags import add_model_flags, model_flags
+from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.api.benchmarking.inputs import output_layers
     from mobileprep.api.benchmarking.runs import Pace, TimedGraph, measured_costs, time_graph
     from mobileprep.api.models import load_model
-    from mobileprep.cli._benchmark_inputs import InputFlags, make_feeds
+    from mobileprep.cli._shared.benchmark_inputs import InputFlags, make_feeds
     from mobileprep.recipe.devices import device_named
 
     device = device_named(args.device) if args.device else None

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._amounts import size_text
-from mobileprep.cli._arguments import (
+from mobileprep.cli._shared.amounts import size_text
+from mobileprep.cli._shared.arguments import (
     exit_code_argument,
     jobs_argument,
     jobs_of,
@@ -21,7 +21,7 @@ from mobileprep.cli._arguments import (
     target_argument,
     targets_of,
 )
-from mobileprep.cli._locks import holding, no_wait_argument
+from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import MobileprepError, UsageError
@@ -77,7 +77,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
     from mobileprep.api.recipes import target_folders
-    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._shared.load import load_recipes
 
     _check(args)
     started = time.perf_counter()
@@ -104,7 +104,7 @@ def _prepared(
     """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
     from mobileprep.api.building import prepared
     from mobileprep.api.lock import check_locks, lock_warnings
-    from mobileprep.cli._load import warn
+    from mobileprep.cli._shared.load import warn
 
     targets = targets_of(args)
     out = Path(args.out)
@@ -122,8 +122,8 @@ def _build(
     args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
 ) -> None:
     from mobileprep.api.building import run_build
-    from mobileprep.cli._load import warn
-    from mobileprep.cli._terminal.progress import Progress
+    from mobileprep.cli._shared.load import warn
+    from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.pipeline.runner import stale_stages
 
     if args.explain:
@@ -145,7 +145,7 @@ def _build(
     took = time.perf_counter() - started
     _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
     if not (args.json and done.failures):
-        from mobileprep.cli._reports import print_reports
+        from mobileprep.cli._shared.reports import print_reports
 
         changed = [b.report for b in done.targets if b.is_changed or args.json]
         beside = [b.report for b in done.targets] if changed else []
@@ -165,7 +165,7 @@ def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> N
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
     """Tell of what failed while the build went on, each thing once; the first failure ends it."""
-    from mobileprep.cli._failures import tell_error
+    from mobileprep.cli._shared.failures import tell_error
 
     told = {str(error) for error in failures[:1]}
     for error in failures[1:]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli._amounts import size_text
+from mobileprep.cli._shared.amounts import size_text
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._arguments import recipe_arguments, target_argument, targets_of
+from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
 from mobileprep.cli.verb import verb
 from mobileprep.errors import AccuracyError
 
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from mobileprep.api.calibrating import plan_calibrations, run_calibrations
-    from mobileprep.cli._load import load_recipes
-    from mobileprep.cli._terminal.progress import Progress
+    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.pipeline.runner import stale_stages
 
     plan = plan_calibrations(load_recipes(args), targets_of(args))

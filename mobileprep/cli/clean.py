@@ -7,8 +7,8 @@ import contextlib
 import sys
 from pathlib import Path
 
-from mobileprep.cli._arguments import out_argument, recipe_arguments
-from mobileprep.cli._locks import holding, no_wait_argument
+from mobileprep.cli._shared.arguments import out_argument, recipe_arguments
+from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli.verb import verb
 
 
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
     from mobileprep.api.provenance import remove_provenance
     from mobileprep.api.recipes import target_folders
-    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._shared.load import load_recipes
     from mobileprep.pipeline.publish import unpublish
     from mobileprep.pipeline.store import Store
     from mobileprep.pipeline.store_folder import default_folder

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._arguments import recipe_arguments
+from mobileprep.cli._shared.arguments import recipe_arguments
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from mobileprep.api.quantization_debugging import debug_quantization
-    from mobileprep.cli._load import load_recipes, warn
+    from mobileprep.cli._shared.load import load_recipes, warn
 
     if args.samples < 1 or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._terminal.plain import show
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import comma_list, flag, tolerance, verb, whole_number
 
 if TYPE_CHECKING:

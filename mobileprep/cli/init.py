@@ -130,7 +130,7 @@ def _elsewhere(error: MobileprepError, model: str, path: Path) -> MobileprepErro
 
 def _run_stages(state: State) -> None:
     """Run what is stale, with a bar; its warnings come again with the user's own build."""
-    from mobileprep.cli._terminal.progress import Progress
+    from mobileprep.cli._shared.terminal.progress import Progress
     from mobileprep.pipeline.execute import Executor
     from mobileprep.pipeline.runner import build, stale_stages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mobileprep.cli._arguments import recipe_arguments
+from mobileprep.cli._shared.arguments import recipe_arguments
 from mobileprep.cli.verb import verb
 
 
@@ -13,7 +13,7 @@ from mobileprep.cli.verb import verb
 def run(args: argparse.Namespace) -> int:
     """Write every lock that is not up to date."""
     from mobileprep.api.lock import write_locks
-    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._shared.load import load_recipes
 
     for lock in write_locks(load_recipes(args)):
         print(f"{lock.path}: {'written' if lock.is_changed else 'up to date'}", file=sys.stderr)

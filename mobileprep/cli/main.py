@@ -11,14 +11,14 @@ import sys
 from collections.abc import Sequence
 
 from mobileprep import __version__
-from mobileprep.cli._failures import (
+from mobileprep.cli._shared.failures import (
     NO_OUTPUT,
     print_failure,
     tell_error,
     unwritable_output,
     whole_or_nothing,
 )
-from mobileprep.cli._originals import DROP_INS, default_flags, verb_of
+from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 from mobileprep.registry import module_names

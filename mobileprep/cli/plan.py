@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from mobileprep.cli._arguments import (
+from mobileprep.cli._shared.arguments import (
     exit_code_argument,
     out_argument,
     recipe_arguments,
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Plan, judge, print."""
     from mobileprep.api.targets import plan_state, shared_store
     from mobileprep.api.verdicts import verdicts
-    from mobileprep.cli._load import load_recipes, warn_of_chains
+    from mobileprep.cli._shared.load import load_recipes, warn_of_chains
 
     recipes = load_recipes(args)
     state = plan_state(recipes, targets_of(args), store=shared_store(recipes, Path(args.out)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mobileprep.cli._arguments import recipe_arguments, target_argument, targets_of
+from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -26,8 +26,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Collect and print; a stale recipe is an error, for its report would be of something else."""
     from mobileprep.api.targets import build_report, plan_state
-    from mobileprep.cli._load import load_recipes
-    from mobileprep.cli._reports import print_reports
+    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.cli._shared.reports import print_reports
     from mobileprep.pipeline.runner import collect, stale_stages
 
     state = plan_state(load_recipes(args), targets_of(args))

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mobileprep.cli._model_flags import add_model_flags, model_flags
-from mobileprep.cli._originals import LABELLED, LABELLED_BY
+from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
+from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
@@ -17,7 +17,7 @@ from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
 if TYPE_CHECKING:
     from mobileprep.api.feeding.rounds import Round
     from mobileprep.api.models import Model
-    from mobileprep.cli._results import RunOutputs
+    from mobileprep.cli._shared.results import RunOutputs
     from mobileprep.ir.tensor import Array
     from mobileprep.runtime.engines.base import Engine
 
@@ -93,7 +93,7 @@ def _label_flags(parser: argparse.ArgumentParser) -> None:
 @verb("run", "run a graph, or label pictures as label_image does", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load; then for each run feed, compute, print."""
-    from mobileprep.cli._results import RunOutputs, read_labels
+    from mobileprep.cli._shared.results import RunOutputs, read_labels
 
     target = output_path(args.out) if args.out else Path()
     shown = sys.stderr if args.out and is_stdout(target) else sys.stdout
@@ -191,7 +191,7 @@ def _likely(model: Model, usual: str, candidates: list[str], option: str) -> str
 
 def _engine(args: argparse.Namespace, model: Model) -> Engine:
     """The engine, which must be one that prints where the graph does."""
-    from mobileprep.cli._printing import printer
+    from mobileprep.cli._shared.printing import printer
     from mobileprep.runtime.engines.choose import open_engine
 
     prints = next((n.name for n in model.graph if n.op in ("Print", "PrintV2")), None)

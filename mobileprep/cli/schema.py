@@ -35,7 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("schema", "print the JSON Schema of recipes, or of what --json prints", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the schema, with the transforms of installed packages; or where it lies."""
-    from mobileprep.recipe.editor_schema import editor_schema, rendered
+    from mobileprep.recipe.documents.editor_schema import editor_schema, rendered
     from mobileprep.recipe.plugins import installed_plugins
     from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from mobileprep.cli._arguments import recipe_arguments
+from mobileprep.cli._shared.arguments import recipe_arguments
 from mobileprep.cli.verb import verb
 
 
@@ -20,7 +20,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
-    from mobileprep.cli._load import load_recipes, warn, warn_of_chains
+    from mobileprep.cli._shared.load import load_recipes, warn, warn_of_chains
     from mobileprep.recipe import check_files
 
     recipes = load_recipes(args)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from mobileprep.cli._originals.scripts import plain_arguments
+from mobileprep.cli._shared.originals.scripts import plain_arguments
 from mobileprep.errors import UsageError, did_you_mean
 from mobileprep.options.declare import Declared, declared
 from mobileprep.registry import Registry

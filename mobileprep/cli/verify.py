@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._arguments import jobs_argument, jobs_of, settings_argument
+from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
 from mobileprep.cli.verb import verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
@@ -59,7 +59,7 @@ def _rebuilt(
     args: argparse.Namespace, found: dict[Path, Manifest], jobs: int
 ) -> list[CheckedFolder]:
     from mobileprep.api.verify import verify_builds
-    from mobileprep.cli._load import warn
+    from mobileprep.cli._shared.load import warn
 
     recipes = list(_recipes(args, {manifest.recipe for manifest in found.values()}))
     return verify_builds(
@@ -70,7 +70,7 @@ def _rebuilt(
 def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
     """The recipes that a command line names; or those below the current folder that are needed."""
     from mobileprep.api.recipes import check_names
-    from mobileprep.cli._load import settings_of
+    from mobileprep.cli._shared.load import settings_of
     from mobileprep.recipe import load_recipe
 
     wanted = []
@@ -90,7 +90,7 @@ def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
 
 
 def _paths(args: argparse.Namespace) -> list[Path]:
-    from mobileprep.cli._folders import recipe_files
+    from mobileprep.cli._shared.folders import recipe_files
 
     if args.recipes:
         return recipe_files(args.recipes, recursive=False, out=args.out)

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from mobileprep.cli import build
-from mobileprep.cli._arguments import targets_of
-from mobileprep.cli._failures import tell_error
+from mobileprep.cli._shared.arguments import targets_of
+from mobileprep.cli._shared.failures import tell_error
 from mobileprep.cli.verb import verb
 from mobileprep.errors import MobileprepError, UsageError
 
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
 def _watched(args: argparse.Namespace, before: Watched | None) -> Watched:
     """What the next build reads; where that is not known, what lies below the recipes' folders."""
     from mobileprep.api.watching import watch_folders, watch_inputs
-    from mobileprep.cli._folders import recipe_files
-    from mobileprep.cli._load import load_recipes
+    from mobileprep.cli._shared.folders import recipe_files
+    from mobileprep.cli._shared.load import load_recipes
 
     try:
         return watch_inputs(load_recipes(args), targets_of(args))

@@ -16,7 +16,7 @@ from mobileprep.recipe.plugins import installed_plugins
 Schema: TypeAlias = dict[str, Any]
 
 SCHEMA_FOLDER = Path(__file__).resolve().parent.parent / "schemas"
-# For editors: made by ``recipe.editor_schema`` from what is read here.
+# For editors: made by ``recipe.documents.editor_schema`` from what is read here.
 EDITOR_SCHEMA = SCHEMA_FOLDER / "recipe.schema.json"
 # Of what verbs print with --json, by name.
 OUTPUT_SCHEMAS = SCHEMA_FOLDER / "outputs"

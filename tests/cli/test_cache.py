@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mobileprep.cli._amounts import size_text
+from mobileprep.cli._shared.amounts import size_text
 from mobileprep.pipeline import eviction
 from mobileprep.pipeline.store_lock import share
 from tests.cli.conftest import Run

@@ -17,7 +17,7 @@ def test_every_command_answers_as_the_page_says(tmp_path: Path) -> None:
 
 
 def test_the_kinds_of_errors_are_all_told() -> None:
-    from mobileprep.cli._failures import error_kind
+    from mobileprep.cli._shared.failures import error_kind
     from mobileprep.errors import InternalError, MobileprepError
 
     for error in set(MobileprepError.__subclasses__()) - {InternalError}:

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
-from mobileprep.cli._terminal.progress import Progress, SampleCount, _filled, _fitting
+from mobileprep.cli._shared.terminal.progress import Progress, SampleCount, _filled, _fitting
 from tests.cli.terminals import COMMAND, on_terminal, set_size, written_over
 
 OUT = ["--out", "out"]

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.cli._results import RunOutputs, Score, best_scores, described, line, read_labels
+from mobileprep.cli._shared.results import (
+    RunOutputs,
+    Score,
+    best_scores,
+    described,
+    line,
+    read_labels,
+)
 from mobileprep.errors import CorruptFileError, UsageError
 
 LARGE = np.arange(65, dtype=np.float32)

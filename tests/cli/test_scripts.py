@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobileprep.cli._originals import ORIGINALS
+from mobileprep.cli._shared.originals import ORIGINALS
 from mobileprep.cli.main import main, verb_names
 from mobileprep.cli.verb import Parser, bool_flag, flag
 from mobileprep.formats.dtypes import DType

@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from mobileprep.recipe.editor_schema import SCHEMA_ID, editor_schema
+from mobileprep.recipe.documents.editor_schema import SCHEMA_ID, editor_schema
 from mobileprep.recipe.plugins import named_plugin
 from mobileprep.recipe.schemas import EDITOR_SCHEMA, TransformSchemas, modeline, recipe_schema
 from mobileprep.recipe.settings import InputFile

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.recipe.reference import render
+from mobileprep.recipe.documents.reference import render
 from mobileprep.recipe.schemas import recipe_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from mobileprep.recipe.documents.transform_reference import render
 from mobileprep.recipe.schemas import TransformSchemas
 from mobileprep.recipe.steps import parse_transforms_flag
-from mobileprep.recipe.transform_reference import render
 
 
 def test_every_transform_is_on_the_page():

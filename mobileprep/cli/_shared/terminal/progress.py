@@ -15,8 +15,8 @@ import time
 from types import TracebackType
 from typing import NamedTuple
 
-from mobileprep.cli._terminal import StatusLine, is_terminal
-from mobileprep.cli._terminal.stage_output import StageOutput
+from mobileprep.cli._shared.terminal import StatusLine, is_terminal
+from mobileprep.cli._shared.terminal.stage_output import StageOutput
 from mobileprep.pipeline.execute import Moment
 
 _BAR = 20

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from mobileprep.cli._terminal import columns, is_terminal
+from mobileprep.cli._shared.terminal import columns, is_terminal
 from mobileprep.report.collect import Report
 
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable
 
 from mobileprep.api.recipes import check_names
-from mobileprep.cli._arguments import OUT
-from mobileprep.cli._folders import recipe_files
+from mobileprep.cli._shared.arguments import OUT
+from mobileprep.cli._shared.folders import recipe_files
 from mobileprep.errors import RecipeError, UsageError
 from mobileprep.recipe import load_recipe
 from mobileprep.recipe.cautions import recipe_cautions

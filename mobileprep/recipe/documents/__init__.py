@@ -1,0 +1,1 @@
+"""What is made from the declarations of recipes: schemas for editors, and pages."""
