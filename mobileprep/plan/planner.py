@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from mobileprep.plan.app import app_classes, encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.calibrating import calibrate_spec, calibration_members
+from mobileprep.plan.canonical import canonical
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.damage import damage_spec
-from mobileprep.plan.fingerprints import canonical
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.plan.running_stages import (
     CalibrateStage,
