@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
@@ -19,6 +19,7 @@ from mobileprep.formats.range_file import (
     ranges_from_bytes,
     read_range_file,
 )
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.execute import Advance, Executor, Listener
 from mobileprep.pipeline.execute import Warn as TaskWarn

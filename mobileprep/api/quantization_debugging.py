@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import InternalError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.pipeline.exchange import StoreExchange

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.records import (
     BudgetLine,
     CompressRecord,
