@@ -20,7 +20,7 @@ from mobileprep.pipeline.execute import Listener, Warn
 from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest
 from mobileprep.pipeline.published import MANIFEST, TOOL
 from mobileprep.pipeline.state import State
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.canonical import canonical
 from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show

@@ -42,6 +42,15 @@ def settings_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def settings_of(args: argparse.Namespace) -> dict[str, str]:
+    """What a command line says that variables mean.
+
+    Raises:
+        UsageError: a --set without ``=``.
+    """
+    return dict(_setting(text) for text in args.settings)
+
+
 def target_argument(parser: argparse.ArgumentParser) -> None:
     """The flag that picks targets."""
     parser.add_argument(
@@ -85,3 +94,11 @@ def exit_code_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 where a stage would run or a file be published, else with 0",
     )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        message = f"--set takes NAME=VALUE, and got {text!r}"
+        raise UsageError(message)
+    return name, value
