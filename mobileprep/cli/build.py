@@ -238,9 +238,11 @@ def summary(judged: Sequence[Verdict]) -> str:
     stages = [verdict for verdict in due if verdict.stage != PUBLISH]
     folders = [verdict for verdict in due if verdict.stage == PUBLISH]
     given = sum(verdict.store_bytes for verdict in due)
+    remote = sum(verdict.remote_bytes for verdict in due)
     return (
         f"would run: {_amount(stages)}; would write folders: {_amount(folders)}; "
         f"the store gives {size_text(given)}"
+        + (f", the remote store {size_text(remote)}" if remote else "")
     )
 
 
