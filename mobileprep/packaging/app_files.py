@@ -136,7 +136,8 @@ def copied = tasks.create(name: 'copyModel_{name}', type: Copy) {{
     into assets
 }}
 tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}
-def language = ['java', 'kotlin'].find {{ new File(folder, "integration/$it").directory }}
+def code = ['java', 'kotlin'].collect {{ new File(folder, "integration/$it") }}
+def classes = code.collect {{ fileTree(it).files*.name*.replaceAll(/\\.\\w+$/, '') }}
 def packing = android.hasProperty('androidResources') ? 'androidResources' : 'aaptOptions'
 
 android.defaultConfig.ndk.abiFilters {named}
@@ -146,8 +147,9 @@ android.defaultConfig.externalNativeBuild.cmake.arguments \\
 // A compressed file cannot be mapped into memory.
 android."$packing".noCompress '{extension}'
 android.sourceSets.main.assets.srcDir assets
-if (language != null) {{
-    android.sourceSets.main.java.srcDir new File(folder, "integration/$language")
+// A class that is there in both languages is taken in Java.
+(classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
+    android.sourceSets.main.java.srcDir it
 }}
 if (project.hasProperty('tensorflowLibraries')) {{
     android.sourceSets.main.jniLibs.srcDir tensorflowLibraries

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import DamageRecord, OutputRecord
-from mobileprep.report.budget import number_text
+from mobileprep.report.budget import kernels_text, number_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report
 from mobileprep.report.markup import plain, table
@@ -80,6 +80,9 @@ def _details(report: Report) -> Iterator[str]:
     if report.budget:
         yield ""
         yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))
+    for found in report.kernels:
+        yield ""
+        yield f"{plain(kernels_text(found))}."
     if report.check is not None:
         check = report.check
         yield ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import CalibrationRecord
-from mobileprep.report.budget import budget_text
+from mobileprep.report.budget import budget_text, kernels_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.layout import wrapped
@@ -36,6 +36,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(_model_line(report))
     rest += _budget_lines(report.budget)
+    rest += [f"kernels  {kernels_text(found)}" for found in report.kernels]
     if report.check is not None:
         rest += _check_lines(report.check)
     for calibration in report.calibrations:

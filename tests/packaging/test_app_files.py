@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -118,7 +119,7 @@ apply from: 'models/app.gradle'
 
 def gradle(folder: Path, *lines: str, abis: tuple[str, ...] = (), **model: str) -> str:
     """What an app's build says."""
-    (folder / "models").mkdir()
+    (folder / "models").mkdir(exist_ok=True)
     name, file = model.get("name", "digits"), model.get("file", "digits.pb")
     (folder / "models/app.gradle").write_text(app_files("android", abis, name, file)["app.gradle"])
     (folder / "models" / file).write_text("a model")
@@ -140,10 +141,26 @@ def test_gradle_has_the_model_among_the_assets(tmp_path: Path) -> None:
     assert [path.name for path in assets.iterdir()] == ["digits.pb"]
 
 
-def test_gradle_takes_code_and_libraries_where_there_are_some(tmp_path: Path) -> None:
-    lines = ["file('models/integration/kotlin').mkdirs()", "ext.tensorflowLibraries = file('libs')"]
-    told = gradle(tmp_path, *lines, name="v1.b-2", file="v1.b-2.pb.enc")
-    assert f"sourceSets.main.java.srcDir [{tmp_path}/models/integration/kotlin]" in told
+@pytest.mark.parametrize(
+    ("code", "taken"),
+    [
+        ("kotlin/App.kt", ["kotlin"]),
+        ("kotlin/App.kt java/EncryptedModel.java", ["java", "kotlin"]),
+        ("kotlin/App.kt java/App.java java/EncryptedModel.java", ["java"]),
+    ],
+)
+def test_gradle_takes_code_and_libraries_where_there_are_some(
+    tmp_path: Path, code: str, taken: list[str]
+) -> None:
+    for file in code.split():
+        path = tmp_path / "models/integration" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    told = gradle(
+        tmp_path, "ext.tensorflowLibraries = file('libs')", name="v1.b-2", file="v1.b-2.pb.enc"
+    )
+    folders = [f"{tmp_path}/models/integration/{language}" for language in taken]
+    assert re.findall(r"main\.java\.srcDir \[(.*)\]", told) == folders
     assert f"sourceSets.main.jniLibs.srcDir [{tmp_path}/libs]" in told
     assert "noCompress [enc]" in told
     assert "org.tensorflow" not in told
