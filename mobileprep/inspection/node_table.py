@@ -10,7 +10,7 @@ from mobileprep.errors import MobileprepError
 from mobileprep.inspection.attribute_text import attribute_text
 from mobileprep.inspection.costs import node_flops
 from mobileprep.inspection.drawing import shape_text
-from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.attrs import AttrValue, TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ops.shape_inference import infer_shapes
@@ -18,6 +18,9 @@ from mobileprep.ops.shape_inference import infer_shapes
 MOST_NODES: Final = 50_000
 """A page tells of no more: browsers take long to read it."""
 _MOST_TEXT: Final = 16 << 20
+# Elements of a constant that is shown whole, and letters of that.
+_FEW: Final = 8
+_LONGEST: Final = 200
 
 Shapes = Mapping[str, tuple[TensorShape, ...]]
 
@@ -132,8 +135,19 @@ def _inputs(node: Node, places: Mapping[str, int]) -> tuple[int, ...]:
 
 def _attributes(node: Node) -> list[str]:
     told = [f"device: {node.device}"] if node.device else []
-    told += [f"{key}: {attribute_text(value)}" for key, value in sorted(node.attrs.items())]
+    told += [f"{key}: {_text(value)}" for key, value in sorted(node.attrs.items())]
     return told
+
+
+def _text(value: AttrValue) -> str:
+    """An attribute in a few words; of a tensor of few elements what it holds too."""
+    text = attribute_text(value)
+    if value.kind != "tensor" or value.value.size > _FEW:
+        return text
+    try:
+        return f"{text} {str(value.value.array().tolist())[:_LONGEST]}"
+    except MobileprepError:
+        return text
 
 
 def _constant_size(node: Node) -> tuple[int, int]:

@@ -164,9 +164,7 @@ def test_axe_finds_no_serious_fault(chrome: Any, page_file: Path, scheme: str, w
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_shows_nothing_wider_than_itself(
-    chrome: Any, page_file: Path, width: int
-) -> None:
+def test_a_phone_shows_nothing_wider_than_itself(chrome: Any, page_file: Path, width: int) -> None:
     with opened(chrome, page_file, viewport={"width": width, "height": 844}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 

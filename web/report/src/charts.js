@@ -41,6 +41,11 @@ export function sizes(target) {
     el("span", { class: "quiet" }, "by step; 0 is the frozen source")), box];
 }
 
+// A part of less than this share of the whole is one tile, whatever is in it.
+const LEAST = 0.02;
+const DEEPEST = 7;
+const MOST_TILES = 800;
+
 const MEASURES = [
   { value: "parameters", title: "parameters", format: count },
   { value: "bytes", title: "bytes of constants", format: bytes },
@@ -64,18 +69,24 @@ export function scopes(target, show) {
   const redraw = drawn(place, (width) => {
     const height = Math.round(Math.min(460, Math.max(260, width * 0.5)));
     const box = state.box || root();
-    const top = hierarchy(box, (b) => (b === box || b.parent === box ? b.children : null))
-      .sum((b) => (b.children && (b === box || b.parent === box) ? 0 : b[state.measure]))
-      .sort((a, b) => b.value - a.value);
-    treemap().size([width, height]).tile(treemapSquarify).paddingInner(2).paddingTop((n) => (n.depth === 1 && n.children ? 19 : 0)).round(true)(top);
-    const drawnBoxes = top.descendants().slice(1).filter((n) => n.x1 - n.x0 > 1 && n.y1 - n.y0 > 1).slice(0, 600);
+    const least = box[state.measure] * LEAST;
+    const inner = (b) => (b === box || (b.isScope && b.depth - box.depth < DEEPEST && b[state.measure] > least) ? b.children : null);
+    const top = hierarchy(box, inner).sum((b) => (inner(b) ? 0 : b[state.measure])).sort((a, b) => b.value - a.value);
+    treemap().size([width, height]).tile(treemapSquarify).paddingInner(2).paddingTop((n) => (n.depth && n.children ? 18 : 0)).round(true)(top);
+    const drawnBoxes = top.descendants().slice(1).filter((n) => n.x1 - n.x0 > 1 && n.y1 - n.y0 > 1).slice(0, MOST_TILES);
+    const shadeOf = (n) => {
+      const path = n.ancestors();
+      return (branch.children || []).indexOf(path.find((a) => a.parent === branch)) % 6;
+    };
+    let branch = top;
+    while (branch.children && branch.children.length && branch.children[0].value > 0.9 * branch.value && branch.children[0].children) branch = branch.children[0];
     replace(place, svg("svg", { width, height, role: "img", "data-chart": "treemap",
       "aria-label": `Treemap of ${measure().title} by name scope. The table below has the figures.` },
       drawnBoxes.map((n) => {
         const wide = n.x1 - n.x0;
         const high = n.y1 - n.y0;
         const letters = Math.floor((wide - 8) / 7);
-        const group = svg("g", { class: `tile depth${n.depth} shade${n.depth === 1 ? top.children.indexOf(n) % 6 : top.children.indexOf(n.parent) % 6}`,
+        const group = svg("g", { class: `tile ${n.children ? "group" : ""} shade${shadeOf(n)}`,
           transform: `translate(${n.x0},${n.y0})` },
           svg("rect", { width: wide, height: high, rx: 2 }, svg("title", null, `${name(n.data)}: ${measure().format(n.value)}`)),
           letters > 3 && high > 16 ? svg("text", { x: 5, y: 14 }, short(n.data.label, letters)) : null);

@@ -13,6 +13,8 @@ import { section } from "./sections.js";
 
 const FOUND = 50;
 const SMALLEST = 3;
+const MAIN = 0.6;
+const READABLE = 0.7;
 const path = line((p) => p.x, (p) => p.y).curve(curveBasis);
 const shade = (op) => [...op].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 997, 7) % 8;
 
@@ -57,7 +59,7 @@ export class GraphView {
       button("Fit", () => this.fit()), button("Close all", () => this.closeAll()));
     this.element = section("graph", "Graph", this.tools, this.status, this.results,
       el("div", { class: "graphbox" }, el("div", { class: "stage" }, this.canvas), this.panel));
-    new ResizeObserver(() => this.sized || this.fit()).observe(this.canvas);
+    new ResizeObserver(() => this.sized || this.fit(READABLE)).observe(this.canvas);
     this.use("model");
   }
 
@@ -76,14 +78,17 @@ export class GraphView {
     forgetAll(this.graph.tree.root);
     this.openFirst();
     this.draw();
-    this.fit();
+    this.fit(READABLE);
     this.tell();
   }
 
-  // A graph that is one scope, or a few, says nothing while those are closed.
+  // A scope that holds nearly all says nothing while it is closed.
   openFirst() {
-    const { root } = this.graph.tree;
-    if (root.children.length <= 2) for (const child of root.children) if (child.isScope) this.open.add(child);
+    for (let box = this.graph.tree.root; box; ) {
+      const main = box.children.find((child) => child.isScope && child.nodes > MAIN * this.graph.count);
+      if (main) this.open.add(main);
+      box = main;
+    }
   }
 
   // The boxes that are shown, outer ones first, with their places in the world.
@@ -312,12 +317,13 @@ export class GraphView {
     this.surface.call(this.zoom.scaleBy, by);
   }
 
-  fit() {
+  // All of it, or where that would be too small to read its beginning.
+  fit(least = 0.05) {
     const { clientWidth: wide, clientHeight: high } = this.canvas;
     if (!wide || !high || this.graph.raw.left_out) return;
     this.sized = true;
     const { width, height } = laidOut(this.graph.tree.root, this.open);
-    const k = Math.max(0.05, Math.min(1.2, (wide - 24) / width, (high - 24) / height));
+    const k = Math.max(least, Math.min(1.2, (wide - 24) / width, (high - 24) / height));
     this.surface.call(this.zoom.transform, zoomIdentity.translate((wide - width * k) / 2, Math.max(12, (high - height * k) / 2)).scale(k));
     this.paint();
   }

@@ -5,7 +5,7 @@ import { Graph, layout } from "@dagrejs/dagre";
 
 import { short } from "./dom.js";
 
-const LETTER = 7;
+const LETTER = 7.6;
 const PADDING = 14;
 const HEAD = 26;
 

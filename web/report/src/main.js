@@ -17,6 +17,8 @@ const data = read("data");
 let other = read("compared");
 const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
+const TITLES = { overview: "Overview", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
+  ops: "Ops", budgets: "Budgets", files: "Files", stages: "Build", compare: "Compare" };
 
 function show(raw) {
   const target = new Target(raw);
@@ -41,7 +43,7 @@ function show(raw) {
     files(target),
     stages(data.stages),
     compare);
-  replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, part.querySelector("h2").textContent))));
+  replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, TITLES[part.id]))));
   window.mobileprep = { view, target };
 }
 

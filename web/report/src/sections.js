@@ -4,6 +4,7 @@ import { bytes, change, count, percent, real, whole } from "./amounts.js";
 import { bar, el, number, short, table } from "./dom.js";
 
 const WORST = 20;
+const WHOLE = 4 << 20;
 const most = (values) => Math.max(1e-300, ...values.filter((v) => v !== null && Number.isFinite(v)));
 
 export function section(id, title, ...children) {
@@ -74,6 +75,7 @@ export function stepsTable(target) {
   return [
     table("Each step and the graph after it", ["step", number("nodes"), number("bytes"), number("compressed"),
       number("matched"), number("added, removed, changed"), number("off by")], cells, { "data-chart": "steps" }),
+    source.bytes > WHOLE ? el("p", { class: "quiet" }, "Of graphs over 4 MiB each large constant is compressed by itself here, which takes some percent less than in one file.") : null,
     skipped.length ? el("details", null, el("summary", null, "What steps left as it was"),
       el("ul", null, skipped.map((text) => el("li", null, text)))) : null,
   ];
