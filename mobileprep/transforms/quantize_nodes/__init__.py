@@ -91,9 +91,10 @@ class QuantizeNodes(Transform):
         tuple[str, ...],
         Option(
             "With ranges or range_file, what is done to some layers: "
-            "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel method=min_max|mse "
-            "ops=OP,OP nodes=REGEX`, of which each may be left out. Of several that fit a layer, "
-            "the last one counts. Repeated for several."
+            "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel "
+            "method=min_max|percentile|entropy|mse percentile=50..100 ops=OP,OP "
+            "nodes=REGEX`, of which each may be left out. Of several that fit a layer, the last "
+            "one counts. Repeated for several."
         ),
     ] = ()
     store_rest: Annotated[
