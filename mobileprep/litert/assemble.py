@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.tflite.records import (
+    LiteTensor,
     ModelRecord,
     OperatorCode,
     OperatorRecord,
     SignatureRecord,
     SubGraphRecord,
-    TensorRecord,
 )
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Port, Program, Value
@@ -72,7 +72,7 @@ class _Numbered:
         self._program = program
         self._buffers = buffers
         self._numbers: dict[Value, int] = {}
-        self._tensors: list[TensorRecord] = []
+        self._tensors: list[LiteTensor] = []
 
     def record(self) -> SubGraphRecord:
         inputs = self._ports(self._program.inputs)
@@ -97,10 +97,10 @@ class _Numbered:
             self._tensors.append(self._tensor(value))
         return found
 
-    def _tensor(self, value: Value) -> TensorRecord:
+    def _tensor(self, value: Value) -> LiteTensor:
         sizes = value.shape or ()
         is_open = any(size < 0 for size in sizes)
-        return TensorRecord(
+        return LiteTensor(
             value.name,
             NAMES[value.dtype],
             tuple(1 if size < 0 else size for size in sizes),

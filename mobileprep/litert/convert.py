@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from mobileprep.formats.tflite.records import ModelRecord
@@ -10,16 +10,24 @@ from mobileprep.ir.graph import Graph
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.fusing import fused
 from mobileprep.litert.lower import lowered
-from mobileprep.litert.prepare import InputSpec, prepared
+from mobileprep.litert.prepare import FedTensor, prepared
 from mobileprep.litert.program import Program
+from mobileprep.litert.weights import in_float16, in_int8
 
 Mode = Literal["float", "float16", "weights"]
-MODES: Final[tuple[Mode, ...]] = ("float", "float16", "weights")
+
+_STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
+    "float": lambda program: program,
+    "float16": in_float16,
+    "weights": in_int8,
+}
+MODES: Final = tuple(_STORED)
+"""How weights are stored: as they are, in 16 bits, or in 8 bits."""
 
 
 def converted(
     graph: Graph,
-    inputs: Sequence[InputSpec],
+    inputs: Sequence[FedTensor],
     outputs: Sequence[str],
     *,
     mode: Mode = "float",
@@ -39,11 +47,12 @@ def converted(
         UsageError: a name is not in the graph, or a placeholder that is needed is no input.
         InvalidGraphError: the graph is malformed.
     """
-    return assembled([program_of(graph, inputs, outputs, where=where)])
+    program = program_of(graph, inputs, outputs, where=where)
+    return assembled([_STORED[mode](program)])
 
 
 def program_of(
-    graph: Graph, inputs: Sequence[InputSpec], outputs: Sequence[str], *, where: str = ""
+    graph: Graph, inputs: Sequence[FedTensor], outputs: Sequence[str], *, where: str = ""
 ) -> Program:
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
     source = prepared(graph, inputs, outputs)

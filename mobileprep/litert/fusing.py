@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.tflite.records import Options
-from mobileprep.litert.program import Op, Port, Program, Uses, Value
+from mobileprep.litert.program import Op, Port, Program, Readers, Value
 
 ACTIVATIONS: Final[Mapping[str, str]] = {
     "RELU": "RELU",
@@ -69,7 +69,7 @@ def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> P
 
 def _with_biases(program: Program) -> Program:
     """Additions of one constant a channel, as the bias of the layer before them."""
-    uses = Uses(program)
+    uses = Readers(program)
     replaced: dict[Op, Op | None] = {}
     for op in program.ops:
         if op.code == "ADD" and _plain(op):
@@ -77,7 +77,7 @@ def _with_biases(program: Program) -> Program:
     return _replaced(program, replaced)
 
 
-def _merge_bias(total: Op, uses: Uses, replaced: dict[Op, Op | None]) -> None:
+def _merge_bias(total: Op, uses: Readers, replaced: dict[Op, Op | None]) -> None:
     for value, other in (total.inputs, total.inputs[::-1]):
         layer = uses.maker(value)
         if layer is None or value is None or other is None or other.data is None:
@@ -116,7 +116,7 @@ def _sum_of_biases(layer: Op, added: Value) -> Value | None:
 
 
 def _with_activations(program: Program) -> Program:
-    uses = Uses(program)
+    uses = Readers(program)
     replaced: dict[Op, Op | None] = {}
     for op in program.ops:
         if op.code not in ACTIVATIONS or op.inputs[0] is None:

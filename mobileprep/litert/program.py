@@ -86,7 +86,7 @@ class Program:
 
 
 @dataclass
-class Uses:
+class Readers:
     """How often each value of a program is read, a fetch counted as a reading."""
 
     program: Program

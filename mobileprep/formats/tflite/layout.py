@@ -26,7 +26,7 @@ _WIDE_ENUMS: Final = frozenset({"BuiltinOperator"})
 
 
 @dataclass(frozen=True)
-class Layout:
+class FormatFacts:
     """Facts that ``tools/generate_tflite.py`` takes from the schema.
 
     Args:
@@ -75,7 +75,7 @@ class Layout:
 
 
 @lru_cache(maxsize=1)
-def layout() -> Layout:
+def layout() -> FormatFacts:
     """The facts, read once."""
     path = Path(__file__).parent / "layout.json"
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def layout() -> Layout:
         name: tuple(None if f is None else (f[0], f[1]) for f in fields)
         for name, fields in data["tables"].items()
     }
-    return Layout(tables, data["enums"], data["unions"])
+    return FormatFacts(tables, data["enums"], data["unions"])
 
 
 @lru_cache(maxsize=32)

@@ -27,7 +27,7 @@ class Quantization:
 
 
 @dataclass(frozen=True)
-class TensorRecord:
+class LiteTensor:
     """A tensor of a subgraph.
 
     Args:
@@ -93,7 +93,7 @@ class SubGraphRecord:
     """Tensors, and operators in the order in which they run."""
 
     name: str
-    tensors: tuple[TensorRecord, ...]
+    tensors: tuple[LiteTensor, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     operators: tuple[OperatorRecord, ...]

@@ -11,6 +11,7 @@ from mobileprep.errors import ArtifactError
 from mobileprep.formats.tflite.layout import layout
 from mobileprep.formats.tflite.library import flatbuffers_module, schema_module
 from mobileprep.formats.tflite.records import (
+    LiteTensor,
     ModelRecord,
     OperatorCode,
     OperatorRecord,
@@ -19,7 +20,6 @@ from mobileprep.formats.tflite.records import (
     Quantization,
     SignatureRecord,
     SubGraphRecord,
-    TensorRecord,
 )
 
 ALIGNMENT: Final = 16
@@ -141,7 +141,7 @@ class _Writer:
             name=self._text(graph.name),
         )
 
-    def _tensor(self, tensor: TensorRecord) -> int:
+    def _tensor(self, tensor: LiteTensor) -> int:
         details = None if tensor.quantization is None else self._quantization(tensor.quantization)
         signature = None if tensor.signature is None else self._numbers(tensor.signature)
         return self._table(
