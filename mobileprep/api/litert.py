@@ -13,7 +13,7 @@ from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.ends import ends, placeholders
 from mobileprep.litert.convert import converted
-from mobileprep.litert.prepare import FedTensor
+from mobileprep.litert.prepare import CutInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ def convert_to_tflite(
         message = "no tensors are named that the model is to compute"
         raise UsageError(message, "give --outputs=a,b", str(source))
     known = {model.tensor(name): shape for name, shape in (shapes or {}).items()}
-    specs = [FedTensor(name, known.get(name)) for name in fed]
+    specs = [CutInput(name, known.get(name)) for name in fed]
     record = converted(model.graph, specs, fetched, mode=mode, where=str(source))
     content = model_bytes(record, str(target))
     with atomic_writer(target) as stream:

@@ -10,7 +10,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.fusing import fused
 from mobileprep.litert.lower import lowered
-from mobileprep.litert.prepare import FedTensor, prepared
+from mobileprep.litert.prepare import CutInput, prepared
 from mobileprep.litert.program import Program
 from mobileprep.litert.weights import in_float16, in_int8
 
@@ -27,7 +27,7 @@ MODES: Final = tuple(_STORED)
 
 def converted(
     graph: Graph,
-    inputs: Sequence[FedTensor],
+    inputs: Sequence[CutInput],
     outputs: Sequence[str],
     *,
     mode: Mode = "float",
@@ -52,7 +52,7 @@ def converted(
 
 
 def program_of(
-    graph: Graph, inputs: Sequence[FedTensor], outputs: Sequence[str], *, where: str = ""
+    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], *, where: str = ""
 ) -> Program:
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
     source = prepared(graph, inputs, outputs)

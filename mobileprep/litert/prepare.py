@@ -36,7 +36,7 @@ _CHECKS: Final = frozenset({"Assert", "NoOp", "Print", "PrintV2"})
 
 
 @dataclass(frozen=True)
-class FedTensor:
+class CutInput:
     """A tensor that is fed.
 
     Args:
@@ -65,7 +65,7 @@ class Prepared:
     outputs: tuple[Ref, ...]
 
 
-def prepared(graph: Graph, inputs: Sequence[FedTensor], outputs: Sequence[str]) -> Prepared:
+def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
     """Cut a graph out between inputs and outputs, and simplify it.
 
     Raises:
@@ -95,7 +95,7 @@ def _known(graph: Graph, name: str, what: str) -> Ref:
 
 
 def _cut(
-    graph: Graph, fed: dict[Edge, FedTensor], outputs: Sequence[Ref]
+    graph: Graph, fed: dict[Edge, CutInput], outputs: Sequence[Ref]
 ) -> tuple[Graph, dict[Edge, str]]:
     """The nodes between inputs and outputs, and the placeholder of each input.
 
@@ -133,7 +133,7 @@ def _check_fed(nodes: Sequence[Node]) -> None:
         raise UsageError(message, "name it among the inputs")
 
 
-def _placeholder(graph: Graph, source: Edge, spec: FedTensor, name: str) -> Node:
+def _placeholder(graph: Graph, source: Edge, spec: CutInput, name: str) -> Node:
     node = graph[source[0]]
     shape = spec.shape
     if shape is None and node.op in (*PLACEHOLDERS, "PlaceholderWithDefault"):

@@ -16,7 +16,7 @@ from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.litert.convert import Mode, converted
-from mobileprep.litert.prepare import FedTensor
+from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 
 
@@ -64,7 +64,7 @@ def model(
     mode: Mode = "float",
 ) -> ModelRecord:
     """The records of a graph's .tflite file."""
-    specs = [FedTensor(name, (shapes or {}).get(name)) for name in inputs]
+    specs = [CutInput(name, (shapes or {}).get(name)) for name in inputs]
     return converted(graph, specs, outputs, mode=mode)
 
 

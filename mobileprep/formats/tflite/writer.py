@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from mobileprep.errors import ArtifactError
+from mobileprep.formats.tflite.checker import IDENTIFIER
 from mobileprep.formats.tflite.layout import layout
 from mobileprep.formats.tflite.library import flatbuffers_module, schema_module
 from mobileprep.formats.tflite.records import (
@@ -27,9 +28,6 @@ ALIGNMENT: Final = 16
 
 VERSION: Final = 3
 """The format's version, which has not moved since 2017."""
-
-IDENTIFIER: Final = b"TFL3"
-"""What stands at byte 4 of every file."""
 
 MOST_BYTES: Final = (1 << 31) - 1
 """Offsets have 32 bits, of which builders use 31."""
