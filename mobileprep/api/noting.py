@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mobileprep.api.lock import lock_warnings
+from mobileprep.api.pages import page_files
 from mobileprep.api.unchanged import Request, store_folder
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.fsio import file_inside, inside
@@ -77,11 +78,12 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     """What a build went by; None where a large file cannot be told to be unchanged."""
     files, out = state.store.files, Path(request.out)
     folders = [inside(out, target.folder) for target in state.plan.targets]
-    published = [
+    in_folders = [
         file_inside(folder, name)
         for folder in folders
         for name in (*published_names(folder), MANIFEST)
     ]
+    published = [*in_folders, *page_files(state.plan, out).values()]
     locks = {lock_path(Path(recipe.file)) for recipe in recipes}
     named = {file.path for recipe in recipes for file in _input_files(recipe.targets)}
     read = {*files_read(recipes, state.plan), *(p for p in locks | named if p.is_file())}
@@ -101,7 +103,7 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
             for target, folder in zip(state.plan.targets, folders, strict=True)
         },
         published={path: (digest, Path(path).stat().st_size) for path, digest in digests.items()},
-        beside=_names({path.parent for path in published}),
+        beside=_names({path.parent for path in in_folders}),
         entries=known,
         targets=tuple(target.folder for target in state.plan.targets),
         stages=len(state.plan.stages),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from mobileprep.frozen import dataclass
 
@@ -38,6 +39,7 @@ class CalibrationRecord:
         tensors: how many have a range.
         unseen: those that no sample reached, as in branches that were never taken.
         warnings: what makes the ranges worth less than they seem.
+        ranges: the lower and the upper end of each tensor's range.
     """
 
     origin: str
@@ -47,6 +49,7 @@ class CalibrationRecord:
     tensors: int
     unseen: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

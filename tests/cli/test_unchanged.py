@@ -92,6 +92,8 @@ EDITS: dict[str, Callable[[], object]] = {
     "an output gone": lambda: (PHONE / "digits.pb").unlink(),
     "an output edited, times as before": lambda: flip_quietly(PHONE / "digits.pb"),
     "an output that is a link": lambda: SPOILS["a link"](PHONE / "digits.pb"),
+    "the page gone": lambda: Path("out/digits/report.html").unlink(),
+    "the page edited, times as before": lambda: flip_quietly(Path("out/digits/report.html")),
     "a report edited": lambda: add_comment(PHONE / "report.json"),
     "a manifest gone": lambda: (PHONE / "manifest.json").unlink(),
     "what a killed build left": lambda: (PHONE / ".digits.pb.0123456789abcdef").write_text(""),
@@ -156,14 +158,14 @@ def test_the_environment_and_the_flags_count(
     text = RECIPE.read_text().replace("num_steps: 256", "num_steps: ${STEPS:-256}")
     RECIPE.write_text(text)
     for _ in range(2):
-        assert "0 of 21 stages ran" in run(*BUILD).err
+        assert "0 of 23 stages ran" in run(*BUILD).err
     read.clear()
-    assert "0 of 21 stages ran" in run(*BUILD).err
+    assert "0 of 23 stages ran" in run(*BUILD).err
     assert not read
     monkeypatch.setenv("STEPS", "128")
-    assert "7 of 21 stages ran" in run(*BUILD).err
+    assert "8 of 23 stages ran" in run(*BUILD).err
     assert "stages ran" in run(*BUILD, "--set", "STEPS=64").err
-    assert "0 of 14 stages ran" in run(*BUILD, "--target", "phone").err
+    assert "0 of 15 stages ran" in run(*BUILD, "--target", "phone").err
 
 
 def test_a_failing_recipe_fails_as_before(noted: Path, run: Run) -> None:

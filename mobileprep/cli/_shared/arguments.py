@@ -13,13 +13,16 @@ OUT: Final = "out"
 """The folder for outputs where none is named."""
 
 
-def recipe_arguments(parser: argparse.ArgumentParser) -> None:
+def recipe_arguments(
+    parser: argparse.ArgumentParser,
+    help_line: str = "a recipe file, or a folder that holds recipe.yaml",
+) -> None:
     """The arguments of every verb that takes recipes."""
     parser.add_argument(
         "recipes",
         nargs="+",
         metavar="RECIPE",
-        help="a recipe file, or a folder that holds recipe.yaml",
+        help=help_line,
     )
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="every recipe.yaml below the folders"
