@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.data import DataKind, Reading
 from mobileprep.options.declare import Option
 
