@@ -296,15 +296,32 @@ def scripts(name: str, job: str) -> list[str]:
     return [command for command in found if not command.startswith("pip install ")]
 
 
+def committed(shell: Shell) -> str:
+    """Commit the app's folder into a repository that is its own origin; the commit."""
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    shell("git", "init", "--quiet")
+    shell("git", "add", "--all")
+    shell("git", *who, "commit", "--quiet", "--message=all")
+    shell("git", "remote", "add", "origin", ".")
+    return shell("git", "rev-parse", "HEAD").strip()
+
+
 @pytest.mark.parametrize(("name", "job"), [("github.yml", "build"), ("gitlab-ci.yml", "models")])
 def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, shell: Shell) -> None:
     commands = scripts(name, job)
-    assert sum("mobileprep " in command for command in commands) == 3
-    shell(
-        "env", f"GITHUB_STEP_SUMMARY={app / 'summary.md'}", "bash", "-e", "-c", "\n".join(commands)
-    )
+    assert sum("mobileprep " in command for command in commands) == 4
+    environ = [f"GITHUB_STEP_SUMMARY={app / 'summary.md'}"]
+    if name == "github.yml":  # the base is checked out by a step before
+        shutil.copytree(app / "recipes", app / "base" / "recipes")
+    else:
+        environ.append(f"CI_MERGE_REQUEST_DIFF_BASE_SHA={committed(shell)}")
+    recipe = app / "recipes" / "digits" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("num_steps: 256", "num_steps: 64"))
+    shell("env", *environ, "bash", "-e", "-c", "\n".join(commands))
     report = (app / "report.md").read_text()
     assert "| digits/phone | digits.pb |" in report
+    assert "- **cause** transforms.round&#95;weights.num&#95;steps: 256 -&#62; 64 (" in report
+    assert "Nothing differs in digits/phone." in report
     assert json.loads((app / "report.json").read_text())[0]["recipe"] == "digits"
     if name == "github.yml":
         assert (app / "summary.md").read_text() == report

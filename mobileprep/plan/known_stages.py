@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.canonical import canonical
 from mobileprep.plan.spec import StageSpec
 from mobileprep.recipe.model import Recipe, Target
 

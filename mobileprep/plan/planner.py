@@ -40,6 +40,7 @@ from mobileprep.plan.stages import (
     BudgetStage,
     CompressStage,
     FreezeStage,
+    NodesStage,
     PackageStage,
     TransformStage,
 )
@@ -94,6 +95,7 @@ class _TargetPlanner:
         compress = self._add(self._compress_spec(shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), package)
+        nodes = self._add(self._nodes_spec([freeze, *steps]))
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
@@ -112,11 +114,12 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *validation,
+                *(*validation, nodes),
             ),
             records,
             tuple(outside_files(target)),
             target_settings(target),
+            Upstream(nodes, NodesStage.LEFT),
         )
 
     def _add(self, spec: StageSpec) -> str:
@@ -210,6 +213,18 @@ class _TargetPlanner:
     def _compress_spec(self, shipped: Upstream) -> StageSpec:
         stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
         return StageSpec(f"{self._target.folder}/compress", stage)
+
+    def _nodes_spec(self, graphs: list[str]) -> StageSpec:
+        target = self._target
+        stage = NodesStage(
+            compressor=compressor(),
+            level=LEVEL,
+            steps=tuple(step.name for step in target.transforms),
+            inputs=target.inputs,
+            graphs=tuple(Upstream(task, GRAPH) for task in graphs),
+            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in self._calibrations),
+        )
+        return StageSpec(f"{target.folder}/nodes", stage)
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
         """The task that holds the model to limits; none where there are none."""

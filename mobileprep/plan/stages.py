@@ -237,6 +237,36 @@ class BudgetStage(Stage):
         return (self.RECORD,)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NodesStage(Stage):
+    """What the report page tells of a target's graphs: their nodes, and what steps did to them.
+
+    Args:
+        compressor: what the sizes of graphs are for, with its version.
+        level: how hard it tries.
+        steps: the names of the transforms.
+        inputs: what is fed, with the shapes that the recipe declares.
+        graphs: the frozen source, then the graph after each transform.
+        ranges: the range files that calibrations left.
+    """
+
+    stage_name: ClassVar[str] = "nodes"
+    stage_version: ClassVar[int] = 1
+    LEFT: ClassVar[str] = "nodes.json"
+
+    compressor: str
+    level: int
+    steps: tuple[str, ...]
+    inputs: tuple[InputSpec, ...] = ()
+    graphs: tuple[Upstream, ...]
+    ranges: tuple[Upstream, ...] = ()
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """All of it in one file, as the page has it."""
+        return (self.LEFT,)
+
+
 STAGES: Final[tuple[type[Stage], ...]] = (
     FreezeStage,
     TransformStage,
@@ -249,6 +279,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     IntegrationStage,
     CompressStage,
     BudgetStage,
+    NodesStage,
     EvaluateStage,
     ValidateStage,
     RankStage,
