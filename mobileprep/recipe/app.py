@@ -135,6 +135,9 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
     section = target.mapping("integration")
     if section is None:
         return
+    if "languages" not in section.entries:
+        place = target.tree.entries["integration"].key_place
+        yield Problem(place, "the key 'languages' is missing", "add 'languages: [java]'")
     package, name = section.get("package"), section.get("class_name")
     if isinstance(package, Scalar) and isinstance(package.value, str):
         for word in sorted(set(_KEYWORDS.split()) & set(package.value.split("."))):
