@@ -22,6 +22,7 @@ from mobileprep.cli._shared.arguments import (
     targets_of,
 )
 from mobileprep.cli._shared.locks import holding, no_wait_argument
+from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import MobileprepError, UsageError
@@ -128,7 +129,9 @@ def _build(
 
     if args.explain:
         _explain(state, Path(args.out))
-    with Progress(len(stale_stages(state))) as progress:
+    stale = stale_stages(state)
+    seconds = {spec.task: v.last.seconds for spec, v in stale if v.last is not None}
+    with Progress(len(stale), seconds, jobs_of(args)) as progress:
         done = run_build(
             state,
             Path(args.out),
@@ -144,10 +147,12 @@ def _build(
         _write_depfile(args, recipes, state)
     took = time.perf_counter() - started
     _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
+    if args.verbose and progress.seconds:
+        _say(f"slowest: {slowest(progress.seconds)}")
     if not (args.json and done.failures):
         from mobileprep.cli._shared.reports import print_reports
 
-        changed = [b.report for b in done.targets if b.is_changed or args.json]
+        changed = [b.report for b in done.targets if args.json or (b.is_changed and not args.quiet)]
         beside = [b.report for b in done.targets] if changed else []
         print_reports(changed, as_json=args.json, beside=beside)
     _raise_first(done.failures)
