@@ -42,7 +42,7 @@ def is_heard() -> bool:
     return bool(_listeners)
 
 
-class Work:
+class Tally:
     """Work of one kind that many places and threads do parts of.
 
     Args:

@@ -13,11 +13,11 @@ from io import RawIOBase
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
-from mobileprep.activity import Work
+from mobileprep.activity import Tally
 from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 
-HASHING: Final = Work("hashing", "bytes")
+HASHING: Final = Tally("hashing", "bytes")
 """What is hashed, for whoever shows how far that is."""
 _BLOCK = 1 << 20
 # Large enough that a thread which hashes seldom has to wait for others that run Python.
