@@ -11,11 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from io import RawIOBase
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Final
 
+from mobileprep.activity import Tally
 from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 
+HASHING: Final = Tally("hashing", "bytes")
+"""What is hashed, for whoever shows how far that is."""
 _BLOCK = 1 << 20
 # Large enough that a thread which hashes seldom has to wait for others that run Python.
 _HASHED_AT_ONCE = 4 << 20
@@ -53,6 +56,7 @@ def sha256_stream(stream: RawIOBase) -> str:
     view = memoryview(buffer)
     while count := stream.readinto(buffer):
         digest.update(view[:count])
+        HASHING.add(count)
     return digest.hexdigest()
 
 

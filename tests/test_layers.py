@@ -15,6 +15,7 @@ import mobileprep
 ROOT = Path(mobileprep.__file__).parent
 PAGE = ROOT.parent / "docs" / "architecture.md"
 FREE = {
+    "activity",
     "errors",
     "frozen",
     "keys",
