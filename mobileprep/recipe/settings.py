@@ -14,7 +14,7 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64", "arm64", "armhf", "aarch64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-Artifact: TypeAlias = Literal["frozen", "text", "memmapped"]
+Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
 ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
