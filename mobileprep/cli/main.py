@@ -18,7 +18,9 @@ from mobileprep.cli._shared.failures import (
     unwritable_output,
     whole_or_nothing,
 )
+from mobileprep.cli._shared.limit_flags import set_limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
+from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 from mobileprep.registry import module_names
@@ -144,7 +146,12 @@ def _dispatch(arguments: list[str]) -> int:
     args, rest = parser.parse_known_args(given)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return verb.run(args)
+    try:
+        set_limits_of(args)
+        return verb.run(args)
+    except MobileprepError as error:
+        error.subject = subject_of(args)
+        raise
 
 
 def _help(names: list[str]) -> int:
