@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+from ai_edge_quantizer import quantizer, recipe
 from numpy.typing import NDArray
+from tensorflow.lite.python.convert_phase import ConverterError
 
 Array = NDArray[Any]
 _SIGNATURE = "serving_default"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
+
+
+class RefusedError(Exception):
+    """What LiteRT does not take, and why."""
 
 
 class Int8:
@@ -28,8 +34,7 @@ class Int8:
         calibration: feeds to measure ranges with.
 
     Raises:
-        ImportError: TensorFlow, ai-edge-quantizer or ai-edge-litert is not installed.
-        Exception: whatever these raise for a network that they do not take.
+        RefusedError: the converter, the quantizer or the interpreter does not take the network.
     """
 
     def __init__(
@@ -39,25 +44,29 @@ class Int8:
         outputs: Sequence[str],
         calibration: Sequence[Mapping[str, Array]],
     ) -> None:
-        from ai_edge_litert.interpreter import Interpreter
-        from ai_edge_quantizer import quantizer, recipe
-
         self._inputs = {name: f"i{i}" for i, name in enumerate(shapes)}
         self._outputs = {name: f"o{i}" for i, name in enumerate(outputs)}
+        try:
+            model = self._quantized(self._converted(graph, shapes), calibration)
+            self.bytes = len(model)
+            self._interpreter = Interpreter(model_content=model)
+            self._interpreter.allocate_tensors()
+            self._runner = self._interpreter.get_signature_runner(_SIGNATURE)
+        except (ConverterError, ArithmeticError, LookupError, RuntimeError, ValueError) as error:
+            first = str(error).strip().partition("\n")[0]
+            message = f"{type(error).__name__}: {first[:120]}"
+            raise RefusedError(message) from error
+
+    def _quantized(self, converted: bytes, calibration: Sequence[Mapping[str, Array]]) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "float.tflite"
-            file.write_bytes(self._converted(graph, shapes))
-            self.float_bytes = file.stat().st_size
+            file.write_bytes(converted)
             quantizing = quantizer.Quantizer(str(file))
             quantizing.load_quantization_recipe(recipe.static_wi8_ai8())
             feeds = [{self._inputs[k]: v for k, v in feed.items()} for feed in calibration]
             with redirect_stdout(sys.stderr):  # both tell of their progress
                 ranges = quantizing.calibrate({_SIGNATURE: feeds})
-                model = bytes(quantizing.quantize(ranges).quantized_model)
-        self.bytes = len(model)
-        self._interpreter = Interpreter(model_content=model)
-        self._interpreter.allocate_tensors()
-        self._runner = self._interpreter.get_signature_runner(_SIGNATURE)
+                return bytes(quantizing.quantize(ranges).quantized_model)
 
     def run(self, feed: Mapping[str, Array]) -> list[Array]:
         """The outputs for one sample, as floats."""
@@ -68,8 +77,6 @@ class Int8:
         return [_as_floats(found[o], details[o]) for o in self._outputs.values()]
 
     def _converted(self, graph: Path, shapes: Mapping[str, Sequence[int]]) -> bytes:
-        import tensorflow as tf
-
         tf1 = tf.compat.v1
         definition = tf1.GraphDef.FromString(graph.read_bytes())
         for node in definition.node:

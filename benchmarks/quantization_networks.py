@@ -31,7 +31,7 @@ class Network:
 
     Args:
         name: what the table calls it.
-        file: a frozen graph.
+        file: a frozen graph, a MetaGraph beside its checkpoint, or the folder of a SavedModel.
         outputs: the tensors to compare.
         draw: makes samples.
         classes: whether the largest of the first output's last axis is a class.
@@ -106,6 +106,13 @@ def digits(name: str, shape: tuple[int, ...]) -> Draw:
     return draw
 
 
+def unrolled(name: str) -> Network:
+    """An unrolled recurrent network that reads digits line by line, without its dropout."""
+    file = f"tf2onnx-models/{name}/frozen.pb"
+    draw = digits("X", (784,))
+    return Network(f"MNIST, {name.upper()}", file, ("output",), draw, True, {"X": (1, 784)})
+
+
 def words(front_end: str, file: str) -> Draw:
     """Clips through the model's own front end, shifted, with another gain and some noise each."""
 
@@ -121,6 +128,31 @@ def words(front_end: str, file: str) -> Draw:
             wav = np.array(as_wav(sound), dtype=object)
             found.append(mobileprep.run(graph, {"wav_data": wav}, [front_end])[front_end][0])
         return {front_end: np.stack(found)}
+
+    return draw
+
+
+def sounds(name: str, length: int, rate: int) -> Draw:
+    """Pieces of all clips one after another, at another place, with another gain each.
+
+    Args:
+        name: of the input.
+        length: how many numbers it takes.
+        rate: of them a second.
+    """
+
+    def draw(models: Path, count: int, seed: int) -> Samples:
+        paths = sorted((models / "data" / "speech_commands").rglob("*.wav"))
+        sound = np.concatenate([clip(path) for path in paths])
+        times = np.arange(0, len(sound), 16000 / rate)
+        sound = np.interp(times, np.arange(len(sound)), sound).astype(np.float32)
+        generator = np.random.default_rng([seed, length])
+        found = np.empty((count, length), np.float32)
+        for sample in found:
+            start = generator.integers(0, len(sound) - length)
+            piece = sound[start : start + length]
+            sample[:] = piece * (generator.uniform(0.3, 1.0) / max(np.abs(piece).max(), 1e-3))
+        return {name: found}
 
     return draw
 
@@ -189,6 +221,16 @@ NETWORKS = (
         digits("X", (784,)),
         True,
         {"X": (1, 784)},
+    ),
+    unrolled("lstm"),
+    unrolled("gru"),
+    Network(
+        "basic-pitch, transcription",
+        "basic-pitch-savedmodel",
+        tuple(f"StatefulPartitionedCall:{i}" for i in range(3)),
+        sounds("serving_default_input_2", 43844, 22050),
+        False,
+        {"serving_default_input_2": (1, 43844, 1)},
     ),
     Network(
         "nsfwjs, MobileNet v2",

@@ -120,6 +120,154 @@ def test_the_cmake_lists(app: Path, shell: Shell, generator: str, tool: str) -> 
     follows_edits(app, lambda: shell("cmake", "--build", "build"), forgets=tool != "make")
 
 
+@pytest.mark.reference  # slow to start
+@needs("gradle")
+def test_the_gradle_task(app: Path, shell: Shell, tmp_path: Path) -> None:
+    for name in ("build.gradle", "mobileprep.gradle"):
+        shutil.copy(EXAMPLES / "gradle" / name, app)
+    (app / "settings.gradle").write_text("rootProject.name = 'app'\n")
+    home = ("-g", str(tmp_path / "home"), "--offline", "--no-daemon", "--console=plain")
+    ran = "stages ran"
+    assert ran in shell("gradle", *home, "digits")
+    assert (app / "build/models/digits/phone/digits.pb").is_file()
+    told = shell("gradle", *home, "digits")
+    assert ran not in told and "UP-TO-DATE" in told
+    with (app / "recipes/digits/recipe.yaml").open("a") as recipe:
+        recipe.write("# more\n")
+    assert ran in shell("gradle", *home, "digits")
+    (app / "build/models/digits/phone/digits.pb").write_text("altered")
+    assert ran in shell("gradle", *home, "digits")
+    assert (app / "build/models/digits/phone/digits.pb").stat().st_size > 10_000
+
+
+@pytest.mark.reference  # slow to start
+@needs("gradle")
+def test_the_gradle_task_names_what_it_is_not_told_of(
+    app: Path, shell: Shell, tmp_path: Path
+) -> None:
+    shutil.copy(EXAMPLES / "gradle" / "mobileprep.gradle", app)
+    task = "task digits(type: MobileprepModel) {\n recipe = file('recipes/digits/recipe.yaml')\n"
+    build = f"apply from: 'mobileprep.gradle'\n{task} target = 'phone'\n"
+    (app / "build.gradle").write_text(f"{build}}}\n")
+    (app / "settings.gradle").write_text("rootProject.name = 'app'\n")
+    (app / "my data").mkdir()
+    (app / "recipes/digits/data/test.npz").rename(app / "my data/$1#test.npz")
+    recipe = app / "recipes/digits/recipe.yaml"
+    recipe.write_text(
+        recipe.read_text().replace("data: data/test.npz", "data: '../../my data/$1#test.npz'")
+    )
+    command = ("gradle", "-g", str(tmp_path / "home"), "--offline", "--no-daemon", "digits")
+    with pytest.raises(AssertionError, match=r"my data/\$1#test.npz\]: add them to 'sources' of"):
+        shell(*command)
+    (app / "build.gradle").write_text(f"{build} sources = files('my data/$1#test.npz')\n}}\n")
+    assert "0 of " in shell(*command)
+    assert "UP-TO-DATE" in shell(*command, "--console=plain")
+
+
+XCODE = {
+    "SRCROOT": "{}",
+    "DERIVED_FILE_DIR": "{}/derived files",
+    "SCRIPT_INPUT_FILE_COUNT": "1",
+    "SCRIPT_INPUT_FILE_0": "{}/recipes/digits/recipe.yaml",
+    "SCRIPT_OUTPUT_FILE_COUNT": "2",
+    "SCRIPT_OUTPUT_FILE_0": "{}/App of mine.app/digits.pb",
+    "SCRIPT_OUTPUT_FILE_1": "{}/derived files/include/ops_to_register.h",
+}
+"""What Xcode sets, but for the project's folder."""
+
+
+def xcode(app: Path, shell: Shell, **changed: str) -> str:
+    """What the script phase says."""
+    settings = {**XCODE, **changed}
+    variables = [f"{key}={value.replace('{}', str(app))}" for key, value in settings.items()]
+    return shell("env", *variables, "sh", str(EXAMPLES / "xcode" / "mobileprep.sh"), "phone")
+
+
+def test_the_script_phase_of_xcode(app: Path, shell: Shell) -> None:
+    recipe = app / "recipes/digits/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace('["1.15", "2.21"]', '["1.15"]'))
+    (app / "derived files").mkdir()
+    assert "stages ran" in xcode(app, shell)
+    built = app / "derived files/models/digits/phone"
+    assert (app / "App of mine.app/digits.pb").read_bytes() == (built / "digits.pb").read_bytes()
+    assert (app / "derived files/include/ops_to_register.h").is_file()
+    depfile = (app / "derived files/phone.d").read_text()
+    assert "recipes/digits/model/graph.pbtxt" in depfile and "data/test.npz" in depfile
+    assert "0 of " in xcode(app, shell)
+    with pytest.raises(AssertionError, match="error: the phase needs the recipe"):
+        xcode(app, shell, SCRIPT_OUTPUT_FILE_COUNT="0")
+    with pytest.raises(AssertionError, match=r"no\.such"):
+        xcode(app, shell, SCRIPT_OUTPUT_FILE_1="{}/no.such")
+    with pytest.raises(AssertionError, match=r"recipe\.yaml:\d+:\d+"):
+        recipe.write_text(recipe.read_text().replace("android", "andriod"))
+        xcode(app, shell)
+
+
+@needs("shellcheck")
+def test_the_shell_has_nothing_to_say_of_the_script(shell: Shell) -> None:
+    assert not shell("shellcheck", "-s", "sh", str(EXAMPLES / "xcode" / "mobileprep.sh"))
+
+
+@pytest.mark.reference  # slow to start
+@needs("bazel")
+def test_the_bazel_rule(app: Path, shell: Shell, tmp_path: Path) -> None:
+    for name in ("BUILD.bazel", "mobileprep.bzl"):
+        shutil.copy(EXAMPLES / "bazel" / name, app)
+    (app / "WORKSPACE").write_text("")
+    bazel = ("bazel", "--batch", f"--output_user_root={tmp_path / 'bazel'}", "build", "//:digits")
+    assert "stages ran" in shell(*bazel)
+    assert (app / "bazel-bin/digits.pb").stat().st_size > 10_000
+    assert "stages ran" not in shell(*bazel)
+    with (app / "recipes/digits/recipe.yaml").open("a") as recipe:
+        recipe.write("# more\n")
+    assert "stages ran" in shell(*bazel)
+
+
+STARLARK = """\
+def given(**given):
+    return given
+
+def rule(implementation, doc, attrs):
+    return attrs
+
+DefaultInfo = given
+depset = given
+attr = struct(label = given, label_list = given, output_list = given, string = given)
+"""
+"""Stands for what Bazel has built in."""
+
+
+def test_starlark_reads_the_bazel_rule() -> None:
+    """The rule's module, then the BUILD file by the rule."""
+    starlark = pytest.importorskip("starlark")
+    folder = EXAMPLES / "bazel"
+    names = starlark.Globals.extended_by([starlark.LibraryExtension.StructType])
+
+    def evaluated(file: str, source: str, **stubs: Callable[..., Any]) -> Any:
+        module = starlark.Module()
+        for name, stub in stubs.items():
+            module.add_callable(name, stub)
+        dialect = starlark.Dialect.standard()
+        return starlark.eval(module, starlark.parse(file, source, dialect), names)
+
+    rule = (folder / "mobileprep.bzl").read_text()
+    attributes = evaluated("mobileprep.bzl", f"{STARLARK}{rule}\nmobileprep_model\n")
+    assert all(attributes[key].get("mandatory") for key in ("outs", "recipe", "target"))
+    made: list[dict[str, Any]] = []
+    build = (folder / "BUILD.bazel").read_text()
+    load = 'load(":mobileprep.bzl", "mobileprep_model")\n'
+    assert load in build
+    stubs = {"glob": lambda patterns: patterns, "mobileprep_model": lambda **g: made.append(g)}
+    evaluated("BUILD.bazel", build.replace(load, ""), **stubs)
+    assert [called.keys() for called in made] == [{"name", *attributes}]
+
+
+@needs("buildifier")
+def test_buildifier_has_nothing_to_say_of_the_rule(shell: Shell) -> None:
+    files = [str(path) for path in sorted((EXAMPLES / "bazel").iterdir())]
+    shell("buildifier", "-mode=check", "-lint=warn", *files)
+
+
 def test_the_dodo_file(app: Path, shell: Shell) -> None:
     shutil.copy(EXAMPLES / "doit" / "dodo.py", app)
     doit = [sys.executable, "-m", "doit"]
@@ -148,15 +296,32 @@ def scripts(name: str, job: str) -> list[str]:
     return [command for command in found if not command.startswith("pip install ")]
 
 
+def committed(shell: Shell) -> str:
+    """Commit the app's folder into a repository that is its own origin; the commit."""
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    shell("git", "init", "--quiet")
+    shell("git", "add", "--all")
+    shell("git", *who, "commit", "--quiet", "--message=all")
+    shell("git", "remote", "add", "origin", ".")
+    return shell("git", "rev-parse", "HEAD").strip()
+
+
 @pytest.mark.parametrize(("name", "job"), [("github.yml", "build"), ("gitlab-ci.yml", "models")])
 def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, shell: Shell) -> None:
     commands = scripts(name, job)
-    assert sum("mobileprep " in command for command in commands) == 3
-    shell(
-        "env", f"GITHUB_STEP_SUMMARY={app / 'summary.md'}", "bash", "-e", "-c", "\n".join(commands)
-    )
+    assert sum("mobileprep " in command for command in commands) == 4
+    environ = [f"GITHUB_STEP_SUMMARY={app / 'summary.md'}"]
+    if name == "github.yml":  # the base is checked out by a step before
+        shutil.copytree(app / "recipes", app / "base" / "recipes")
+    else:
+        environ.append(f"CI_MERGE_REQUEST_DIFF_BASE_SHA={committed(shell)}")
+    recipe = app / "recipes" / "digits" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("num_steps: 256", "num_steps: 64"))
+    shell("env", *environ, "bash", "-e", "-c", "\n".join(commands))
     report = (app / "report.md").read_text()
     assert "| digits/phone | digits.pb |" in report
+    assert "- **cause** transforms.round&#95;weights.num&#95;steps: 256 -&#62; 64 (" in report
+    assert "Nothing differs in digits/phone." in report
     assert json.loads((app / "report.json").read_text())[0]["recipe"] == "digits"
     if name == "github.yml":
         assert (app / "summary.md").read_text() == report

@@ -24,6 +24,8 @@ LISTINGS = {
     "make": "make/Makefile",
     "ninja": "ninja/build.ninja",
     "cmake": "cmake/CMakeLists.txt",
+    "groovy": "gradle/build.gradle",
+    "starlark": "bazel/BUILD.bazel",
 }
 
 

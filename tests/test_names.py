@@ -17,7 +17,7 @@ def sources() -> dict[str, ast.Module]:
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted(ROOT.rglob("*.py"))
-        if not path.stem.endswith("_pb2")
+        if not path.stem.endswith(("_pb2", "_generated"))
     }
 
 

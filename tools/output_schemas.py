@@ -26,6 +26,7 @@ from mobileprep.api.verify import CheckedFile
 from mobileprep.ir.compare import GraphDifference
 from mobileprep.options.schema import DIALECT, Schema
 from mobileprep.report.collect import Report
+from mobileprep.report.comparison.model import Comparison
 
 Finite: TypeAlias = float | str
 """A number, or in words ``inf``, ``-inf`` or ``nan``, which JSON has no numbers for."""
@@ -226,6 +227,7 @@ OUTPUTS: dict[str, Any] = {
     "error": Failed,
     "plan": list[JudgedStep],
     "report": list[Report],
+    "report-compare": list[Comparison],
     "run": OneRun | ManyRuns,
     "summarize": Summary,
     "validate": list[ValidRecipe],
@@ -233,7 +235,7 @@ OUTPUTS: dict[str, Any] = {
 }
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 # In a report, as in a difference, a number without bound is null.
-_BOUNDLESS = frozenset({"report", "compare", "diff"})
+_BOUNDLESS = frozenset({"report", "report-compare", "compare", "diff"})
 
 
 def output_schema(name: str) -> Schema:

@@ -11,6 +11,7 @@ from pathlib import Path
 from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
 from mobileprep.api.missed_limits import with_worst_layers
+from mobileprep.api.pages import write_pages
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
@@ -120,7 +121,7 @@ class BuildRun:
         targets: the folders that are up to date now, in the order of the plan.
         ran: the stages that ran, in the order they finished.
         failures: what went wrong, where the build was to go on.
-        warnings: what the user should know of the remote store.
+        warnings: what the user should know of the pages and the remote store.
     """
 
     targets: tuple[BuiltTarget, ...]
@@ -166,6 +167,7 @@ def run_build(
     try:
         found = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
         failures = tuple(with_worst_layers(error, executor) for error in found)
+        told = write_pages(executor, {folder: b.report for folder, b in done.items()}, out)
         if state.store.sharing is not None:
             state.store.sharing.finish()
     except MissedLimitError as error:
@@ -176,7 +178,7 @@ def run_build(
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
     sharing = state.store.sharing
     warnings = () if sharing is None else sharing.warnings
-    return BuildRun(targets, tuple(executor.ran), failures, warnings)
+    return BuildRun(targets, tuple(executor.ran), failures, (*told, *warnings))
 
 
 def prepared(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
+from mobileprep.api.range_groups import RangeGroup, joined_ranges, range_groups
 from mobileprep.api.recipes import check_names, load_recipe
 from mobileprep.api.targets import plan_state
-from mobileprep.errors import RecipeError, UsageError
 from mobileprep.formats.range_file import (
     RangeFile,
     TensorRange,
@@ -125,62 +123,13 @@ class CalibrationPlan:
 
     state: State
     ends: Mapping[str, str]
-    groups: tuple[_Group, ...]
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Targets whose ranges go into one file."""
-
-    path: Path | None
-    name: str | None
-    members: tuple[tuple[Recipe, Target], ...]
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return tuple(f"{recipe.name}/{target.folder}" for recipe, target in self.members)
-
-
-def _groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[_Group]:
-    named: dict[str, list[tuple[Recipe, Target]]] = {}
-    for recipe in recipes:
-        for target in recipe.targets:
-            if target.calibration is not None and any(s.takes_ranges for s in target.transforms):
-                file = target.calibration.range_file
-                own = f"{recipe.name}/{target.folder}"
-                key = own if file is None else os.path.realpath(file.path)
-                named.setdefault(key, []).append((recipe, target))
-    chosen = [
-        members
-        for members in named.values()
-        if not wanted or any({t.name, t.folder} & wanted for _, t in members)
-    ]
-    if not chosen:
-        hint = "write 'quantize: {mode: nodes, ranges: observed}' and a calibration"
-        message = f"no target {' or '.join(sorted(wanted))} takes observed ranges".replace(
-            "  ", " "
-        )
-        raise UsageError(message, hint)
-    return [_group(members) for members in chosen]
-
-
-def _group(members: Sequence[tuple[Recipe, Target]]) -> _Group:
-    calibration = members[0][1].calibration
-    file = None if calibration is None else calibration.range_file
-    for _, target in members:
-        if target.calibration is not None and target.calibration.data is None:
-            message = "the calibration names no samples to measure ranges on"
-            place = target.place(("calibration",))
-            raise RecipeError(message, "add 'data: samples.npz'", place)
-    if file is None:
-        return _Group(None, None, tuple(members))
-    return _Group(file.path, file.name, tuple(members))
+    groups: tuple[RangeGroup, ...]
 
 
 def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> CalibrationPlan:
     """Plan what ``calibrate`` measures; see there for the arguments and errors."""
     check_names(recipes)
-    groups = _groups(recipes, frozenset(targets))
+    groups = range_groups(recipes, frozenset(targets))
     wanted = {id(target) for group in groups for _, target in group.members}
     bare = []
     for recipe in recipes:
@@ -250,8 +199,8 @@ def _until(plan: Plan, tasks: Iterable[str]) -> Plan:
     return Plan(tuple(reversed(kept)), ())
 
 
-def _kept(group: _Group, found: Mapping[str, RangeFile], *, check: bool) -> Calibrated:
-    ranges = _joined(group, found)
+def _kept(group: RangeGroup, found: Mapping[str, RangeFile], *, check: bool) -> Calibrated:
+    ranges = joined_ranges(group, found)
     text = range_file_text(ranges)
     before, is_changed = RangeFile(), False
     if group.path is not None:
@@ -271,31 +220,6 @@ def _kept(group: _Group, found: Mapping[str, RangeFile], *, check: bool) -> Cali
         tuple(_moved(before, ranges)) if group.path is not None else (),
         is_changed,
     )
-
-
-def _joined(group: _Group, found: Mapping[str, RangeFile]) -> RangeFile:
-    """The ranges of several targets as one file has them.
-
-    Raises:
-        RecipeError: they differ.
-    """
-    joined = found[group.folders[0]]
-    for folder, (_, target) in zip(group.folders[1:], group.members[1:], strict=True):
-        more = found[folder]
-        same = (more.method, more.samples, more.data) == (
-            *(joined.method, joined.samples),
-            joined.data,
-        )
-        other = [n for n, r in more.tensors.items() if joined.tensors.get(n, r) != r]
-        if not same or other:
-            why = f"{other[0]!r} has another range" if other else "they are measured otherwise"
-            message = f"{folder} and {group.folders[0]} cannot share {group.name}: {why}"
-            hint = "name a range file in the target's own calibration"
-            raise RecipeError(message, hint, target.place(("calibration", "range_file")))
-        tensors = {**joined.tensors, **more.tensors}
-        unseen = tuple(sorted({*joined.unseen, *more.unseen}))
-        joined = dataclasses.replace(joined, tensors=tensors, unseen=unseen)
-    return joined
 
 
 def _moved(before: RangeFile, after: RangeFile) -> Iterator[Moved]:

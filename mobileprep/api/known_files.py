@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mobileprep.api.recipes import target_folders
-from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.published import held
-from mobileprep.pipeline.store_folder import FORMAT, default_folder
+from mobileprep.pipeline.store_folder import FORMAT, default_folder, index_file
 from mobileprep.recipe.model import Recipe
 
 
@@ -21,8 +19,7 @@ def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
         out: the output folder.
         checksum: hash every file all the same.
     """
-    key = sha256_bytes(os.fsencode(os.path.realpath(out)))
-    return FileIndex(default_folder() / FORMAT / "seen" / f"{key}.json", checksum=checksum)
+    return FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
 
 
 def being_hashed(recipes: Sequence[Recipe], out: Path, targets: Collection[str] = ()) -> FileIndex:

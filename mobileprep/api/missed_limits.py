@@ -6,7 +6,8 @@ from typing import Final
 
 from mobileprep.errors import MissedLimitError, MobileprepError
 from mobileprep.pipeline.execute import Executor
-from mobileprep.plan.spec import TargetPlan
+from mobileprep.plan.search_stages import ChoiceStage
+from mobileprep.plan.spec import Stage, TargetPlan
 from mobileprep.plan.stages import TransformStage
 
 _QUANTIZER: Final = "quantize_nodes"
@@ -54,6 +55,10 @@ def _quantized(task: str, executor: Executor) -> TargetPlan | None:
             continue
         before = target.tasks[: target.tasks.index(task)]
         asked = [plan.stage(one).stage for one in before]
-        steps = [s.transform for s in asked if isinstance(s, TransformStage)]
-        return target if _QUANTIZER in steps else None
+        return target if any(map(_quantizes, asked)) else None
     return None
+
+
+def _quantizes(stage: Stage) -> bool:
+    is_step = isinstance(stage, TransformStage) and stage.transform == _QUANTIZER
+    return is_step or isinstance(stage, ChoiceStage)

@@ -18,6 +18,7 @@ from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tflite import is_tflite_file, read_tflite
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class Model:
 
 
 def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -> Model:
-    """Read a GraphDef, or freeze a SavedModel, a MetaGraph or a graph with its checkpoint.
+    """Read a GraphDef or a .tflite file, or freeze what has variables.
+
+    That is a SavedModel, a MetaGraph, or a graph with its checkpoint.
 
     Args:
         path: a file, or the folder of a SavedModel.
@@ -81,6 +84,9 @@ def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -
         UnsupportedError: it holds what cannot be frozen.
     """
     file = saved_model_file(path) if path.is_dir() else path
+    if is_tflite_file(file):
+        lite = read_tflite(file)
+        return Model(lite.graph, file, lite.outputs, lite.names)
     kind = kind_of(map_file(file))
     _check(options, kind, file)
     if kind not in ("SavedModel", "MetaGraphDef") and not options.checkpoint:
@@ -112,6 +118,8 @@ def open_source(
         UnsupportedError: a checkpoint is of a kind that is not read.
     """
     file = saved_model_file(path) if path.is_dir() else path
+    if is_tflite_file(file):
+        return LoadedSource(read_tflite(file).graph, str(file))
     kind = kind_of(map_file(file))
     if kind == "SavedModel":
         named = {"saved_model": file.parent}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from mobileprep.api.quantized_target import QUANTIZER, QuantizedTarget, feeds_of, quantized_target
 from mobileprep.api.targets import plan_state
 from mobileprep.calibration.damage import TensorDamage, tensor_damage
 from mobileprep.calibration.layer_damage import (
@@ -20,36 +18,15 @@ from mobileprep.calibration.layer_damage import (
     layer_damage,
     worst_alone,
 )
-from mobileprep.calibration.layer_rules import recipe_rule, rule_text
-from mobileprep.datasets.inputs import data_inputs
-from mobileprep.datasets.opening import open_dataset
-from mobileprep.datasets.runs import runs
+from mobileprep.calibration.layer_rules import recipe_rule
 from mobileprep.datasets.source import SampleChoice
-from mobileprep.errors import InternalError, UsageError
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Array
-from mobileprep.pipeline.exchange import StoreExchange
+from mobileprep.errors import UsageError
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.upkeep import store_bound
-from mobileprep.plan.records import Interface
-from mobileprep.plan.running_stages import CalibrateStage, EvaluateStage
-from mobileprep.plan.search_stages import RankStage
-from mobileprep.plan.spec import Files, Plan, StageSpec, TargetPlan
-from mobileprep.plan.stages import TransformStage
+from mobileprep.plan.spec import Plan, TargetPlan
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.validation_settings import USUAL_LABELS
-from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.stages.assets import asset_folder
-from mobileprep.stages.base import Job
-from mobileprep.stages.data import data_files
-from mobileprep.stages.transform import options_of
-from mobileprep.transforms.base import Context, make_transform
 
-_QUANTIZER: Final = "quantize_nodes"
 _NAMED: Final = 3
-# All tensors of both graphs are kept for one run, see ``tensor_damage``.
-_BATCH: Final = 4
 
 
 @dataclass(frozen=True)
@@ -109,7 +86,7 @@ def debug_quantization(
     bound = store_bound(os.environ)
     executor = Executor(state, lambda *_: None, lambda task, text: warn(f"{task}: {text}"))
     try:
-        with _subject(state.plan, executor) as subject:
+        with quantized_target(state.plan, executor) as subject:
             return _measured(alone, subject, samples, seed, warn, tell)
     finally:
         state.store.files.save()
@@ -139,7 +116,8 @@ def worst_layers(
 ) -> WorstLayers:
     """Find the layers that a target better leaves in float.
 
-    The stages up to the one that quantizes have run.
+    The stages up to the one that quantizes have run. Of ``quantize: auto``, the layers that it has
+    left in float count no more.
 
     Args:
         target: the target, whose chain has ``quantize_nodes``.
@@ -153,9 +131,9 @@ def worst_layers(
     """
     stages = tuple(spec for spec in executor.state.plan.stages if spec.task in target.tasks)
     until = time.monotonic() + seconds
-    with _subject(Plan(stages, ()), executor) as subject:
+    with quantized_target(Plan(stages, ()), executor, chosen=True) as subject:
         choice = SampleChoice(samples, exactly=False)
-        feeds, count = _feeds(subject, choice, lambda _: None)
+        feeds, count = feeds_of(subject, choice, lambda _: None)
         comparison = OutputComparison(subject.graph, subject.interface.outputs, feeds)
         found, layers = worst_alone(
             subject.graph, subject.quantized, comparison, lambda: time.monotonic() > until
@@ -163,36 +141,16 @@ def worst_layers(
     return WorstLayers(_rule(found[:_NAMED]), len(found), layers, count)
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """What is quantized: the float graph, the step's options, and data to run it on."""
-
-    graph: Graph
-    interface: Interface
-    options: Mapping[str, Any]
-    asked: EvaluateStage | CalibrateStage
-    files: Files
-
-    def quantized(self, floats: Collection[str]) -> Graph:
-        """The graph with its layers quantized, but for some."""
-        rules: tuple[str, ...] = tuple(self.options.get("rule", ()))
-        if floats:
-            rules = (*rules, rule_text("float", floats))
-        step = make_transform(_QUANTIZER, {**self.options, "rule": rules})
-        context = Context(self.interface.inputs, self.interface.kept)
-        return step.apply(self.graph, context).graph
-
-
 def _measured(
     recipe: Recipe,
-    subject: _Subject,
+    subject: QuantizedTarget,
     samples: int,
     seed: int,
     warn: Callable[[str], None],
     tell: Callable[[int, int], None],
 ) -> QuantizationDamage:
     graph, interface = subject.graph, subject.interface
-    feeds, _ = _feeds(subject, SampleChoice(samples, seed), warn)
+    feeds, _ = feeds_of(subject, SampleChoice(samples, seed), warn)
     comparison = OutputComparison(graph, interface.outputs, feeds)
     quantized = subject.quantized(())
     layers = layer_damage(graph, subject.quantized, comparison, tell)
@@ -211,91 +169,19 @@ def _measured(
 
 def _one_target(recipe: Recipe, name: str) -> Recipe:
     """The recipe with the target alone."""
-    known = [t for t in recipe.targets if any(s.name == _QUANTIZER for s in t.transforms)]
+    known = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
     found = [t for t in known if not name or name in (t.name, t.folder)]
     if len(found) == 1:
         return replace(recipe, targets=(found[0],))
     names = ", ".join(t.folder for t in known)
     if not known:
-        message = f"no target of {recipe.name!r} has {_QUANTIZER} in its chain"
+        message = f"no target of {recipe.name!r} has {QUANTIZER} in its chain"
         raise UsageError(message, "write 'quantize: {mode: nodes}' in a target")
     if name:
         message = f"{recipe.name!r} has no target {name!r} whose nodes are quantized"
         raise UsageError(message, f"there are {names}")
     message = f"{len(known)} targets of {recipe.name!r} are quantized"
     raise UsageError(message, f"name one of them with --target: {names}")
-
-
-@contextmanager
-def _subject(plan: Plan, executor: Executor) -> Iterator[_Subject]:
-    """What one target's plan has before and around its quantization."""
-    spec, asked = _quantizing(plan)
-    source, files = _data(plan)
-    assets = source.assets
-    read = (asked.graph, asked.interface, *([asked.ranges] if asked.ranges else []), assets)
-    inputs = {up: executor.obtain(up) for up in read}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        handover = Handover(Plan((), ()))
-        exchange = StoreExchange(spec.task, executor.state.store, inputs, handover, folder)
-        job = Job(spec.task, asked, exchange, folder)
-        interface = job.record(Interface, asked.interface)
-        with asset_folder(job.path(assets)) as lying:
-            graph = with_found_assets(job.graph(asked.graph), (lying,))
-            options = options_of(asked) if isinstance(asked, TransformStage) else {**asked.options}
-            if asked.ranges is not None:
-                options["range_file"] = str(job.path(asked.ranges))
-            yield _Subject(graph, interface, options, source, files)
-
-
-def _quantizing(plan: Plan) -> tuple[StageSpec, TransformStage | RankStage]:
-    """The stage that quantizes the float graph, all layers of it."""
-    for spec in reversed(plan.stages):
-        asked = spec.stage
-        if isinstance(asked, RankStage):
-            return spec, asked
-        if isinstance(asked, TransformStage) and asked.transform == _QUANTIZER:
-            return spec, asked
-    message = f"the plan has no stage of {_QUANTIZER}"
-    raise InternalError(message)
-
-
-def _data(plan: Plan) -> tuple[EvaluateStage | CalibrateStage, Files]:
-    """The stage whose samples are to run, and their files."""
-    kinds: tuple[type[EvaluateStage | CalibrateStage], ...]
-    kinds = (EvaluateStage, CalibrateStage)
-    for kind in kinds:
-        for spec in plan.stages:
-            if isinstance(spec.stage, kind) and spec.stage.data is not None:
-                return spec.stage, spec.stage.data
-    message = "the target has no data to run the model on"
-    raise UsageError(message, "add a section 'validation' or 'calibration'")
-
-
-def _feeds(
-    subject: _Subject, choice: SampleChoice, warn: Callable[[str], None]
-) -> tuple[list[Mapping[str, Array]], int]:
-    """Arrays as the graph takes them, and how many samples they hold."""
-    asked = subject.asked
-    declared = {fed.name: fed.shape for fed in asked.inputs}
-    inputs = data_inputs(subject.graph, subject.interface.inputs, declared)
-    if isinstance(asked, CalibrateStage):
-        reading, strict, labels = asked.calibration.data, asked.calibration.strict, asked.labels
-    else:
-        reading, strict = asked.reading, asked.strict
-        labels = next((m.labels for m in asked.metrics if m.labels), USUAL_LABELS)
-    data = open_dataset(
-        data_files(subject.files, reading),
-        inputs,
-        replace(choice, strict=strict),
-        labels=labels,
-        warn=warn,
-    )
-    found = list(runs(data, inputs, _BATCH))
-    # One that is filled up counts some samples twice.
-    whole = [run for run in found if run.fed == run.count]
-    kept = whole or found
-    return [run.feeds for run in kept], sum(run.count for run in kept)
 
 
 def _rule(layers: Sequence[str]) -> str:

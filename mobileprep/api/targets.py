@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import Changes, changes, publish
+from mobileprep.pipeline.published import TOOL
 from mobileprep.pipeline.remote.variables import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
 from mobileprep.pipeline.state import State
@@ -103,7 +105,8 @@ def build_report(built: Built) -> Report:
     sizes = {name: output.size for name, output in built.files.items()}
     target = built.target
     quantize = quantization_text(target.settings.get("transforms", ()))
-    return collect_report(target.recipe, target.target, built.records, sizes, quantize)
+    report = collect_report(target.recipe, target.target, built.records, sizes, quantize)
+    return replace(report, tool=TOOL, settings=target.settings, sources=built.sources)
 
 
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:

@@ -60,7 +60,8 @@ class Verdict:
             or if one that may run needs what it left, and that is lost.
         seconds: how long its last run took, None where that is not known.
         bytes: the length of all that it left then.
-        store_bytes: what it takes from the store beside what steps before it take.
+        store_bytes: what it takes from the local store beside what steps before it take.
+        remote_bytes: the same of the remote store; of a graph without its large tensors.
         inputs: the files from outside that it reads.
         outputs: the files that it leaves, as far as they are known before it has run.
     """
@@ -74,6 +75,7 @@ class Verdict:
     seconds: float | None
     bytes: int | None
     store_bytes: int
+    remote_bytes: int
     inputs: tuple[InputFact, ...]
     outputs: tuple[OutputFact, ...]
 
@@ -108,7 +110,7 @@ def verdicts(state: State, out: Path) -> list[Verdict]:
     read = [set(spec.stage.upstream.values()) for spec in plan.stages] + [*lacking.values()]
     sizes = _Sizes(state, forecast)
     return [
-        one if one.fresh else replace(one, store_bytes=sizes.new(needed))
+        one if one.fresh else sizes.told(one, needed)
         for one, needed in zip(judged, read, strict=True)
     ]
 
@@ -136,25 +138,34 @@ def _has(folder: Path, up: Upstream, output: Output, state: State) -> bool:
 
 
 class _Sizes:
-    """The lengths of what steps take from the store, each object with the first that needs it."""
+    """The lengths of what steps take from the stores, each object with the first that needs it."""
 
     def __init__(self, state: State, forecast: Forecast) -> None:
         self._state = state
         self._forecast = forecast
         self._counted: set[str] = set()
 
-    def new(self, needed: Iterable[Upstream]) -> int:
-        """The bytes of those objects among what is needed that are there and were not counted."""
+    def told(self, step: Verdict, needed: Iterable[Upstream]) -> Verdict:
+        """A step with the bytes of those objects that it needs, are there, and were not counted."""
         parts = {part for up in needed for part in self._parts(up)}
-        fresh = {part for part in parts if part.sha256 not in self._counted}
-        self._counted |= {part.sha256 for part in fresh}
-        return sum(part.size for part in fresh)
+        new = {part for part in parts if part.sha256 not in self._counted}
+        self._counted |= {part.sha256 for part in new}
+        store = self._state.store
+        # What neither store has is made anew, and is not among them.
+        remote = set() if store.sharing is None else set(store.objects.absent(new))
+        here, there = (sum(part.size for part in some) for some in (new - remote, remote))
+        return replace(step, store_bytes=here, remote_bytes=there)
 
     def _parts(self, up: Upstream) -> Sequence[Part]:
         found = self._state.verdict(up.task)
         if isinstance(found, Stale) or self._forecast.runs(up.task):
             return ()
-        return self._state.store.parts(found.record.outputs[up.output])
+        output = found.record.outputs[up.output]
+        store = self._state.store
+        parts = store.parts(output)
+        # Of a file whose index is not here, its parts are not known, but its length is.
+        unknown = output.index is not None and not store.objects.holds(output.index)
+        return (Part(output.sha256, output.size),) if unknown else parts
 
 
 def stage_verdict(spec: StageSpec, state: State, forecast: Forecast | None = None) -> Verdict:
@@ -182,6 +193,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast | None = Non
         spec.task not in forecast.perhaps,
         last.seconds if last else None,
         last.bytes if last else None,
+        0,
         0,
         tuple(
             InputFact(slot, file.name, str(file.path), state.digest(file))
@@ -219,7 +231,7 @@ def folder_verdict(
     outputs = (OutputFact(n, str(folder / n), digest) for n, digest in sorted(files.items()))
     known = built is not None
     return Verdict(
-        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, 0, (), tuple(outputs)
+        task, PUBLISH, target.tasks, tuple(reasons), (), known, None, None, 0, 0, (), tuple(outputs)
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mobileprep import __version__
 from mobileprep.api.building import prepared, run_build, workers_of
 from mobileprep.api.paths import FilePath, as_warning
 from mobileprep.api.paths import Warn as CallerWarn
@@ -19,9 +18,9 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import sha256_file, unreadable
 from mobileprep.pipeline.execute import Listener, Warn
 from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest
-from mobileprep.pipeline.published import MANIFEST
+from mobileprep.pipeline.published import MANIFEST, TOOL
 from mobileprep.pipeline.state import State
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.canonical import canonical
 from mobileprep.plan.spec import TargetPlan
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.tree import show
@@ -214,11 +213,10 @@ class _Again:
 
 def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:
     """What forbids to build a folder again, before any file is looked at."""
-    tool = f"mobileprep {__version__}"
-    if manifest.tool != tool:
+    if manifest.tool != TOOL:
         built, _, version = manifest.tool.rpartition(" ")
         hint = f"; pip install 'mobileprep=={version}'" if built == "mobileprep" else ""
-        return (f"it was built by {show(manifest.tool)}, and this is {tool}{hint}",)
+        return (f"it was built by {show(manifest.tool)}, and this is {TOOL}{hint}",)
     if recipe is None:
         return (f"there is no recipe named {show(manifest.recipe)} here: name it with --recipe",)
     if manifest.target not in {target.folder for target in recipe.targets}:

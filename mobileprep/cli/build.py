@@ -23,12 +23,13 @@ from mobileprep.cli._shared.arguments import (
 )
 from mobileprep.cli._shared.limit_flags import add_memory_flag
 from mobileprep.cli._shared.locks import holding, no_wait_argument
+from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import MobileprepError, UsageError
 
 if TYPE_CHECKING:
-    from mobileprep.api.building import BuiltTarget
+    from mobileprep.api.building import BuildRun, BuiltTarget
     from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.file_index import FileIndex
     from mobileprep.pipeline.state import State
@@ -78,11 +79,18 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
 @verb("build", "build recipes: one folder for each target device", build_arguments)
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
+    _check(args)
+    started = time.perf_counter()
+    request = plain_request(args)
+    note = None if request is None else unchanged(args, request)
+    if note is not None:
+        for folder in note.targets:
+            _tell_folder(args, folder, is_changed=False)
+        _tell_stages(0, note.stages, started)
+        return 0
     from mobileprep.api.recipes import target_folders
     from mobileprep.cli._shared.load import load_recipes
 
-    _check(args)
-    started = time.perf_counter()
     recipes, out = load_recipes(args), Path(args.out)
     files = None
     if args.checksum:
@@ -96,7 +104,11 @@ def run(args: argparse.Namespace) -> int:
     with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
         if waited:
             state = _prepared(args, recipes)
-        _build(args, recipes, state, started)
+        done = _build(args, recipes, state, started)
+        if request is not None and not (waited or done.ran or done.warnings or done.failures):
+            from mobileprep.api.noting import note_unchanged
+
+            note_unchanged(request, recipes, state, lambda: load_recipes(args))
     return 0
 
 
@@ -122,7 +134,7 @@ def _prepared(
 
 def _build(
     args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
-) -> None:
+) -> BuildRun:
     from mobileprep.api.building import run_build
     from mobileprep.cli._shared.load import warn
     from mobileprep.cli._shared.terminal.progress import Progress
@@ -144,8 +156,7 @@ def _build(
     _tell_targets(args, done.targets)
     if args.depfile is not None and not done.failures:
         _write_depfile(args, recipes, state)
-    took = time.perf_counter() - started
-    _say(f"{len(done.ran)} of {len(state.plan.stages)} stages ran, {took:.2f} s")
+    _tell_stages(len(done.ran), len(state.plan.stages), started)
     if not (args.json and done.failures):
         from mobileprep.cli._shared.reports import print_reports
 
@@ -153,6 +164,7 @@ def _build(
         beside = [b.report for b in done.targets] if changed else []
         print_reports(changed, as_json=args.json, beside=beside)
     _raise_first(done.failures)
+    return done
 
 
 def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> None:
@@ -161,8 +173,16 @@ def _tell_targets(args: argparse.Namespace, targets: Sequence[BuiltTarget]) -> N
             from mobileprep.api.provenance import write_provenance
 
             write_provenance(built.folder, _builder(args))
-        folder = os.path.join(args.out, built.folder.relative_to(args.out))  # noqa: PTH118 - as spelt
-        _say(f"{folder}: {'written' if built.is_changed else 'up to date'}")
+        _tell_folder(args, str(built.folder.relative_to(args.out)), is_changed=built.is_changed)
+
+
+def _tell_folder(args: argparse.Namespace, folder: str, *, is_changed: bool) -> None:
+    named = os.path.join(args.out, folder)  # noqa: PTH118 - as spelt
+    _say(f"{named}: {'written' if is_changed else 'up to date'}")
+
+
+def _tell_stages(ran: int, stages: int, started: float) -> None:
+    _say(f"{ran} of {stages} stages ran, {time.perf_counter() - started:.2f} s")
 
 
 def _raise_first(failures: Sequence[MobileprepError]) -> None:
@@ -220,9 +240,11 @@ def summary(judged: Sequence[Verdict]) -> str:
     stages = [verdict for verdict in due if verdict.stage != PUBLISH]
     folders = [verdict for verdict in due if verdict.stage == PUBLISH]
     given = sum(verdict.store_bytes for verdict in due)
+    remote = sum(verdict.remote_bytes for verdict in due)
     return (
         f"would run: {_amount(stages)}; would write folders: {_amount(folders)}; "
         f"the store gives {size_text(given)}"
+        + (f", the remote store {size_text(remote)}" if remote else "")
     )
 
 

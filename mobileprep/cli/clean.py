@@ -22,6 +22,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("clean", "remove the outputs of recipes", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Remove the files that manifests list; nothing else is touched."""
+    from mobileprep.api.pages import remove_page
     from mobileprep.api.provenance import remove_provenance
     from mobileprep.api.recipes import target_folders
     from mobileprep.cli._shared.load import load_recipes
@@ -32,10 +33,11 @@ def run(args: argparse.Namespace) -> int:
     folders = target_folders(load_recipes(args), Path(args.out))
     with holding(args, folders):
         removed = {f: len(unpublish(f)) + remove_provenance(f) for f in folders}
-    for folder in (f for f, count in removed.items() if count):
+        pages = [f for f in {folder.parent for folder in folders} if remove_page(f)]
+    for parent in {f.parent for f, count in removed.items() if count} | {*pages}:
         with contextlib.suppress(OSError):
-            folder.parent.rmdir()  # where the lock's file was
+            parent.rmdir()  # where the lock's file was
     if args.cache:
         Store(default_folder()).empty()
-    print(f"{sum(removed.values())} files removed", file=sys.stderr)
+    print(f"{sum(removed.values()) + len(pages)} files removed", file=sys.stderr)
     return 0

@@ -34,8 +34,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 for none, 1 for some."""
     from mobileprep.ir.compare import compare_graphs
     from mobileprep.ir.files import read_graph
+    from mobileprep.ir.tflite import is_tflite_file, read_tflite
 
-    a, b = read_graph(Path(args.a)), read_graph(Path(args.b))
+    paths = Path(args.a), Path(args.b)
+    a, b = (read_tflite(p).graph if is_tflite_file(p) else read_graph(p) for p in paths)
     differences = compare_graphs(a, b, tolerance=args.tolerance)
     if differences:
         print(_summary(differences), file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from mobileprep.cli._shared.target_names import COMPLETED_BY, DEST, FUNCTIONS
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UnsupportedError
 
@@ -32,10 +33,12 @@ def run(args: argparse.Namespace) -> int:
         if action.dest == _CHAIN:
             # Of a chain with parameters the shell sees one word, so that its beginning completes.
             action.choices = transform_names()
+        elif action.dest == DEST:
+            action.complete = COMPLETED_BY  # type: ignore[attr-defined]
         elif action.choices is None:
             kind = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE
             action.complete = kind  # type: ignore[attr-defined]
-    print(shtab.complete(parser, shell=args.shell))
+    print(shtab.complete(parser, shell=args.shell, preamble=FUNCTIONS[args.shell]))
     return 0
 
 

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
+from mobileprep.cli._shared.folders import RECIPE
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
+if TYPE_CHECKING:
+    from mobileprep.api.report_files import StoredReport
+    from mobileprep.pipeline.state import State
+    from mobileprep.recipe.model import Recipe
+    from mobileprep.report.collect import Report
+    from mobileprep.report.comparison.model import Comparison
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    recipe_arguments(parser)
+    recipe_arguments(
+        parser, "a recipe file, a folder with recipe.yaml, or a report.json or folder of outputs"
+    )
     target_argument(parser)
+    parser.add_argument(
+        "--compare",
+        metavar="OLD",
+        help="tell what differs from this report.json, output of build --json, or output folder",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument(
@@ -24,23 +42,102 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 @verb("report", "print the reports of recipes that are built", _arguments)
 def run(args: argparse.Namespace) -> int:
-    """Collect and print; a stale recipe is an error, for its report would be of something else."""
-    from mobileprep.api.targets import build_report, plan_state
-    from mobileprep.cli._shared.load import load_recipes
-    from mobileprep.cli._shared.reports import print_reports
-    from mobileprep.pipeline.runner import collect, stale_stages
+    """Print reports, or what they differ in from earlier ones.
 
-    state = plan_state(load_recipes(args), targets_of(args))
+    A stale recipe is an error, for its report would be of something else.
+    """
+    from mobileprep.api.targets import build_report
+    from mobileprep.pipeline.runner import collect
+
+    stored = _stored(args)
+    if args.compare is not None:
+        _print_comparisons(args, _compared(args, stored))
+    elif stored is not None:
+        _print_reports(args, [one.report for one in stored])
+    else:
+        _, state = _fresh(args)
+        _print_reports(args, [build_report(built) for built in collect(state)])
+    return 0
+
+
+def _stored(args: argparse.Namespace) -> list[StoredReport] | None:
+    """The reports that the arguments name themselves; None where they name recipes.
+
+    Raises:
+        UsageError: some are recipes, and others reports.
+        CorruptFileError: one is no report.
+    """
+    are_reports = {_is_report(Path(name)) for name in args.recipes}
+    if True not in are_reports or args.recursive:
+        return None
+    if len(are_reports) > 1:
+        message = "some of the arguments are recipes, and others are reports"
+        raise UsageError(message, "name recipes alone, or reports alone")
+    from mobileprep.api.report_files import only, stored_reports
+
+    found = [one for name in args.recipes for one in stored_reports(Path(name))]
+    chosen = only(found, targets_of(args))
+    if not chosen:
+        known = ", ".join(one.report.target for one in found)
+        message = "no report is of such a target"
+        raise UsageError(message, f"there are {known}")
+    return chosen
+
+
+def _is_report(path: Path) -> bool:
+    from mobileprep.pipeline.published import MANIFEST
+
+    if not path.is_dir():
+        return path.suffix == ".json"
+    return not (path / RECIPE).is_file() and any(path.rglob(MANIFEST))
+
+
+def _fresh(args: argparse.Namespace) -> tuple[list[Recipe], State]:
+    """The recipes with their plan, nothing of which has to run."""
+    from mobileprep.api.targets import plan_state
+    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.pipeline.runner import stale_stages
+
+    recipes = load_recipes(args)
+    state = plan_state(recipes, targets_of(args))
     stale = stale_stages(state)
     if stale:
         message = f"{len(stale)} stages are stale, the first is {stale[0][0].task}"
         words = ["mobileprep build", *["-r"] * args.recursive, *args.recipes]
         raise UsageError(message, f"run '{' '.join(words)}' first")
-    reports = [build_report(built) for built in collect(state)]
+    return recipes, state
+
+
+def _compared(args: argparse.Namespace, stored: list[StoredReport] | None) -> list[Comparison]:
+    from mobileprep.api.comparing_reports import compare_built, compare_stored
+
+    earlier = Path(args.compare)
+    if stored is not None:
+        return compare_stored(stored, earlier)
+    return compare_built(*_fresh(args), earlier)
+
+
+def _print_reports(args: argparse.Namespace, reports: list[Report]) -> None:
+    from mobileprep.cli._shared.reports import print_reports
+
     if args.format == "markdown":
         from mobileprep.report.markdown import reports_markdown
 
         print(reports_markdown(reports), end="")
     else:
         print_reports(reports, as_json=args.json, beside=reports)
-    return 0
+
+
+def _print_comparisons(args: argparse.Namespace, comparisons: list[Comparison]) -> None:
+    if args.json:
+        from mobileprep.report.json import comparison_data
+
+        print(json.dumps([comparison_data(c) for c in comparisons], sort_keys=True, indent=1))
+    elif args.format == "markdown":
+        from mobileprep.report.comparison.markdown import comparisons_markdown
+
+        print(comparisons_markdown(comparisons), end="")
+    else:
+        from mobileprep.cli._shared.reports import print_comparisons
+
+        print_comparisons(comparisons)

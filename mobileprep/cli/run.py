@@ -53,7 +53,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="an .npz file for what was computed, - for stdout",
     )
-    flag(parser, "engine", default="numpy", help="numpy, openvino, tensorflow, or auto")
+    flag(
+        parser,
+        "engine",
+        default="numpy",
+        help="numpy, openvino, tensorflow, or auto; litert for a .tflite file",
+    )
     flag(
         parser,
         "seed",

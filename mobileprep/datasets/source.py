@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mobileprep.datasets.dataset import Batch, Unread
-from mobileprep.errors import AccuracyError, MobileprepError
+from mobileprep.errors import AccuracyError, MobileprepError, nearest_hint
 from mobileprep.options.data import DataKind, Reading
 
 
@@ -114,8 +114,6 @@ def only_keys(given: Mapping[str, object], known: Sequence[str], what: str) -> N
     Raises:
         AccuracyError: one of them is not known.
     """
-    from mobileprep.errors import nearest_hint
-
     for name in given:
         if name not in known:
             message = f"{what} names the input {name!r}; the model has {', '.join(known)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mobileprep.formats.dtypes import DType
+from mobileprep.inspection.attribute_text import attribute_text
 from mobileprep.inspection.drawing import shape_text
 from mobileprep.ir.attrs import AttrValue, TensorShape
 from mobileprep.ir.graph import Graph
@@ -20,7 +20,6 @@ MAIN: Final = "main"
 """The id of the graph itself; functions have their names."""
 
 _GRADIENT: Final = ({"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e8590c"})
-_LONGEST: Final = 200
 
 Shapes = Mapping[str, tuple[TensorShape, ...]]
 
@@ -61,7 +60,7 @@ def _node(
 ) -> dict[str, Any]:
     told = [{"key": "name", "value": node.name}]
     told += [{"key": "device", "value": node.device}] if node.device else []
-    told += [{"key": k, "value": _told(v)} for k, v in sorted(node.attrs.items())]
+    told += [{"key": k, "value": attribute_text(v)} for k, v in sorted(node.attrs.items())]
     made: dict[str, Any] = {
         "id": node.name,
         "label": node.op,
@@ -89,16 +88,3 @@ def _node(
 
 def _function(value: AttrValue) -> str:
     return value.value.name if value.kind == "func" else ""
-
-
-def _told(value: AttrValue) -> str:
-    """An attribute in a few words; of a tensor what it is, not what it holds."""
-    found = value.value
-    if isinstance(found, DType):
-        return found.short
-    if value.kind == "shape":
-        return shape_text(found)
-    if isinstance(found, bytes):
-        return found[:_LONGEST].decode("utf-8", "backslashreplace")
-    text = str(found)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

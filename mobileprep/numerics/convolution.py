@@ -8,8 +8,8 @@ import numpy as np
 
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
-from mobileprep.numerics.matrix_products import FEW_ROWS, LEAST_WORK, multiply
-from mobileprep.numerics.parallel import for_each, threads
+from mobileprep.numerics.matrix_products import multiply, parts_of
+from mobileprep.numerics.parallel import for_each
 from mobileprep.numerics.tiles import Finish, Tile, patches, tiles
 from mobileprep.numerics.windows import Window
 
@@ -73,18 +73,19 @@ def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish |
     The copy is spared where the patches are single elements: the input is the matrix then.
     """
     positions = out.shape[1:-1]
-    shares = min(
-        threads(), out.size * len(weights) // LEAST_WORK, math.prod(out.shape[:-1]) // FEW_ROWS
-    )
     if math.prod(window.size) == 1:
-        parts = tiles(out, out.shape[-1] * out.itemsize, _OUTPUT_BYTES, shares)
+        footprint, limit = out.shape[-1] * out.itemsize, max(_OUTPUT_BYTES, 2 * weights.nbytes)
     else:
-        parts = tiles(out, len(weights) * x.itemsize, _PATCH_BYTES, shares)
+        footprint, limit = len(weights) * x.itemsize, _PATCH_BYTES
+    # With fewer positions than filters the product itself is cut, between the filters.
+    many = math.prod(out.shape[:-1]) > out.shape[-1]
+    parts = tiles(out, footprint, limit, parts_of(out.size * len(weights)) if many else 1)
+    run = multiply if len(parts) == 1 else np.matmul
 
     def work(tile: Tile) -> None:
         target = tile.of(out)
         rows = patches(x, window, tile, positions).reshape(-1, len(weights))
-        multiply(rows, weights, target.reshape(len(rows), -1))
+        run(rows, weights, out=target.reshape(len(rows), -1))
         if finish is not None:
             finish(target, tile)
 

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.parallel import for_each, threads
+from mobileprep.numerics.parallel import for_each
 
-# Multiplications that are worth waking a thread for.
-LEAST_WORK = 4 << 20
-# Rows below which BLAS spends more on arranging the right side than on multiplying.
-FEW_ROWS = 128
+LEAST_WORK: Final = 4 << 20
+"""Multiplications that are worth waking a thread for."""
+
+# From how many multiplications on a product is cut into how many parts. Every part has BLAS
+# arrange one of the two sides anew, so that small ones cost more than further processors bring.
+_PARTS: Final = ((512 << 20, 8), (64 << 20, 4), (2 * LEAST_WORK, 2))
+
+
+def parts_of(work: int) -> int:
+    """Into how many parts to cut some multiplications.
+
+    However many threads there are: the last bits of a product depend on how it is cut.
+    """
+    return next((parts for least, parts in _PARTS if work >= least), 1)
 
 
 def multiply(x: Array, y: Array, out: Array) -> None:
     """Write the product of two matrices to ``out``, cut along its longer side."""
     rows, columns = out.shape
-    shared = min(threads(), rows * columns * x.shape[1] // LEAST_WORK)
-    if shared < 2:
+    parts = parts_of(rows * columns * x.shape[1])
+    if parts < 2:
         np.matmul(x, y, out=out)
         return
-    along_columns = rows < FEW_ROWS and columns > rows
+    along_columns = columns > rows
     length = columns if along_columns else rows
-    step = -(-length // shared)
+    step = -(-length // parts)
 
     def work(start: int) -> None:
         part = slice(start, start + step)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,20 +13,24 @@ from mobileprep.numerics.observed_values import ObservedValues
 _LEVELS: Final = 256
 # Ends that the search for the least squared error tries on each side.
 _TRIED: Final = 256
-# As many levels as a symmetric range has on each side, and how far apart tried ends are.
-_ENTROPY_LEVELS: Final = 128
+ENTROPY_LEVELS: Final = 128
+"""As many levels as a symmetric range of eight bits has on each side."""
+# How far apart tried ends are.
 _ENTROPY_STRIDE: Final = 8
 
 Range = tuple[float, float]
 
 
-def observed_range(values: ObservedValues, method: str, percentile: float) -> Range:
+def observed_range(
+    values: ObservedValues, method: str, percentile: float, levels: int = ENTROPY_LEVELS
+) -> Range:
     """The range of some values, one at least, within their least and greatest.
 
     Args:
         values: what was observed; with a histogram but for ``min_max``.
         method: ``min_max``, ``percentile``, ``entropy`` or ``mse``.
         percentile: how many percent of the values ``percentile`` keeps.
+        levels: those on each side of zero that ``entropy`` takes the range to have.
 
     Returns:
         Its ends as float32 has them.
@@ -37,8 +40,10 @@ def observed_range(values: ObservedValues, method: str, percentile: float) -> Ra
     if histogram is not None and histogram.exponent is not None and low < high:
         if method == "percentile":
             found = percentile_range(histogram, percentile)
+        elif method == "entropy":
+            found = entropy_range(histogram, levels)
         else:
-            found = _SEARCHES[method](histogram)
+            found = least_squares_range(histogram)
         low, high = min(max(low, found[0]), high), max(min(high, found[1]), low)
     return float(np.float32(low)), float(np.float32(high))
 
@@ -94,13 +99,13 @@ def _clipped(counts: NDArray[Any], width: float) -> tuple[NDArray[Any], NDArray[
     return number, np.maximum(error, 0) * width**2
 
 
-def entropy_range(histogram: Histogram) -> Range:
+def entropy_range(histogram: Histogram, levels: int = ENTROPY_LEVELS) -> Range:
     """The symmetric range after which the least is lost of how the values are distributed.
 
     For each end, the values beyond are put into the last bins; the loss is the Kullback-Leibler
-    divergence of that from the same in 128 levels, each spread evenly over the bins that are not
-    empty. Ends are tried every 8 bins from 128 on. Source: Migacz, "8-bit inference with
-    TensorRT", 2017, on magnitudes; the bin around zero counts as in NVIDIA's
+    divergence of that from the same in so many levels, each spread evenly over the bins that are
+    not empty. Ends are tried every 8 bins from one bin for each level on. Source: Migacz, "8-bit
+    inference with TensorRT", 2017, on magnitudes; the bin around zero counts as in NVIDIA's
     pytorch-quantization.
     """
     counts = histogram.counts
@@ -108,20 +113,20 @@ def entropy_range(histogram: Histogram) -> Range:
     magnitudes[1:] += counts[:BINS][::-1]
     # Zeros are exact in any range, and after a Relu would outweigh all else.
     magnitudes[0] = magnitudes[1]
-    ends = range(_ENTROPY_LEVELS, BINS + 1, _ENTROPY_STRIDE)
-    losses = [_divergence(magnitudes, end) for end in ends]
+    ends = range(levels, BINS + 1, _ENTROPY_STRIDE)
+    losses = [_divergence(magnitudes, end, levels) for end in ends]
     end = ends[int(np.argmin(losses))] * float(np.ldexp(1.0, histogram.exponent or 0))
     return -end, end
 
 
-def _divergence(magnitudes: NDArray[Any], end: int) -> float:
+def _divergence(magnitudes: NDArray[Any], end: int, levels: int) -> float:
     kept = magnitudes[:end]
     wanted = kept.copy()
     wanted[-1] += magnitudes[end:].sum()
-    level = np.arange(end) * _ENTROPY_LEVELS // end
+    level = np.arange(end) * levels // end
     filled = kept > 0
-    sums = np.bincount(level, kept, _ENTROPY_LEVELS)
-    members = np.bincount(level, filled, _ENTROPY_LEVELS)
+    sums = np.bincount(level, kept, levels)
+    members = np.bincount(level, filled, levels)
     spread = np.where(filled, (sums / np.maximum(members, 1))[level], 0.0)
     total, spread_total = wanted.sum(), spread.sum()
     if not total or not spread_total:
@@ -140,9 +145,3 @@ def _lower(edges: NDArray[Any], place: int) -> float:
 
 def _upper(edges: NDArray[Any], place: int) -> float:
     return float(edges[place + 1])
-
-
-_SEARCHES: Final[Mapping[str, Callable[[Histogram], Range]]] = {
-    "mse": least_squares_range,
-    "entropy": entropy_range,
-}

@@ -7,8 +7,9 @@ from typing import Final
 
 from mobileprep.opdefs.definitions import NEWEST, TF115
 from mobileprep.opdefs.source_files import KernelFiles, kernel_files, makefile_sources
+from mobileprep.packaging.makefile import makefile_fragment, text_of
 from mobileprep.packaging.op_lists import OpKernel
-from mobileprep.packaging.targets import Platform, platform_named
+from mobileprep.packaging.targets import Abi, Platform, platform_named
 
 COMPILER_FLAGS: Final = (
     "-DSELECTIVE_REGISTRATION",
@@ -18,13 +19,7 @@ COMPILER_FLAGS: Final = (
     "-fconstexpr-depth=1024",
 )
 
-ANDROID_LINK_FLAGS: Final = (
-    # Devices with Android 15 and newer may have pages of 16 KB; Google Play asks for it.
-    "-Wl,-z,max-page-size=16384",
-)
-
 _KERNELS: Final = "tensorflow/core/kernels"
-_MAKEFILE: Final = "tensorflow/contrib/makefile"
 _MOBILE: Final = frozenset({"android", "ios"})
 _TOLD: Final = 3
 _LIBRARIES: Final = {
@@ -37,7 +32,9 @@ _GROUPS: Final = {
 }
 
 
-def build_fragments(ops: Iterable[OpKernel], release: str, platform: str) -> dict[str, str]:
+def build_fragments(
+    ops: Iterable[OpKernel], release: str, platform: str, abis: Collection[str] = ()
+) -> dict[str, str]:
     """The fragments that go with an ``ops_to_register.h``: file names and texts.
 
     - ``selective_registration.bazelrc``: flags, as a configuration of Bazel.
@@ -49,20 +46,28 @@ def build_fragments(ops: Iterable[OpKernel], release: str, platform: str) -> dic
         ops: what the header registers.
         release: "1.15" or "2.21".
         platform: a name of ``targets.PLATFORMS``.
+        abis: its binary interfaces to build for; all where there are none.
 
     Raises:
-        UnsupportedError: an unknown release or platform.
+        UnsupportedError: an unknown release, platform or binary interface.
     """
     target = platform_named(platform)
+    wanted = target.abis_named(abis)
     pairs = sorted(set(ops), key=lambda pair: (pair.op, pair.kernel or ""))
     files = kernel_files((pair.op for pair in pairs), release)
     reasons = _reasons(files, pairs)
     fragments = {
-        "selective_registration.bazelrc": _bazelrc(release, target),
+        "selective_registration.bazelrc": _bazelrc(release, target, wanted),
         "selective_registration.bzl": _bzl(release, files, reasons),
     }
     if release == TF115:
-        fragments["selective_registration.mk"] = _makefile(target, files, reasons)
+        fragments["selective_registration.mk"] = makefile_fragment(
+            target,
+            wanted,
+            COMPILER_FLAGS,
+            [f"# Copy ops_to_register.h to {header_folder(TF115)}/", *_added_note(files)],
+            [*_unplaced_note(files), *_why(reasons)],
+        )
         fragments["tf_op_files.txt"] = _op_files(files, {pair.op for pair in pairs})
     return fragments
 
@@ -72,10 +77,10 @@ def header_folder(release: str) -> str:
     return "tensorflow/core/framework" + ("" if release == TF115 else "/registration")
 
 
-def _bazelrc(release: str, platform: Platform) -> str:
+def _bazelrc(release: str, platform: Platform, abis: Sequence[Abi]) -> str:
     mobile = platform.name in _MOBILE
     # The embedded Linux configurations came with TensorFlow 2.
-    options = [f"{abi.bazel} " for abi in platform.abis] if mobile or release != TF115 else []
+    options = [f"{abi.bazel} " for abi in abis] if mobile or release != TF115 else []
     library = _LIBRARIES[release] if mobile else "//tensorflow:libtensorflow_cc.so"
     lines = [
         f"# TensorFlow {release} for {platform.name}, with the kernels of the model only.",
@@ -83,13 +88,9 @@ def _bazelrc(release: str, platform: Platform) -> str:
         "# and append this file to .bazelrc, then build in TensorFlow's folder:",
         *(f"#   bazel build -c opt --config=selective {o}{library}" for o in options or [""]),
         *(f"build:selective --copt={flag}" for flag in COMPILER_FLAGS),
-        *(f"build:selective --linkopt={flag}" for flag in _link_flags(platform)),
+        *(f"build:selective --linkopt={flag}" for flag in platform.link_flags),
     ]
-    return _text(lines)
-
-
-def _link_flags(platform: Platform) -> tuple[str, ...]:
-    return ANDROID_LINK_FLAGS if platform.name == "android" else ()
+    return text_of(lines)
 
 
 def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str]) -> str:
@@ -103,32 +104,18 @@ def _bzl(release: str, files: KernelFiles, reasons: Mapping[str, str]) -> str:
         *_starlark_list("ADDED_KERNEL_SRCS", files.added, reasons),
         *_unplaced_note(files),
     ]
-    return _text(lines)
-
-
-def _makefile(platform: Platform, files: KernelFiles, reasons: Mapping[str, str]) -> str:
-    command = f"make -f PATH/selective_registration.mk -f {_MAKEFILE}/Makefile"
-    variables = [abi.make for abi in platform.abis if abi.make] or [""]
-    lines = [
-        f"# TensorFlow {TF115} for {platform.name}, with the kernels of the model only.",
-        f"# Copy ops_to_register.h to {header_folder(TF115)}/",
-        f"# and tf_op_files.txt to {_MAKEFILE}/, then build in TensorFlow's folder:",
-        *(f"#   {command} {variable}".rstrip() for variable in variables),
-        *_added_note(files),
-        *_unplaced_note(files),
-        *([f"override TARGET := {platform.make_target}"] if platform.make_target else []),
-        f"override OPTFLAGS := -O2 {' '.join(COMPILER_FLAGS)}",
-        "ANDROID_TYPES := -D__ANDROID_TYPES_FULL__",
-        "# Why each file is in tf_op_files.txt, which takes no comments itself:",
-        *(f"#   {file}: {reason}" for file, reason in reasons.items()),
-    ]
-    return _text(lines)
+    return text_of(lines)
 
 
 def _op_files(files: KernelFiles, ops: Collection[str]) -> str:
     """The makefile's list of sources: it takes no comments."""
     kernels = sorted({*files.kept, *files.added})
-    return _text([*(f"{_KERNELS}/{file}" for file in kernels), *makefile_sources(ops)])
+    return text_of([*(f"{_KERNELS}/{file}" for file in kernels), *makefile_sources(ops)])
+
+
+def _why(reasons: Mapping[str, str]) -> list[str]:
+    head = "# Why each file is in tf_op_files.txt, which takes no comments itself:"
+    return [head, *(f"#   {file}: {reason}" for file, reason in reasons.items())]
 
 
 def _added_note(files: KernelFiles) -> list[str]:
@@ -171,7 +158,3 @@ def _user(user: str, kernels: Mapping[str, Sequence[str]]) -> str:
 
 def _starlark_list(name: str, items: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
     return [f"{name} = [", *(f'    "{item}",  # {reasons[item]}' for item in items), "]"]
-
-
-def _text(lines: Iterable[str]) -> str:
-    return "\n".join(lines) + "\n"

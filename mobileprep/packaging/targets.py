@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -15,13 +16,15 @@ class Abi:
 
     Args:
         name: as the platform's own tools spell it.
-        make: the variable that the makefile build of TensorFlow 1.15 takes for it, or "".
+        make: what the makefile build of TensorFlow 1.15 calls it.
         bazel: the options that TensorFlow's Bazel builds take for it.
+        flags: what a compiler is told besides, in the makefile build.
     """
 
     name: str
     make: str
     bazel: str
+    flags: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,35 @@ class Platform:
         name: as recipes spell it.
         make_target: ``TARGET`` of the makefile build of TensorFlow 1.15; "" is the host.
         abis: its binary interfaces, the commonest first; none where the host builds for itself.
+        make_variable: the makefile's variable for the binary interface, or "".
+        protobuf: the script that makes protobuf for it, in the makefile's folder, with braces for
+            the binary interface.
+        nsync: what the script that makes nsync is told for it, likewise.
+        make_words: what make is told besides, with braces for the makefile's folder.
+        link_flags: what libraries are linked with besides.
     """
 
     name: str
     make_target: str
     abis: tuple[Abi, ...] = ()
+    make_variable: str = ""
+    protobuf: str = ""
+    nsync: str = ""
+    make_words: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+
+    def abis_named(self, names: Collection[str]) -> tuple[Abi, ...]:
+        """The binary interfaces of those names, or all where none is named.
+
+        Raises:
+            UnsupportedError: the platform has none of that name.
+        """
+        known = {abi.name: abi for abi in self.abis}
+        for name in names:
+            if name not in known:
+                message = f"{self.name} has no binary interface {name!r}"
+                raise UnsupportedError(message, f"choose of {', '.join(known)}" if known else "")
+        return tuple(known[name] for name in names) or self.abis
 
 
 def platform_named(name: str) -> Platform:
@@ -55,32 +82,49 @@ def platform_named(name: str) -> Platform:
 
 def _android(abi: str) -> Abi:
     options = f"--config=android --cpu={abi} --fat_apk_cpu={abi}"
-    return Abi(abi, f"ANDROID_ARCH={abi}", options)
+    return Abi(abi, abi, options)
 
+
+# A Raspberry Pi 2 and newer. GCC takes NEON for floats only where it may round as NEON does.
+_PI_FLAGS: Final = "-mfpu=neon-vfpv4 -funsafe-math-optimizations -ftree-vectorize"
 
 _TABLE = (
     Platform(
         "android",
         "ANDROID",
         tuple(_android(abi) for abi in ("arm64-v8a", "armeabi-v7a", "x86", "x86_64")),
+        "ANDROID_ARCH",
+        "compile_android_protobuf.sh -c -a {}",
+        " -t android -a {}",
+        # What the Java of an app loads.
+        (
+            "SUB_MAKEFILES=$PWD/{}/sub_makefiles/android/Makefile.in",
+            "all libtensorflow_inference.so",
+        ),
+        # Devices with Android 15 and newer may have pages of 16 KB; Google Play asks for it.
+        ("-Wl,-z,max-page-size=16384",),
     ),
     Platform(
         "ios",
         "IOS",
         (
-            Abi("arm64", "IOS_ARCH=ARM64", "--config=ios_arm64"),
-            Abi("x86_64", "IOS_ARCH=X86_64", "--config=ios_x86_64"),
+            Abi("arm64", "ARM64", "--config=ios_arm64"),
+            Abi("x86_64", "X86_64", "--config=ios_x86_64"),
         ),
+        "IOS_ARCH",
+        "compile_ios_protobuf.sh",
+        " -t ios",
     ),
     Platform(
         "raspberry-pi",
         "PI",
         (
-            Abi("armhf", "", "--config=elinux_armhf"),
-            Abi("aarch64", "", "--config=elinux_aarch64"),
+            Abi("armhf", "armhf", "--config=elinux_armhf", _PI_FLAGS),
+            Abi("aarch64", "aarch64", "--config=elinux_aarch64"),
         ),
+        "PI_ARCH",
     ),
-    Platform("linux", "LINUX"),
+    Platform("linux", "LINUX", protobuf="compile_linux_protobuf.sh"),
     Platform("generic", ""),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mobileprep.fsio import sha256_bytes
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.canonical import canonical
 
 
 def seal(key: str, data: object) -> bytes:

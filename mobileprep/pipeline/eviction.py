@@ -26,6 +26,7 @@ _GRACE_SECONDS = 3600
 _MARK_SECONDS = _GRACE_SECONDS / 2
 # The notes on tasks and files beside objects and records may take the bound divided by this.
 _NOTES_SHARE = 20
+_NOTES = ("latest", "seen", "unchanged")
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 # What a killed process leaves of a file that takes its name only when it is whole.
@@ -176,7 +177,7 @@ def remove_unfinished(folder: Path) -> int:
     """
     limit = time.time() - _UNFINISHED_SECONDS
     count = 0
-    for kind in ("cas", "ac", "latest", "seen"):
+    for kind in ("cas", "ac", *_NOTES):
         for file in _files(folder / kind, _UNFINISHED):
             with contextlib.suppress(OSError):
                 if file.changed < limit:
@@ -186,19 +187,19 @@ def remove_unfinished(folder: Path) -> int:
 
 
 def forget_notes(folder: Path, limit_bytes: int) -> int:
-    """Remove notes on last runs and on files until they take their share; the bytes freed.
+    """Remove notes of builds until they take no more than their share; the bytes freed.
 
-    A store's bound is for objects and records. What it notes of tasks and output folders beside
-    them, some of them long gone, may take a twentieth of that; the oldest goes first.
+    A store's bound is for objects and records. What it notes of tasks, output folders and builds
+    beside them, some of them long gone, may take a twentieth of that; the oldest goes first.
 
     Args:
-        folder: the store's folder, with ``latest`` and ``seen``.
+        folder: the store's folder, with ``latest``, ``seen`` and ``unchanged``.
         limit_bytes: how many bytes objects and records may take together.
 
     Raises:
         CorruptFileError: the store cannot be read.
     """
-    notes = [file for kind in ("latest", "seen") for file in _files(folder / kind, _RECORD)]
+    notes = [file for kind in _NOTES for file in _files(folder / kind, _RECORD)]
     before = left = sum(file.size for file in notes)
     now = time.time()
     for file in sorted(notes, key=lambda file: file.used):

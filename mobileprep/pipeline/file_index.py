@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
@@ -38,13 +38,20 @@ class FileIndex:
     Args:
         path: the file that keeps the index from run to run; None for an index in memory.
         checksum: trust nothing of earlier runs; each file is hashed once in this run.
+        kept: what ``entries`` of an earlier run gave, where no file keeps it.
     """
 
-    def __init__(self, path: Path | None, *, checksum: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        checksum: bool = False,
+        kept: Mapping[str, str] | None = None,
+    ) -> None:
         self._path = path
         self._checksum = checksum
         self._systems = FileSystems()
-        self._kept = {} if path is None else load_entries(path)
+        self._kept = dict(kept or {}) if path is None else load_entries(path)
         self._taken: dict[str, IndexEntry] = {}
         self._written: set[str] = set()
         self._touched: set[str] = set()
@@ -131,6 +138,15 @@ class FileIndex:
             return self._same(key, taken.stamp, _stamp(path))
         except CorruptFileError:
             return False
+
+    def entries(self, paths: Iterable[Path]) -> dict[str, str]:
+        """What a later run may take as ``kept`` of some files whose digests this run has taken.
+
+        Files whose times are too new to be believed are not among them.
+        """
+        now = time_ns()
+        taken = {key: self._taken[key] for key in map(_key, paths) if key in self._taken}
+        return {key: entry.text() for key, entry in taken.items() if entry.settled(now)}
 
     def save(self) -> None:
         """Keep the index for later runs; an index that cannot be written is none, and no error."""

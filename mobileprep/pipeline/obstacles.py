@@ -6,6 +6,9 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Final
+
+_TRIES: Final = 3
 
 
 def clear_way(path: Path, top: Path) -> None:
@@ -20,6 +23,18 @@ def clear_way(path: Path, top: Path) -> None:
     Raises:
         OSError: it cannot be removed.
     """
+    for left in reversed(range(_TRIES)):
+        try:
+            _clear(path, top)
+        except (FileNotFoundError, NotADirectoryError):
+            # Another build, or thread, clears the same way.
+            if not left:
+                raise
+        else:
+            return
+
+
+def _clear(path: Path, top: Path) -> None:
     for above in reversed(path.relative_to(top).parents[:-1]):
         if os.path.lexists(top / above) and not (top / above).is_dir():
             (top / above).unlink()

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mobileprep import __version__
 from mobileprep.errors import ArtifactError
 from mobileprep.fsio import (
     NAME_KEPT,
@@ -21,7 +20,7 @@ from mobileprep.fsio import (
 )
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.output import Output
-from mobileprep.pipeline.published import MANIFEST, held, listed
+from mobileprep.pipeline.published import MANIFEST, TOOL, held, listed
 from mobileprep.pipeline.runner import Built
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
@@ -157,7 +156,7 @@ def hash_all(state: State, out: Path) -> None:
 
 def _manifest(built: Built, files: Mapping[str, str]) -> bytes:
     data: dict[str, Any] = {
-        "tool": f"mobileprep {__version__}",
+        "tool": TOOL,
         "recipe": built.target.recipe,
         "target": built.target.target,
         "settings": built.target.settings,

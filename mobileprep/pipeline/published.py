@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mobileprep import __version__
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import file_inside, read_bytes
 
 MANIFEST: Final = "manifest.json"
+TOOL: Final = f"mobileprep {__version__}"
+"""What manifests and reports say that they are made by."""
 MOST_MANIFEST: Final = 64 << 20
 """No manifest is longer."""
 

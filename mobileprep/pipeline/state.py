@@ -117,9 +117,13 @@ class State:
             self._ran.discard(fingerprint(dict(record.components)))
             self._forget_after(task)
 
+    def record(self, task: str) -> Record:
+        """The record of a stage that is fresh."""
+        return self._fresh[task].record
+
     def output(self, task: str, name: str) -> Output:
         """An output of a stage that is fresh."""
-        return self._fresh[task].record.outputs[name]
+        return self.record(task).outputs[name]
 
     def digest(self, file: StageFile) -> str:
         """The sha256 of an input file, taken once."""

@@ -91,8 +91,12 @@ class Store:
 
         What is here has the bytes of its digests. What is not comes from the remote store.
         """
+        known = self.parts(output)
+        if not self._fetch(known):
+            return False
         # Of an index that was not here, the second round fetches what it names.
-        return self._fetch(self.parts(output)) and self._fetch(self.parts(output))
+        named = self.parts(output)
+        return named == known or self._fetch(named)
 
     def fetch(self, outputs: Iterable[Output]) -> None:
         """Take what several outputs lack from the remote store at once, as far as it has that."""
@@ -211,6 +215,10 @@ class Store:
         indexes = [o.index for o in record.outputs.values() if o.index is not None]
         inner = [part for index in indexes for part in self.objects.parts(index)]
         return [part.sha256 for part in (*parts, *inner)]
+
+    def record_file(self, fingerprint: str) -> Path:
+        """Where the record of that fingerprint lies, or would."""
+        return self._path("ac", fingerprint)
 
     def is_record(self, path: Path) -> bool:
         """Whether a file is a record, whole and under its own name."""

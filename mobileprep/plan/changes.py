@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from mobileprep.plan.fingerprints import Components, canonical, digest_text
+from mobileprep.plan.canonical import canonical
+from mobileprep.plan.fingerprints import Components, digest_text
 from mobileprep.plan.spec import Section, StageSpec
 
 What: TypeAlias = Literal["package", "stage", "parameter", "input"]

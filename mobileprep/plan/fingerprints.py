@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from mobileprep import __version__
+from mobileprep.plan.canonical import canonical
 from mobileprep.plan.spec import Stage
 
 Components = dict[str, Any]
@@ -33,11 +33,6 @@ def components(stage: Stage, digests: Mapping[str, str]) -> Components:
 def fingerprint(parts: Components) -> str:
     """The full sha256 of the canonical JSON of a stage's components."""
     return hashlib.sha256(canonical(parts).encode()).hexdigest()
-
-
-def canonical(data: object) -> str:
-    """JSON with sorted keys and no spaces: equal data, equal text."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def digest_text(digest: str) -> str:

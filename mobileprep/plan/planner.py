@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from mobileprep.plan.app import app_classes, encrypt_spec, encrypted_file, integration_spec
-from mobileprep.plan.calibrating import calibrate_spec, calibration_members
+from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
+from mobileprep.plan.calibrating import calibrate_spec
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.damage import damage_spec
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.known_stages import KnownStages
+from mobileprep.plan.outside import outside_files
 from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
 from mobileprep.plan.running_stages import (
     CalibrateStage,
@@ -22,7 +23,6 @@ from mobileprep.plan.running_stages import (
 from mobileprep.plan.searching import SearchPlanner
 from mobileprep.plan.sources import (
     checkpoint_files,
-    data_files,
     graph_files,
     single_file,
 )
@@ -30,7 +30,6 @@ from mobileprep.plan.spec import (
     PUBLISHED,
     Plan,
     PlannedRecords,
-    StageFile,
     StageSpec,
     TargetPlan,
     Upstream,
@@ -41,6 +40,7 @@ from mobileprep.plan.stages import (
     BudgetStage,
     CompressStage,
     FreezeStage,
+    NodesStage,
     PackageStage,
     TransformStage,
 )
@@ -61,7 +61,7 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     Raises:
         CorruptFileError: a file that a recipe names is not there.
     """
-    known = _Known()
+    known = KnownStages()
     targets = [
         _TargetPlanner(recipe, target, known).plan()
         for recipe in recipes
@@ -71,40 +71,10 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     return Plan(tuple(known.stages), tuple(targets))
 
 
-class _Known:
-    """The stages planned so far; one that two targets both need is planned once."""
-
-    def __init__(self) -> None:
-        self.stages: list[StageSpec] = []
-        self._tasks: dict[str, str] = {}
-        self._names: set[str] = set()
-
-    def add(self, recipe: Recipe, target: Target, spec: StageSpec) -> str:
-        """Add a stage unless an equal one is planned; its task's name."""
-        stage = spec.stage
-        key = canonical(
-            [
-                spec.kind,
-                stage.parameters,
-                {s: [str(f.path) for f in files.members] for s, files in stage.files.items()},
-                {slot: [up.task, up.output] for slot, up in stage.upstream.items()},
-            ]
-        )
-        if key in self._tasks:
-            return self._tasks[key]
-        name = f"{recipe.name}/{spec.task}"
-        if name in self._names:
-            name = f"{recipe.name}/{target.folder}/{spec.task}"
-        self._names.add(name)
-        self._tasks[key] = name
-        self.stages.append(dataclasses.replace(spec, task=name))
-        return name
-
-
 class _TargetPlanner:
     """Plans one target, from its source to its folder."""
 
-    def __init__(self, recipe: Recipe, target: Target, known: _Known) -> None:
+    def __init__(self, recipe: Recipe, target: Target, known: KnownStages) -> None:
         self._recipe = recipe
         self._target = target
         self._known = known
@@ -125,6 +95,7 @@ class _TargetPlanner:
         compress = self._add(self._compress_spec(shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), package)
+        nodes = self._add(self._nodes_spec([freeze, *steps]))
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
@@ -143,11 +114,12 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *validation,
+                *(*validation, nodes),
             ),
             records,
-            tuple(_outside(target)),
+            tuple(outside_files(target)),
             target_settings(target),
+            Upstream(nodes, NodesStage.LEFT),
         )
 
     def _add(self, spec: StageSpec) -> str:
@@ -242,6 +214,18 @@ class _TargetPlanner:
         stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
         return StageSpec(f"{self._target.folder}/compress", stage)
 
+    def _nodes_spec(self, graphs: list[str]) -> StageSpec:
+        target = self._target
+        stage = NodesStage(
+            compressor=compressor(),
+            level=LEVEL,
+            steps=tuple(step.name for step in target.transforms),
+            inputs=target.inputs,
+            graphs=tuple(Upstream(task, GRAPH) for task in graphs),
+            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in self._calibrations),
+        )
+        return StageSpec(f"{target.folder}/nodes", stage)
+
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
         """The task that holds the model to limits; none where there are none."""
         target = self._target
@@ -312,30 +296,3 @@ def _transform_spec(
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
     return StageSpec(f"{number:02d}-{step.name}", stage, where)
-
-
-def _outside(target: Target) -> Iterator[StageFile]:
-    """The files from outside that a target depends on."""
-    source = target.source
-    yield from graph_files(source).members
-    if source.checkpoint is not None:
-        yield from checkpoint_files(source.checkpoint).members
-    if source.saver is not None:
-        yield from single_file(source.saver).members
-    if target.validation is not None:
-        yield from data_files(target.validation.data).members
-        for file in target.validation.functions:
-            yield from single_file(file).members
-    yield from calibration_members(target)
-    if target.device_file is not None:
-        yield from single_file(target.device_file).members
-    if target.check is not None and target.check.data is not None:
-        yield from data_files(target.check.data).members
-    classes = app_classes(target)
-    if classes is not None:
-        yield from single_file(classes).members
-    for step in target.transforms:
-        plugin = plugin_file(step)
-        yield from () if plugin is None else plugin.members
-        for files in named_files(step).values():
-            yield from files.members

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class CalibrationRecord:
         tensors: how many have a range.
         unseen: those that no sample reached, as in branches that were never taken.
         warnings: what makes the ranges worth less than they seem.
+        ranges: the lower and the upper end of each tensor's range.
     """
 
     origin: str
@@ -46,6 +47,7 @@ class CalibrationRecord:
     tensors: int
     unseen: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

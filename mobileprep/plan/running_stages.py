@@ -118,7 +118,7 @@ class CalibrateStage(Stage):
     """
 
     stage_name: ClassVar[str] = "calibrate"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RANGES: ClassVar[str] = "ranges.yaml"
     RECORD: ClassVar[str] = "calibration.json"
 

@@ -86,7 +86,8 @@ class Stage:
     """What one stage is asked to do; each kind of stage is a subclass in ``plan/stages.py``.
 
     A field that is ``Files``, an ``Upstream`` or a mapping of ``Files`` is an input, and its name
-    is the slot's; every other field is a parameter. A fingerprint covers all of them.
+    is the slot's; of a tuple of ``Upstream`` each is one, and its number follows the name. Every
+    other field is a parameter. A fingerprint covers all of them.
     """
 
     stage_name: ClassVar[str]
@@ -105,7 +106,7 @@ class Stage:
         return {
             name: _parameter(value)
             for name, value in self._fields()
-            if not isinstance(value, Upstream)
+            if not isinstance(value, Upstream) and not _is_upstreams(value)
         }
 
     @cached_property
@@ -122,10 +123,21 @@ class Stage:
     @cached_property
     def upstream(self) -> dict[str, Upstream]:
         """What it reads of earlier stages, by slot."""
-        return {name: value for name, value in self._fields() if isinstance(value, Upstream)}
+        found: dict[str, Upstream] = {}
+        for name, value in self._fields():
+            if isinstance(value, Upstream):
+                found[name] = value
+            elif _is_upstreams(value):
+                found |= {f"{name} {at}": item for at, item in enumerate(value, start=1)}
+        return found
 
     def _fields(self) -> Iterator[tuple[str, Any]]:
         return ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+
+
+def _is_upstreams(value: object) -> bool:
+    """Whether a field holds outputs of several stages; an empty tuple may, and tells nothing."""
+    return isinstance(value, tuple) and any(isinstance(item, Upstream) for item in value)
 
 
 def _parameter(value: object) -> Any:  # noqa: ANN401 - JSON
@@ -183,6 +195,7 @@ class TargetPlan:
         records: the outputs that the report reads.
         sources: the files from outside that the target depends on.
         settings: the target's settings as the manifest states them.
+        nodes: what the report page tells of its graphs; None where there is no page.
     """
 
     recipe: str
@@ -191,6 +204,7 @@ class TargetPlan:
     records: PlannedRecords
     sources: tuple[StageFile, ...]
     settings: Mapping[str, Any]
+    nodes: Upstream | None = None
 
     @property
     def folder(self) -> str:

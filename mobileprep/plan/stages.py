@@ -36,6 +36,13 @@ _REGISTRATION: Final = {
     "1.15": (HEADER, *_FRAGMENTS, "selective_registration.mk", "tf_op_files.txt"),
     "2.21": (HEADER, *_FRAGMENTS),
 }
+# By platform: what the app's own build takes to link TensorFlow 1.15.
+_APP: Final = {
+    "android": ("app.gradle", "app.mk"),
+    "ios": ("app.xcconfig", "{}.podspec"),
+    "raspberry-pi": ("app.mk",),
+    "linux": ("app.mk",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,14 +130,14 @@ class PackageStage(Stage):
         artifact: its form.
         encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
-        abis: of an Android app.
+        abis: the binary interfaces to build for; all where there are none.
         registration: the TensorFlow versions to write headers for.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "package.json"
 
     file: str
@@ -149,13 +156,23 @@ class PackageStage(Stage):
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The model, headers and build fragments, and the record."""
+        """The model, headers, build fragments, what the app's build takes, and the record."""
         registration = (
             f"{PUBLISHED}{self.registration_folder(release)}{name}"
             for release in self.registration
             for name in _REGISTRATION.get(release, ())
         )
-        return (self.model, *registration, self.RECORD)
+        app = (f"{PUBLISHED}{name.format(self.name)}" for name in self._app_files)
+        return (self.model, *registration, *app, self.RECORD)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.file.rpartition(".")[0]
+
+    @property
+    def _app_files(self) -> tuple[str, ...]:
+        return _APP.get(self.platform, ()) if "1.15" in self.registration else ()
 
     def registration_folder(self, release: str) -> str:
         """Where the header for a release lies: with several, each has a folder."""
@@ -220,6 +237,36 @@ class BudgetStage(Stage):
         return (self.RECORD,)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NodesStage(Stage):
+    """What the report page tells of a target's graphs: their nodes, and what steps did to them.
+
+    Args:
+        compressor: what the sizes of graphs are for, with its version.
+        level: how hard it tries.
+        steps: the names of the transforms.
+        inputs: what is fed, with the shapes that the recipe declares.
+        graphs: the frozen source, then the graph after each transform.
+        ranges: the range files that calibrations left.
+    """
+
+    stage_name: ClassVar[str] = "nodes"
+    stage_version: ClassVar[int] = 1
+    LEFT: ClassVar[str] = "nodes.json"
+
+    compressor: str
+    level: int
+    steps: tuple[str, ...]
+    inputs: tuple[InputSpec, ...] = ()
+    graphs: tuple[Upstream, ...]
+    ranges: tuple[Upstream, ...] = ()
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """All of it in one file, as the page has it."""
+        return (self.LEFT,)
+
+
 STAGES: Final[tuple[type[Stage], ...]] = (
     FreezeStage,
     TransformStage,
@@ -232,6 +279,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     IntegrationStage,
     CompressStage,
     BudgetStage,
+    NodesStage,
     EvaluateStage,
     ValidateStage,
     RankStage,

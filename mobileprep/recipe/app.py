@@ -27,7 +27,7 @@ volatile wchar_t when while xor
 """
 # Types that the code refers to by their short names.
 _TYPES: Final = """
-AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Double EncryptedModel
+AssetManager AutoCloseable Boolean BufferedReader Byte Charsets Closeable Double EncryptedModel
 Exception Float Int Integer List Long Math Model ArrayList IOException IllegalArgumentException
 InputStreamReader
 Object Override StandardCharsets String TensorFlowInferenceInterface BooleanArray ByteArray

@@ -12,6 +12,7 @@ from mobileprep.recipe.devices import device_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quantize_settings import QUANTIZERS, Calibration
 from mobileprep.recipe.sections import ModelSections, TargetSections
+from mobileprep.recipe.settings import ABIS
 from mobileprep.recipe.tree import (
     Entry,
     MappingNode,
@@ -194,12 +195,20 @@ def _calibration(target: TargetSections) -> Iterator[Problem]:
 
 
 def _abis(target: TargetSections) -> Iterator[Problem]:
-    platform = target.get("platform")
-    if isinstance(target.get("abis"), Sequence) and (
-        platform is None or plain(platform) != "android"
-    ):
+    listed, named = target.get("abis"), target.get("platform")
+    platform = "generic" if named is None else plain(named)
+    if not isinstance(listed, Sequence):
+        return
+    there: tuple[str, ...] = next((abis for name, abis in ABIS.items() if name == platform), ())
+    if not there:
         place = target.tree.entries["abis"].key_place
-        yield Problem(place, "'abis' goes with 'platform: android' only", "remove it")
+        platforms = "', '".join(ABIS)
+        yield Problem(place, f"'abis' goes with the platforms '{platforms}' only", "remove it")
+        return
+    for item in listed.items:
+        if plain(item) not in there:
+            message = f"{platform} has no {show(plain(item))}"
+            yield Problem(item.place, message, f"choose of {', '.join(there)}")
 
 
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")

@@ -156,7 +156,13 @@ class Target:
     platform: Annotated[Platform, Option("What the target runs.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],
-        Option("The binary interfaces of an Android app.", min_items=1, unique=True),
+        Option(
+            "The binary interfaces to build TensorFlow for, of those that the platform has: of "
+            "`android` the first four, of `ios` `arm64` and `x86_64` (the simulator), of "
+            "`raspberry-pi` `armhf` and `aarch64`. Without them, all.",
+            min_items=1,
+            unique=True,
+        ),
     ] = ()
     quantize: Quantize = field(default_factory=Quantize)
     artifact: Annotated[

@@ -15,7 +15,7 @@ QuantizeMode: TypeAlias = Literal[
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
-WeightMethod: TypeAlias = Literal["min_max", "mse"]
+WeightMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
 CalibrationMethod: TypeAlias = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
 QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "weights": ("quantize_weights", "minimum_size"),
@@ -158,9 +158,14 @@ class QuantizeRule:
     method: Annotated[
         WeightMethod | None,
         Option(
-            "`min_max` covers every weight; `mse` cuts the largest off where that makes the "
+            "`min_max` covers every weight; `percentile` cuts a share of them off; `entropy` loses "
+            "least of how they are distributed; `mse` cuts the largest off where that makes the "
             "squared error smaller."
         ),
+    ] = None
+    percentile: Annotated[
+        float | None,
+        Option("With `percentile`: how many percent of the weights are kept. Else 99.99.", 50, 100),
     ] = None
 
     @property
@@ -168,7 +173,7 @@ class QuantizeRule:
         """The rule as the transform takes it: words with blanks between."""
         words = [
             f"{key}={value}"
-            for key in ("mode", "bits", "granularity", "method")
+            for key in ("mode", "bits", "granularity", "method", "percentile")
             if (value := getattr(self, key)) is not None
         ]
         words += [f"ops={','.join(self.ops)}"] if self.ops else []

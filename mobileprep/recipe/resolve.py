@@ -24,6 +24,8 @@ from mobileprep.recipe.tree import MappingNode, Node, Plain, Scalar, Sequence, p
 from mobileprep.recipe.validation import resolve_validation
 
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
+# The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.
+_WITHOUT_PADS = "1.15"
 _PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine", "quantization_report")
 
 
@@ -239,6 +241,9 @@ def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) ->
         is_auto = quantize.mode == "auto"
         ranges = "observed" if is_auto else quantize.ranges
         params: list[tuple[str, ParameterValue]] = [("ranges", ranges)]
+        releases = _registration(plain(sections.section("registration"))).get("registration", ())
+        if releases and _WITHOUT_PADS not in releases:
+            params.append(("tensorflow", min(releases)))
         if quantize.rules:
             params.append(("rule", tuple(rule.text for rule in quantize.rules)))
         step = _asked_by(sections, "quantize", "quantize_nodes", *params)

@@ -11,11 +11,17 @@ from mobileprep.options.data import DataKind, Reading
 from mobileprep.options.declare import Option
 
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
-Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64"]
+Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64", "arm64", "armhf", "aarch64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
 Artifact: TypeAlias = Literal["frozen", "text", "memmapped"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
+ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
+    "android": ("arm64-v8a", "armeabi-v7a", "x86", "x86_64"),
+    "ios": ("arm64", "x86_64"),
+    "raspberry-pi": ("armhf", "aarch64"),
+}
+"""The binary interfaces that a recipe may name of each platform."""
 CACHE_MODES: Final[tuple[CacheMode, ...]] = get_args(CacheMode)
 ELEMENT_TYPES: Final = (
     *("float32", "float64", "float16", "bfloat16"),

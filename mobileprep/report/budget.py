@@ -1,13 +1,20 @@
-"""Limits in words."""
+"""What a target takes, and what it may take, in words."""
 
 from __future__ import annotations
 
-from mobileprep.plan.records import BudgetLine
+from mobileprep.plan.records import BudgetLine, KernelsRecord
 
 
 def budget_text(line: BudgetLine) -> str:
     """What the model takes, and what is left: ``48,000 of 50,000, 2,000 left``."""
     return f"{number_text(line.found)} of {number_text(line.limit)}, {number_text(line.left)} left"
+
+
+def kernels_text(found: KernelsRecord) -> str:
+    """What a header registers: ``12 kernels of TensorFlow 1.15, about 534,120 bytes of code``."""
+    plural = "s" * (found.kernels != 1)
+    code = "" if found.bytes is None else f", about {found.bytes:,} bytes of code"
+    return f"{found.kernels:,} kernel{plural} of TensorFlow {found.tensorflow} registered{code}"
 
 
 def number_text(amount: float) -> str:

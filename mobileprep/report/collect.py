@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 
 from mobileprep.plan.records import (
     BudgetLine,
@@ -141,6 +142,9 @@ class Report:
         calibrations: where the ranges of its eight-bit nodes come from.
         budget: what the target allows, and the model takes of it.
         kernels: what the header for each release registers.
+        tool: the program that built it and its version, ``mobileprep 1.2``.
+        settings: what the recipe says of the target, as its manifest has it.
+        sources: the sha256 of each file that it was made from, by its name in the recipe.
     """
 
     recipe: str
@@ -160,6 +164,9 @@ class Report:
     calibrations: tuple[CalibrationRecord, ...] = ()
     budget: tuple[BudgetLine, ...] = ()
     kernels: tuple[KernelsRecord, ...] = ()
+    tool: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 def collect_report(

@@ -8,11 +8,18 @@ import math
 from typing import Any
 
 from mobileprep.report.collect import Report
+from mobileprep.report.comparison.model import Comparison
 
 
 def report_data(report: Report) -> dict[str, Any]:
     """The report as JSON-able data; JSON has no infinity and no NaN, so those are null."""
     data: dict[str, Any] = _finite(dataclasses.asdict(report))
+    return data
+
+
+def comparison_data(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as JSON-able data; numbers that are not finite are null."""
+    data: dict[str, Any] = _finite(dataclasses.asdict(comparison))
     return data
 
 

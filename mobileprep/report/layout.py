@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _GAP = "  "
+# Where texts begin in lines that have a title.
+_INDENT = " " * 9
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,22 @@ def in_words(table: TextTable, width: int) -> Iterator[str]:
         yield row[0]
         for line in textwrap.wrap(words, max(width - len(_GAP), 1)):
             yield _GAP + line.replace("\0", " ")
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A line in several, of which the others are set in; words are never cut."""
+    indent = _INDENT if 3 * len(_INDENT) < width else ""
+    if len(line) <= width:
+        return [line]
+    import textwrap  # costs start-up time, and few reports need it
+
+    return textwrap.wrap(
+        line,
+        max(width, 1),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import DamageRecord, OutputRecord
-from mobileprep.report.budget import number_text
+from mobileprep.report.budget import kernels_text, number_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report
+from mobileprep.report.markup import plain, table
 from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
 from mobileprep.report.quantization import TENSOR_HEADINGS, tensor_cells
 from mobileprep.report.step_table import difference_text
@@ -22,14 +22,12 @@ _STEP_HEADINGS = ("step", "nodes", "parameters", "bytes", "matched", "difference
 _BUDGET_HEADINGS = ("budget", "found", "limit", "left")
 _OUTPUT_HEADINGS = ("output", "largest difference", "share of peak")
 _TENSORS = 10
-# What Markdown, or HTML in it, would take for something else.
-_MARKUP = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
 
 def reports_markdown(reports: Sequence[Report]) -> str:
     """A table of all targets, then for each what its steps did and what it warns of."""
     lines = ["## mobileprep", ""]
-    lines += _table(_HEADINGS, map(_facts, reports))
+    lines += table(_HEADINGS, map(_facts, reports))
     for report in reports:
         lines += ["", *_details(report)]
     return "".join(f"{line}\n" for line in lines)
@@ -39,9 +37,9 @@ def _facts(report: Report) -> list[str]:
     model = report.model
     limits = {line.name: line.limit for line in report.budget}
     return [
-        _plain(_name(report)),
-        _plain(model.file),
-        _plain(report.quantize or "-"),
+        plain(_name(report)),
+        plain(model.file),
+        plain(report.quantize or "-"),
         _within(model.bytes, limits.get("model_bytes")),
         _within(report.compressed.bytes, limits.get("compressed_bytes")),
         f"{model.nodes:,}",
@@ -55,7 +53,7 @@ def _first_metric(accuracy: Accuracy | None) -> list[str]:
     if accuracy is None or not accuracy.metrics:
         return ["-"] * len(_METRIC_HEADINGS)
     name, _, before, after, _ = metric_cells(accuracy.metrics[0])
-    return [_plain(name), before, after]
+    return [plain(name), before, after]
 
 
 def _within(found: int, limit: float | None) -> str:
@@ -73,25 +71,28 @@ def _details(report: Report) -> Iterator[str]:
     warnings += [warning for record in report.calibrations for warning in record.warnings]
     if report.accuracy is not None:
         warnings += report.accuracy.warnings
-    yield from (f"- **{_plain(_name(report))}**: {_plain(warning)}" for warning in warnings)
+    yield from (f"- **{plain(_name(report))}**: {plain(warning)}" for warning in warnings)
     if warnings:
         yield ""
-    yield f"<details><summary>{_plain(_name(report))}: {len(report.steps)} steps</summary>"
+    yield f"<details><summary>{plain(_name(report))}: {len(report.steps)} steps</summary>"
     yield ""
-    yield from _table(_STEP_HEADINGS, _steps(report))
+    yield from table(_STEP_HEADINGS, _steps(report))
     if report.budget:
         yield ""
-        yield from _table(_BUDGET_HEADINGS, map(_budget, report.budget))
+        yield from table(_BUDGET_HEADINGS, map(_budget, report.budget))
+    for found in report.kernels:
+        yield ""
+        yield f"{plain(kernels_text(found))}."
     if report.check is not None:
         check = report.check
         yield ""
         yield (
             f"Checked on {check.samples} samples: largest difference {check.share_of_peak:.2g} "
-            f"of the peak of {_plain(check.output)}."
+            f"of the peak of {plain(check.output)}."
         )
     for calibration in report.calibrations:
         yield ""
-        yield f"Ranges {_plain(calibration_text(calibration))}."
+        yield f"Ranges {plain(calibration_text(calibration))}."
     if report.accuracy is not None:
         yield from _metrics(report.accuracy)
     if report.damage is not None:
@@ -105,36 +106,36 @@ def _metrics(accuracy: Accuracy) -> Iterator[str]:
     yield ""
     yield f"Validated on {accuracy.samples} samples:"
     yield ""
-    rows = (list(map(_plain, metric_cells(metric))) for metric in accuracy.metrics)
-    yield from _table(METRIC_HEADINGS, rows)
+    rows = (list(map(plain, metric_cells(metric))) for metric in accuracy.metrics)
+    yield from table(METRIC_HEADINGS, rows)
     yield ""
-    yield from _table(_OUTPUT_HEADINGS, map(_output, accuracy.outputs))
+    yield from table(_OUTPUT_HEADINGS, map(_output, accuracy.outputs))
 
 
 def _tensors(damage: DamageRecord) -> Iterator[str]:
     """The tensors that lost most by quantization."""
     yield ""
     if damage.unmeasured:
-        yield f"Tensors are not compared with float: {_plain(damage.unmeasured)}."
+        yield f"Tensors are not compared with float: {plain(damage.unmeasured)}."
         return
     yield (
         f"Of {len(damage.tensors)} tensors compared with float on {damage.samples} samples of "
-        f"{_plain(damage.data)}, those that lost most (rounding alone has an RMSE of 0.289 of the "
+        f"{plain(damage.data)}, those that lost most (rounding alone has an RMSE of 0.289 of the "
         "scale):"
     )
     yield ""
-    rows = (list(map(_plain, tensor_cells(tensor))) for tensor in damage.tensors[:_TENSORS])
-    yield from _table(TENSOR_HEADINGS, rows)
+    rows = (list(map(plain, tensor_cells(tensor))) for tensor in damage.tensors[:_TENSORS])
+    yield from table(TENSOR_HEADINGS, rows)
 
 
 def _output(output: OutputRecord) -> list[str]:
     share = output.share_of_peak
     shown = "-" if share is None else f"{share:.2g}"
-    return [_plain(output.output), difference_text(output.largest_difference), shown]
+    return [plain(output.output), difference_text(output.largest_difference), shown]
 
 
 def _budget(line: BudgetLine) -> list[str]:
-    return [_plain(line.name), *map(number_text, (line.found, line.limit, line.left))]
+    return [plain(line.name), *map(number_text, (line.found, line.limit, line.left))]
 
 
 def _steps(report: Report) -> Iterator[list[str]]:
@@ -143,24 +144,8 @@ def _steps(report: Report) -> Iterator[list[str]]:
     for step in report.steps:
         counts = (step.nodes, step.parameters, step.bytes, step.matched)
         difference = difference_text(step.largest_difference)
-        yield [_plain(step.name), *(f"{count:,}" for count in counts), difference]
-
-
-def _table(headings: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
-    """The first column to the left, the others to the right."""
-    yield _row(headings)
-    yield _row([":--", *["--:"] * (len(headings) - 1)])
-    yield from map(_row, rows)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        yield [plain(step.name), *(f"{count:,}" for count in counts), difference]
 
 
 def _name(report: Report) -> str:
     return f"{report.recipe}/{report.target}"
-
-
-def _plain(text: str) -> str:
-    """A text that Markdown shows as it is, in one line."""
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", " ".join(text.split()))

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import CalibrationRecord
-from mobileprep.report.budget import budget_text
+from mobileprep.report.budget import budget_text, kernels_text
 from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
+from mobileprep.report.layout import wrapped
 from mobileprep.report.metric_table import metric_table, metric_text, metric_title
 from mobileprep.report.quantization import damage_lines
 from mobileprep.report.step_table import difference_text, step_table
 
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 USUAL_WIDTH = 80
-_INDENT = " " * 9
 
 
 def report_text(report: Report, *, color: bool = False, width: int | None = None) -> str:
@@ -28,7 +28,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
             where it is not for one: then the table has at most 80, and sentences stay in one line.
     """
     name = f"{report.recipe}/{report.target}"
-    lines = [f"{_BOLD}{name}{_PLAIN}" if color else name]
+    lines = [f"{BOLD}{name}{PLAIN}" if color else name]
     lines += step_table(report, width or USUAL_WIDTH)
     rest = [f"  warning: {warning}" for warning in report.source.warnings]
     for step in report.steps:
@@ -36,6 +36,7 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
     rest += [f"  warning: {warning}" for warning in report.warnings]
     rest.append(_model_line(report))
     rest += _budget_lines(report.budget)
+    rest += [f"kernels  {kernels_text(found)}" for found in report.kernels]
     if report.check is not None:
         rest += _check_lines(report.check)
     for calibration in report.calibrations:
@@ -46,24 +47,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += damage_lines(report.damage, width or USUAL_WIDTH)
     rest += _engine_lines(report.engines)
     rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
-    lines += rest if width is None else (part for line in rest for part in _wrapped(line, width))
+    lines += rest if width is None else (part for line in rest for part in wrapped(line, width))
     return "".join(f"{line}\n" for line in lines)
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    """A line in several, of which the others are set in; words are never cut."""
-    indent = _INDENT if 3 * len(_INDENT) < width else ""
-    if len(line) <= width:
-        return [line]
-    import textwrap  # costs start-up time, and few reports need it
-
-    return textwrap.wrap(
-        line,
-        max(width, 1),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _remarks(step: StepLine) -> Iterator[str]:

@@ -71,6 +71,7 @@ def run(job: Job[CalibrateStage]) -> None:
         len(ranges.tensors),
         unseen,
         (*warnings, *_warnings(unseen)),
+        {name: (found.low, found.high) for name, found in ranges.tensors.items()},
     )
     for warning in record.warnings:
         job.warn(warning)

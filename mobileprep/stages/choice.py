@@ -80,5 +80,6 @@ def _none_holds(job: Job[ChoiceStage], layers: Sequence[str]) -> AccuracyError:
     if next_levels(len(layers), tries) is not None:
         hint = f"raise 'trials'; or {hint}"
     if layers:
-        hint += f"; what loses most: {', '.join(layers[:_NAMED])}"
+        rule = recipe_rule("float", layers[:_NAMED])
+        hint += f"; what loses most, as a rule to leave it in float:\n    rules: [{rule}]"
     return AccuracyError(message, hint, job.place("validation"))

@@ -18,7 +18,7 @@ _BLOCK: Final = 4 << 20
 # Without header and checksum.
 _RAW: Final = -15
 # The header of the zlib format, an empty last block, and the checksum.
-_FRAME: Final = 2 + 2 + 4
+FRAME: Final = 2 + 2 + 4
 
 
 @stage(CompressStage)
@@ -37,7 +37,7 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     one before.
     """
     workers = cores()
-    size = _FRAME
+    size = FRAME
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for block in _blocks(pieces):

@@ -11,6 +11,8 @@ from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
+from mobileprep.opdefs.definitions import TF115
+from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.kernel_code import kernel_bytes
 from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
@@ -39,6 +41,7 @@ def run(job: Job[PackageStage]) -> None:
     for release in asked.registration:
         kernels.append(_write_registration(job, shipped, release))
         warnings += _gaps(job, shipped, release)
+    _write_app_files(job)
     statistics = dataclasses.asdict(graph_statistics(graph, size))
     ops = statistics.pop("ops")
     facts = ModelFacts(asked.encrypted or asked.file, **statistics)
@@ -102,12 +105,22 @@ def _sentence(messages: list[str], mend: str) -> str:
     return f"{messages[0]}{more}: {mend}"
 
 
+def _write_app_files(job: Job[PackageStage]) -> None:
+    """Leave what the app's own build takes; other releases have no libraries for apps."""
+    asked = job.asked
+    if TF115 not in asked.registration:
+        return
+    files = app_files(asked.platform, asked.abis, asked.name, asked.encrypted or asked.file)
+    for name, text in sorted(files.items()):
+        write_text(job.output(f"{PUBLISHED}{name}"), text)
+
+
 def _write_registration(job: Job[PackageStage], graph: Graph, release: str) -> KernelsRecord:
     """Leave the header for a release and what goes with it; what it registers."""
     folder = job.asked.registration_folder(release)
     ops = ops_and_kernels([graph], release, functions=True)
     write_text(job.output(f"{PUBLISHED}{folder}{HEADER}"), registration_header(ops, release))
-    fragments = build_fragments(ops, release, job.asked.platform)
+    fragments = build_fragments(ops, release, job.asked.platform, job.asked.abis)
     for name, text in sorted(fragments.items()):
         write_text(job.output(f"{PUBLISHED}{folder}{name}"), text)
     count = len({pair for pair in ops if pair.kernel is not None})

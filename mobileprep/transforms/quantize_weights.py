@@ -15,15 +15,10 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.numerics.min_first import STEPS, to_quint8
+from mobileprep.ir.tensor import Tensor
 from mobileprep.options.declare import Option
-from mobileprep.rewriting.float_constants import (
-    LEAST_MAXIMUM,
-    Replacements,
-    float_value,
-    value_range,
-)
+from mobileprep.rewriting.eightbit_constants import EightbitConstant, eightbit_constant
+from mobileprep.rewriting.float_constants import Replacements, float_value
 from mobileprep.rewriting.variances import variances
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -39,8 +34,8 @@ class QuantizeWeights(Transform):
 
     The range always holds zero. Where the original's range is so narrow that Dequantize gives
     NaN, as that of a constant of nothing but zeros, it is 0 to 1 here. Constants that are not
-    finite stay as they are, and in a recipe the variances of batch normalizations that are not
-    folded do.
+    finite stay as they are. In a recipe so do the variances of batch normalizations that are not
+    folded, and floats do not come back one step off where zero lies halfway between two steps.
 
     Source: ``quantize_weights`` of TensorFlow 1.15's graph transforms.
     """
@@ -68,58 +63,43 @@ class QuantizeWeights(Transform):
             if value is None:
                 nodes.append(node)
                 continue
-            reason, quantized = self._quantized(node, value, kept_float)
+            reason, quantized = self._quantized(node, value, kept_float, tf115=context.tf115)
             if quantized is None:
                 skipped[reason] += 1
                 nodes.append(node)
             else:
                 matched += 1
-                nodes += quantized.nodes(node, replacements)
+                nodes += _nodes(node, quantized, replacements)
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _quantized(
-        self, node: Node, value: Tensor, kept_float: Container[str]
-    ) -> tuple[str, _Quantized | None]:
+        self, node: Node, value: Tensor, kept_float: Container[str], *, tf115: bool
+    ) -> tuple[str, EightbitConstant | None]:
         """The constant in eight bits, or why it stays as it is."""
         if not 0 <= self.minimum_size <= value.size or not value.size:
             return _TOO_SMALL, None
         if node.name in kept_float:
             return _VARIANCE, None
-        low, high = value_range(value.array())
-        low, high = min(low, np.float32(0)), max(high, LEAST_MAXIMUM)
-        with np.errstate(over="ignore"):
-            step = (high - low) / np.float32(STEPS - 1)
-        if not np.isfinite(step):
-            return _NOT_FINITE, None
-        if step < LEAST_MAXIMUM:
-            low, high = np.float32(0), np.float32(1)
-        return "", _Quantized(to_quint8(value.array(), low, high), low, high)
+        found = eightbit_constant(value.array(), tf115=tf115)
+        return ("", found) if found is not None else (_NOT_FINITE, None)
 
 
-@dataclass(frozen=True)
-class _Quantized:
-    """Eight-bit elements, and the numbers that 0 and 255 stand for."""
-
-    values: Array
-    low: np.float32
-    high: np.float32
-
-    def nodes(self, old: Node, replacements: Replacements) -> list[Node]:
-        """The nodes that stand for a constant from now on, the last one under its name."""
-        parts = {
-            "const": Tensor.of(self.values, DType.QUINT8),
-            "min": _scalar(self.low),
-            "max": _scalar(self.high),
-        }
-        taken = replacements.graph.by_name
-        constants = [
-            replacements.make(old, unique_name(f"{old.name}_quantized_{part}", taken), value)
-            for part, value in parts.items()
-        ]
-        attrs = {"T": attr.dtype(DType.QUINT8), "mode": attr.string("MIN_FIRST")}
-        inputs = tuple(Ref(n.name) for n in constants)
-        device = constants[0].device
-        return [*constants, Node(old.name, "Dequantize", inputs, device, attrs)]
+def _nodes(old: Node, stored: EightbitConstant, replacements: Replacements) -> list[Node]:
+    """The nodes that stand for a constant from now on, the last one under its name."""
+    parts = {
+        "const": Tensor.of(stored.values, DType.QUINT8),
+        "min": _scalar(stored.low),
+        "max": _scalar(stored.high),
+    }
+    taken = replacements.graph.by_name
+    constants = [
+        replacements.make(old, unique_name(f"{old.name}_quantized_{part}", taken), value)
+        for part, value in parts.items()
+    ]
+    attrs = {"T": attr.dtype(DType.QUINT8), "mode": attr.string("MIN_FIRST")}
+    inputs = tuple(Ref(n.name) for n in constants)
+    device = constants[0].device
+    return [*constants, Node(old.name, "Dequantize", inputs, device, attrs)]
 
 
 def _scalar(value: np.float32) -> Tensor:

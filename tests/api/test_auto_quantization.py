@@ -13,7 +13,7 @@ import pytest
 from mobileprep.api.building import build
 from mobileprep.api.quantization_debugging import debug_quantization
 from mobileprep.api.targets import plan_state
-from mobileprep.errors import AccuracyError
+from mobileprep.errors import AccuracyError, MissedLimitError
 from mobileprep.formats.arrays import write_arrays
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
@@ -129,6 +129,7 @@ def test_a_limit_that_no_try_keeps_is_an_error_that_tells_the_nearest(recipe: Pa
     hint = caught.value.hint
     assert len([name for name in LAYERS if name in hint]) == 3
     assert "trials" not in hint
+    assert re.search(r"\n    rules: \[\{mode: float, nodes: '\^\(.*\)\$'\}\]$", hint)
     assert caught.value.where.endswith("recipe.yaml:7:1")
     assert (recipe.parent / "out/r/phone/r.pb").read_bytes() == kept
 
@@ -168,3 +169,20 @@ def test_its_layers_are_debugged_as_those_of_nodes(recipe: Path) -> None:
     recipe.write_text(RECIPE % (0, "auto"))
     damage = debug_quantization(load_recipe(recipe), samples=8)
     assert {layer.layer for layer in damage.layers} == {*LAYERS}
+
+
+def test_a_limit_missed_after_the_search_names_layers_that_are_still_quantized(
+    recipe: Path,
+) -> None:
+    built(recipe, 0)
+    limit = (1 + agreement(recipe)) / 2
+    left = " ".join(built(recipe, limit)[0])
+    floats = {name for name in LAYERS if name in left}
+    assert "second" in floats
+    check = "check: {data: data.npz, max_difference: 1.0e-6}\n"
+    recipe.write_text(RECIPE % (limit, "auto") + check)
+    with pytest.raises(MissedLimitError) as caught:
+        build(recipe, recipe.parent / "out", jobs=1, warn=lambda _: None)
+    rule = re.search(r"\n    rules: \[(.*)\]$", caught.value.hint)
+    assert rule is not None, caught.value.hint
+    assert {name for name in LAYERS if name in rule[1]} == set(LAYERS) - floats

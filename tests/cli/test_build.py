@@ -14,14 +14,15 @@ import pytest
 from mobileprep.cli.main import main
 from mobileprep.ir.files import read_graph
 from mobileprep.pipeline import execute as execution
+from mobileprep.report.page.render import PAGE
 from tests.cli.conftest import Run
 
 OUT = ["--out", "out"]
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by name."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    """Every file below a folder but the page, which tells how long stages took, by name."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != PAGE)
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
@@ -93,7 +94,7 @@ def test_a_dry_run_leaves_nothing(digits: Path, run: Run) -> None:
 
 def test_only_the_named_target_is_built(digits: Path, run: Run) -> None:
     assert run("build", digits, *OUT, "--target", "phone").code == 0
-    assert [p.name for p in Path("out/digits").iterdir()] == ["phone"]
+    assert {p.name for p in Path("out/digits").iterdir()} == {"phone", PAGE}
     told = run("build", digits, *OUT, "--target", "fone")
     assert (told.code, "did you mean 'phone'?" in told.err) == (2, True)
 
@@ -319,7 +320,7 @@ def test_explain_tells_why_and_then_builds(built: Path, run: Run) -> None:
     told = run("build", built, *OUT, "--explain")
     assert "options.num_steps: 256 became 64 (" in told.err
     assert "digits/08-obfuscate_names: digits/07-round_weights runs first" in told.err
-    assert "\n7 of " in told.err
+    assert "\n8 of " in told.err
 
 
 def test_force_runs_every_stage(built: Path, run: Run) -> None:

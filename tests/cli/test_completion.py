@@ -63,6 +63,48 @@ def test_verbs_flags_choices_and_files_are_completed(run: Run, shell: str, tmp_p
     }
 
 
+RECIPE = """\
+name: digits
+targets:  # two
+  phone:
+    platform: android
+    targets-of-note: 1
+
+  # and
+  download: {platform: ios}
+validation:
+  data: data.npz
+"""
+MODELS = """\
+models:
+  one:
+    targets:
+      watch:
+        abis: [a]
+"""
+
+
+@pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "fish")])
+def test_names_of_targets_come_from_the_recipes_named(run: Run, shell: str, tmp_path: Path) -> None:
+    folder = script(run, shell, tmp_path)
+    (folder / "digits").mkdir()
+    (folder / "digits" / "recipe.yaml").write_text(RECIPE)
+    (folder / "more.yml").write_text(MODELS)
+    begun = "mobileprep build digits more.yml --target "
+    assert completed(folder, shell, begun) == {"phone", "download", "watch"}
+    assert completed(folder, shell, "mobileprep plan digits --target do") == {"download"}
+    assert completed(folder, shell, "mobileprep plan --target do") in (set(), {""})
+
+
+@needs("zsh")
+def test_zsh_finds_names_of_targets(run: Run, tmp_path: Path) -> None:
+    folder = script(run, "zsh", tmp_path)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    load = 'compdef() { }; compadd() { print -l -- "$@" }; eval "$(cat script)"; '
+    load += "words=(mobileprep build recipe.yaml --target ''); _mobileprep_target_names"
+    assert answers(folder, "zsh", "-f", "-c", load) == {"--", "phone", "download"}
+
+
 @needs("zsh")
 def test_zsh_reads_its_script(run: Run, tmp_path: Path) -> None:
     folder = script(run, "zsh", tmp_path)

@@ -41,6 +41,11 @@ COMMANDS = {
     "doctor-library": ("doctor-library", f"doctor --library=lib.so --graph={MODEL} --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
+    "report, stored": ("report", "report out --json"),
+    "report, compared": (
+        "report-compare",
+        "report out/digits/phone --compare out/digits/download/report.json --json",
+    ),
     "run": (
         "run",
         f"run --graph={MODEL} --feed=image=random:1,8,8,1 --fetch=probabilities --top=3 --json",

@@ -10,6 +10,7 @@ import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.pipeline import execute as execution
+from mobileprep.report.page.render import PAGE
 from tests.cli.conftest import Run
 
 OUT = ["--out", "out"]
@@ -30,7 +31,8 @@ def with_targets(recipe: Path, targets: str) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != PAGE]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 def records(store: Path) -> dict[str, object]:

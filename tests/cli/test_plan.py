@@ -215,3 +215,24 @@ def test_a_dry_run_of_nothing_built_knows_no_times(digits: Path, run: Run) -> No
     told = run("build", digits, "--dry-run").err.splitlines()[-1]
     assert told.startswith("would run: 1 for certain, ")
     assert told.endswith("would write folders: 0 for certain, 2 perhaps; the store gives 0 bytes")
+
+
+def test_what_the_remote_store_would_give_is_told_apart(
+    digits: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", (tmp_path / "remote").as_uri())
+    (tmp_path / "remote").mkdir()
+    assert run("build", digits).code == 0
+    size = MODEL.stat().st_size
+    MODEL.unlink()
+    here = steps(run, digits)["digits/phone/publish"]
+    assert here["store_bytes"] >= size
+    assert here["remote_bytes"] == 0
+    shutil.rmtree("store/v2/cas")
+    there = steps(run, digits)["digits/phone/publish"]
+    assert there["store_bytes"] == 0
+    assert there["remote_bytes"] >= size
+    told = run("build", digits, "--dry-run").err.splitlines()[-1]
+    assert re.search(r"the store gives 0 bytes, the remote store [0-9.]+ KB$", told), told
+    assert "0 of 21 stages ran" in run("build", digits).err
+    assert MODEL.stat().st_size == size

@@ -138,7 +138,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 
 @pytest.mark.parametrize("shape", [(300, 40, 50), (20, 40, 700), (1, 9, 1), (0, 3, 4)])
 def test_a_product_shared_out(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "LEAST_WORK", 1000)
+    monkeypatch.setattr(products, "_PARTS", ((1000, 4),))
     rows, depth, columns = shape
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(rows, depth)), rng.normal(size=(depth, columns))

@@ -86,30 +86,109 @@ def test_the_makefiles_list_keeps_what_lies_outside_the_kernels() -> None:
     assert all(line.startswith("tensorflow/") and line.endswith(".cc") for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("platform", "target"), [("android", "ANDROID"), ("ios", "IOS"), ("generic", "HOST")]
-)
-def test_make_takes_the_fragment_before_the_makefile(
-    tmp_path: Path, platform: str, target: str
-) -> None:
-    """The makefile here assigns as that of TensorFlow 1.15 does."""
+MAKEFILE = """\
+ifeq ($(ANDROID_TYPES),)
+ANDROID_TYPES := -D__ANDROID_TYPES_SLIM__
+endif
+TARGET := HOST
+OPTFLAGS := -O2
+ifneq ($(TARGET),ANDROID)
+OPTFLAGS += -march=native
+endif
+CXXFLAGS := --std=c++14 $(OPTFLAGS)
+LDFLAGS := -L/usr/local/lib
+ifeq ($(TARGET),ANDROID)
+ifndef ANDROID_ARCH
+ANDROID_ARCH := armeabi-v7a
+endif
+LDFLAGS := -fPIE
+endif
+ifeq ($(TARGET),IOS)
+IOS_ARCH := X86_64
+endif
+all app.so:
+\t@echo $(TARGET) $(ANDROID_ARCH)$(IOS_ARCH)$(PI_ARCH) $(CXXFLAGS) $(ANDROID_TYPES) $(LDFLAGS)
+"""
+"""Assigns as the makefile of TensorFlow 1.15 does."""
+
+
+def made(folder: Path, platform: str, *words: str, abis: tuple[str, ...] = ()) -> list[str]:
+    """What the makefile is told by the fragment, and by a command line."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    fragment = tmp_path / "selective_registration.mk"
-    fragment.write_text(build_fragments(OPS, "1.15", platform)["selective_registration.mk"])
-    makefile = tmp_path / "Makefile"
-    makefile.write_text(
-        "ifeq ($(ANDROID_TYPES),)\nANDROID_TYPES := -D__ANDROID_TYPES_SLIM__\nendif\n"
-        "TARGET := HOST\n"
-        "OPTFLAGS := -O2\n"
-        "ifneq ($(TARGET),ANDROID)\nOPTFLAGS += -march=native\nendif\n"
-        "CXXFLAGS := --std=c++14 $(OPTFLAGS) $(ANDROID_TYPES)\n"
-        "all:\n\t@echo $(TARGET) $(CXXFLAGS)\n"
-    )
-    command = ["make", "-s", "-f", str(fragment), "-f", str(makefile)]
+    fragment = folder / "selective_registration.mk"
+    fragment.write_text(build_fragments(OPS, "1.15", platform, abis)[fragment.name])
+    makefile = folder / "Makefile"
+    makefile.write_text(MAKEFILE)
+    command = ["make", "-s", "-f", str(fragment), "-f", str(makefile), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    flags = ["--std=c++14", "-O2", *COMPILER_FLAGS, "-D__ANDROID_TYPES_FULL__"]
-    assert done.stdout.split() == [target, *flags]
+    assert not done.stderr
+    return done.stdout.split()
+
+
+FLAGS = ["--std=c++14", "-O2", *COMPILER_FLAGS]
+NEON = ["-mfpu=neon-vfpv4", "-funsafe-math-optimizations", "-ftree-vectorize"]
+REST = ["-D__ANDROID_TYPES_FULL__", "-L/usr/local/lib"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "told"),
+    [
+        ("android", ["ANDROID", "arm64-v8a", *FLAGS, "-D__ANDROID_TYPES_FULL__", "-fPIE"]),
+        ("ios", ["IOS", "ARM64", *FLAGS, *REST]),
+        ("raspberry-pi", ["PI", "armhf", *FLAGS, *NEON, *REST]),
+        ("linux", ["LINUX", *FLAGS, *REST]),
+        ("generic", ["HOST", *FLAGS, *REST]),
+    ],
+)
+def test_make_takes_the_fragment_before_the_makefile(
+    tmp_path: Path, platform: str, told: list[str]
+) -> None:
+    assert made(tmp_path, platform) == told
+
+
+def test_make_builds_the_binary_interface_of_the_command_line(tmp_path: Path) -> None:
+    assert made(tmp_path, "android", "ANDROID_ARCH=x86")[1] == "x86"
+    assert made(tmp_path, "ios", "IOS_ARCH=X86_64")[1] == "X86_64"
+    assert made(tmp_path, "raspberry-pi", "PI_ARCH=aarch64") == ["PI", "aarch64", *FLAGS, *REST]
+
+
+def test_make_builds_the_recipes_first_binary_interface_else(tmp_path: Path) -> None:
+    assert made(tmp_path, "android", abis=("x86", "x86_64"))[1] == "x86"
+    assert made(tmp_path, "ios", abis=("x86_64",))[1] == "X86_64"
+    assert made(tmp_path, "raspberry-pi", abis=("aarch64",)) == ["PI", "aarch64", *FLAGS, *REST]
+
+
+def test_make_links_libraries_of_android_for_pages_of_16_kb(tmp_path: Path) -> None:
+    assert made(tmp_path, "android", "app.so")[-2:] == ["-fPIE", "-Wl,-z,max-page-size=16384"]
+    assert made(tmp_path, "raspberry-pi", "app.so")[-1] == "-L/usr/local/lib"
+
+
+@pytest.mark.parametrize(
+    ("platform", "abis", "ran"),
+    [
+        ("android", ("x86",), ["-a x86", "-t android -a x86", "ANDROID_ARCH=x86 SUB_MAKEFILES="]),
+        ("ios", ("arm64",), ["compile_ios_protobuf.sh", "-t ios)", "IOS_ARCH=ARM64"]),
+        ("raspberry-pi", ("armhf",), ["./configure", "_nsync.sh)", "HOST_OS=PI PI_ARCH=armhf"]),
+    ],
+)
+def test_the_commands_are_those_of_the_binary_interfaces(
+    platform: str, abis: tuple[str, ...], ran: list[str]
+) -> None:
+    fragments = build_fragments(OPS, "1.15", platform, abis)
+    lines = fragments["selective_registration.mk"].splitlines()
+    end = next(i for i, line in enumerate(lines) if not line.startswith("#"))
+    commands = lines[end - 3 : end]
+    assert all(part in command for part, command in zip(ran, commands, strict=True))
+    assert all(abi in fragments["selective_registration.bazelrc"] for abi in abis) == (
+        platform != "raspberry-pi"
+    )
+
+
+def test_an_unknown_binary_interface_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="ios has no binary interface 'x86'") as caught:
+        build_fragments(OPS, "1.15", "ios", ("x86",))
+    assert caught.value.hint == "choose of arm64, x86_64"
 
 
 def test_unknown_platforms_and_releases_are_refused() -> None:

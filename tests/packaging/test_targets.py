@@ -9,13 +9,16 @@ import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.packaging.targets import PLATFORMS, platform_named
+from mobileprep.recipe.settings import ABIS
 
 
 def test_the_platforms_and_abis_are_those_of_the_recipe_schema() -> None:
     text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
     target = json.loads(text)["$defs"]["target"]["properties"]
     assert list(PLATFORMS) == target["platform"]["enum"]
-    assert [abi.name for abi in PLATFORMS["android"].abis] == target["abis"]["items"]["enum"]
+    of_platforms = {name: tuple(abi.name for abi in p.abis) for name, p in PLATFORMS.items()}
+    assert {name: abis for name, abis in of_platforms.items() if abis} == ABIS
+    assert set(target["abis"]["items"]["enum"]) == {abi for abis in ABIS.values() for abi in abis}
 
 
 def test_an_unknown_platform_is_refused_with_the_nearest() -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.pipeline.checked import unseal
+from mobileprep.report.page.render import PAGE
 
 DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits"
 _COMMAND = "import sys; from mobileprep.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -86,8 +87,9 @@ class Bench:
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, by name."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    """All files below a folder but the page, which tells how long stages took, by name."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != PAGE]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 def kill_builds(top: Path, count: int, seed: int) -> Killed:

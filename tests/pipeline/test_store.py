@@ -13,7 +13,7 @@ from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.output import LastRun, Output, Record
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.store_folder import default_folder
-from mobileprep.plan.fingerprints import canonical
+from mobileprep.plan.canonical import canonical
 
 OBJECT = {"sha256": "0" * 64, "size": 3}
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from mobileprep.plan.canonical import canonical
 from mobileprep.plan.changes import Change, changes_of
-from mobileprep.plan.fingerprints import canonical, components
+from mobileprep.plan.fingerprints import components
 from mobileprep.plan.spec import StageSpec, Upstream
 from mobileprep.plan.stages import TransformStage
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mobileprep.plan import fingerprints
-from mobileprep.plan.fingerprints import canonical, components, fingerprint
+from mobileprep.plan.canonical import canonical
+from mobileprep.plan.fingerprints import components, fingerprint
 from mobileprep.plan.spec import Files, Stage, StageFile, Upstream
 from mobileprep.plan.stages import TransformStage
 

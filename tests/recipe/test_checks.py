@@ -149,7 +149,14 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    abis: [x86]\n",
-            "6:5 targets.p.abis: 'abis' goes with 'platform: android' only; remove it",
+            (
+                "6:5 targets.p.abis: 'abis' goes with the platforms 'android', 'ios', "
+                "'raspberry-pi' only; remove it"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets:\n  p: {platform: ios, abis: [arm64, x86]}\n",
+            "5:36 targets.p.abis[1]: ios has no 'x86'; choose of arm64, x86_64",
         ),
         (
             HEAD + SOURCE + "targets:\n  p:\n    budget: {model_bytes: 60 KBB}\n",

@@ -25,6 +25,7 @@ from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
 pytestmark = pytest.mark.reference
 
 KWS, TF2ONNX, QAT = "arm-kws", "tf2onnx-models", "made-qat-mnist-tf115"
+SUGYAN = "sugyan-mnist-v1ckpt"
 NETWORKS = {
     "android-wakeword-streaming-rnn/graph.pb": "golden_graph",
     f"{KWS}/Basic_LSTM_S.pb": "golden_Basic_LSTM_S",
@@ -41,13 +42,18 @@ NETWORKS = {
     "tfjs-posenet/posenet.pb": "golden_posenet",
     "musicnn/MTT_musicnn/model.meta": "../golden_MTT_musicnn_model",
     "basic-pitch-savedmodel/saved_model.pb": "golden_savedmodel_",
+    f"{SUGYAN}/graph.pb": "golden_softmax-1000",
+    f"{SUGYAN}/graph_regression.pb": "golden_regression",
 }
+# tf-serving-testdata adds and multiplies single numbers: there is nothing to quantize in it.
+CHECKPOINTS = {"graph.pb": "softmax-1000.ckpt", "graph_regression.pb": "regression.ckpt"}
 PREPARING = ("strip_unused_nodes", "remove_dropout", "fold_constants", "fold_batch_norms")
 SOURCES: dict[str, dict[str, Any]] = {
     "original": {},
     "dynamic": {"ranges": "dynamic"},
     "observed": {"ranges": "observed"},
     "trained": {"ranges": "trained"},
+    "newer": {"ranges": "dynamic", "tensorflow": "2.21"},
     "tensor": {"ranges": "dynamic", "rule": ("granularity=tensor",)},
     "weights": {"ranges": "dynamic", "rule": ("mode=weights",)},
 }
@@ -107,6 +113,8 @@ def _frozen(path: Path, fetches: list[str]) -> Graph:
         return freeze(path, fetches, checkpoint=path.with_suffix("")).graph
     if path.name == "saved_model.pb":
         return freeze(path.parent).graph
+    if path.parent.name == SUGYAN:
+        return freeze(path, fetches, checkpoint=path.with_name(CHECKPOINTS[path.name])).graph
     return read_graph(path)
 
 

@@ -38,9 +38,12 @@ def test_it_tells_all_there_is() -> None:
         "ops",
         "quantize",
         "recipe",
+        "settings",
         "source",
+        "sources",
         "steps",
         "target",
+        "tool",
         "warnings",
     ]
     assert data["accuracy"]["metrics"][0]["before"] == 447 / 450

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from mobileprep.plan.records import BudgetLine, CompressRecord, FreezeRecord, ModelFacts
+from mobileprep.plan.records import (
+    BudgetLine,
+    CompressRecord,
+    FreezeRecord,
+    KernelsRecord,
+    ModelFacts,
+)
 from mobileprep.plan.running_records import MetricRecord, OutputRecord
 from mobileprep.report.collect import Accuracy, Checked, Report, StepLine
 from mobileprep.report.markdown import reports_markdown
@@ -104,3 +110,9 @@ def test_calibrations_are_told_below_the_steps() -> None:
     text = reports_markdown([report])
     assert "\nRanges of 1,300 tensors measured by percentile 99.99 on 200 samples of" in text
     assert "**: no sample reached 2 tensors\n" in text
+
+
+def test_what_is_registered_stands_with_the_target() -> None:
+    kernels = (KernelsRecord("1.15", 12, 534_120),)
+    text = reports_markdown([dataclasses.replace(REPORT, kernels=kernels)])
+    assert "\n12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code.\n" in text

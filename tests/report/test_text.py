@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mobileprep.plan.records import KernelsRecord
 from mobileprep.report.text import report_text
 from tests.report.reports import (
     FREEZE,
@@ -51,6 +52,15 @@ def test_a_check_adds_a_column() -> None:
     assert lines[2].endswith("49,261")
     assert lines[3].endswith("        0           0")
     assert lines[4].endswith("        2     1.5e-07")
+
+
+def test_the_kernels_of_each_release_have_a_line() -> None:
+    kernels = (KernelsRecord("1.15", 12, 534_120), KernelsRecord("2.21", 1, None))
+    found = report_text(dataclasses.replace(made(), kernels=kernels)).splitlines()
+    assert [line for line in found if line.startswith("kernels")] == [
+        "kernels  12 kernels of TensorFlow 1.15 registered, about 534,120 bytes of code",
+        "kernels  1 kernel of TensorFlow 2.21 registered",
+    ]
 
 
 def test_a_step_that_was_not_checked_is_told_apart() -> None:

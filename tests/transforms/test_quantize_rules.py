@@ -93,12 +93,14 @@ def test_less_squared_error_than_of_the_whole_range():
     wide[0, 0, 0] = 12
     graph = Graph([placeholder(), const("w", wide), conv("out", "x w")])
     errors = []
-    for method in ("min_max", "mse"):
+    for method in ("min_max", "mse", "percentile percentile=98", "entropy"):
         rule = (f"mode=weights bits=4 granularity=channel method={method}",)
         result = apply(NAME, graph, ranges="dynamic", rule=rule).graph
         eye = np.eye(64, dtype=np.float32).reshape(1, 8, 8, 64)
         errors.append(np.square(run(result, eye) - run(graph, eye)).sum())
     assert errors[1] < 0.9 * errors[0]
+    # These cut more off, for the sake of the weights that there are more of.
+    assert min(errors[2:]) > errors[1]
 
 
 def test_ops_that_have_no_eight_bit_form_say_so():
@@ -121,6 +123,10 @@ def test_a_layer_that_a_rule_leaves_float_is_counted():
         ("modes=float", "'modes=float', which is not understood"),
         ("float", "is not understood"),
         ("mode=float nodes=(", "is not understood"),
+        ("method=percentile percentile=49", "percentile the value '49'"),
+        ("method=percentile percentile=nan", "percentile the value 'nan'"),
+        ("method=percentile percentile=most", "percentile the value 'most'"),
+        ("method=mse percentile=99", "percentile without its method"),
     ],
 )
 def test_a_rule_that_is_not_understood_is_refused(rule, message):

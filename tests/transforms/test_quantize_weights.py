@@ -189,3 +189,18 @@ def test_new_names_are_free(tf115):
 def test_a_constant_without_a_value_is_an_error():
     with pytest.raises(TransformError, match="the constant 'w' has no attribute 'value'"):
         apply("quantize_weights", Graph([node("w", "Const", T=None, dtype=DType.FLOAT)]))
+
+
+@BOTH
+def test_zero_halfway_between_two_steps_comes_back_as_zero(tf115):
+    """Of ranges from -x to x the original gets some back one step off."""
+    off = []
+    for end in np.linspace(0.5, 4, 200, dtype=np.float32):
+        values = np.zeros(1024, np.float32)
+        values[:2] = -end, end
+        graph = _graph(values)
+        after = apply("quantize_weights", graph, tf115=tf115).graph
+        off.append(np.abs(run(after, np.zeros(1024, np.float32)) - values).max() * 255 / (2 * end))
+    assert (max(off) > 1) == tf115
+    # A step off of the half that an end may be off by, and what the range is wider by.
+    assert max(off) <= (1.51 if tf115 else 0.51)

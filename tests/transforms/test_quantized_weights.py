@@ -95,6 +95,39 @@ def test_weights_of_one_value(value, granularity):
     np.testing.assert_allclose(_values(found, (1, 1, 1, 3)), weights, rtol=1e-6, atol=1e-30)
 
 
+@pytest.mark.parametrize("granularity", ["tensor", "channel"])
+@pytest.mark.parametrize(
+    ("method", "percentile"), [("percentile", 99.0), ("entropy", 99.99), ("mse", 99.99)]
+)
+def test_methods_cut_far_weights_off_where_the_others_gain_by_it(method, percentile, granularity):
+    weights = normal(500, 4, seed=9)
+    weights[3, :] = 30
+    whole = quantize_weights(weights, (-1,), WeightSettings(4, granularity))
+    how = WeightSettings(4, granularity, method, percentile)
+    found = quantize_weights(weights, (-1,), how)
+
+    def error(of):
+        near = np.delete(_values(of, (1, 4)) - weights, 3, axis=0)
+        return np.square(near).mean()
+
+    # The far weights' own error counts for mse as well, so that it cuts less off.
+    assert error(found) < error(whole) * (0.7 if method == "mse" else 0.5)
+    # What is cut off takes the end of the range.
+    assert _values(found, (1, 4)).max() == _values(found, (1, 4))[3].max() < 29
+
+
+@pytest.mark.parametrize("method", ["percentile", "entropy"])
+@pytest.mark.parametrize("granularity", ["tensor", "channel"])
+@pytest.mark.parametrize(
+    "values", [[3.0], [-3.0] * 300, [1e-42] * 300, [0.0] * 300, [-1.0, -2.0], []]
+)
+def test_methods_take_few_weights_equal_ones_and_denormals(values, granularity, method):
+    weights = np.array(values, np.float32)[:, None]
+    found = quantize_weights(weights, (-1,), WeightSettings(8, granularity, method))
+    step = found.steps.size if found.scales is None else found.scales.max()
+    np.testing.assert_allclose(_values(found, (1, 1)), weights, atol=step, rtol=0)
+
+
 @settings(deadline=None)
 @given(
     st.integers(0, 2**32 - 1),

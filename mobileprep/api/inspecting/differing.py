@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -114,10 +114,12 @@ def diff(
     warn = warn or as_warning
     first, second = (opened(model, (), warn) for model in (a, b))
     names = matching_nodes(first.graph, second.graph)
+    alone = _alone(first.graph, names, second.graph)
+    there = renamed(first.graph, {**names, **alone})
+    own = {name: before for before, name in alone.items()}
     differences = tuple(
-        compare_graphs(
-            _as_named(first.graph, names, second.graph), second.graph, tolerance=tolerance
-        )
+        replace(d, name=own.get(d.name, d.name)) if d.kind == "removed" else d
+        for d in compare_graphs(there, second.graph, tolerance=tolerance)
     )
     found: tuple[OutputDifference, ...] = ()
     if samples:
@@ -138,11 +140,17 @@ def diff(
     )
 
 
-def _as_named(graph: Graph, names: Mapping[str, str], other: Graph) -> Graph:
-    """The first graph under the second one's names; what is alone keeps its own, or one like it."""
+def _alone(graph: Graph, names: Mapping[str, str], other: Graph) -> dict[str, str]:
+    """Names for the nodes that only the first graph has: their own, where the second has no such.
+
+    Others are told apart from the second one's by words that no node's name of TensorFlow has.
+    """
     fresh = FreshNames([*other.by_name])
-    alone = {n.name: fresh.name(n.name) for n in graph if n.name not in names}
-    return renamed(graph, {**names, **alone})
+    return {
+        n.name: fresh.name(f"{n.name} (of the first)" if n.name in other else n.name)
+        for n in graph
+        if n.name not in names
+    }
 
 
 def _on_samples(

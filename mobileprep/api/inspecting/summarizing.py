@@ -21,6 +21,7 @@ from mobileprep.inspection.summary import GraphSummary, summarize_graph
 from mobileprep.inspection.variables import VariableCount, count_variables
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 
 _RELEASE: Final = "1.15"
@@ -156,6 +157,8 @@ def summary_of(
 
 
 def _gaps(graph: Graph) -> tuple[TargetGap, ...]:
+    if is_tflite_graph(graph):
+        return ()  # LiteRT runs it, and not TensorFlow.
     return target_gaps(graph, _RELEASE, _PLATFORM)
 
 

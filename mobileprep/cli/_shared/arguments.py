@@ -13,13 +13,16 @@ OUT: Final = "out"
 """The folder for outputs where none is named."""
 
 
-def recipe_arguments(parser: argparse.ArgumentParser) -> None:
+def recipe_arguments(
+    parser: argparse.ArgumentParser,
+    help_line: str = "a recipe file, or a folder that holds recipe.yaml",
+) -> None:
     """The arguments of every verb that takes recipes."""
     parser.add_argument(
         "recipes",
         nargs="+",
         metavar="RECIPE",
-        help="a recipe file, or a folder that holds recipe.yaml",
+        help=help_line,
     )
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="every recipe.yaml below the folders"
@@ -37,6 +40,15 @@ def settings_argument(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="what ${NAME} means in the recipes, before the environment",
     )
+
+
+def settings_of(args: argparse.Namespace) -> dict[str, str]:
+    """What a command line says that variables mean.
+
+    Raises:
+        UsageError: a --set without ``=``.
+    """
+    return dict(_setting(text) for text in args.settings)
 
 
 def target_argument(parser: argparse.ArgumentParser) -> None:
@@ -82,3 +94,11 @@ def exit_code_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 where a stage would run or a file be published, else with 0",
     )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        message = f"--set takes NAME=VALUE, and got {text!r}"
+        raise UsageError(message)
+    return name, value

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable
 
 from mobileprep.api.recipes import check_names
-from mobileprep.cli._shared.arguments import OUT
+from mobileprep.cli._shared.arguments import OUT, settings_of
 from mobileprep.cli._shared.folders import recipe_files
-from mobileprep.errors import RecipeError, UsageError
+from mobileprep.errors import RecipeError
 from mobileprep.recipe import load_recipe
 from mobileprep.recipe.cautions import recipe_cautions
 from mobileprep.recipe.model import Recipe
@@ -40,15 +40,6 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
     return recipes
 
 
-def settings_of(args: argparse.Namespace) -> dict[str, str]:
-    """What a command line says that variables mean.
-
-    Raises:
-        UsageError: a --set without ``=``.
-    """
-    return dict(_setting(text) for text in args.settings)
-
-
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:
     """Tell what the chains of recipes alone show to go wrong."""
     for recipe in recipes:
@@ -59,11 +50,3 @@ def warn(sentences: Iterable[str]) -> None:
     """Tell on the standard error stream what the user should know."""
     for sentence in sentences:
         print(f"mobileprep: warning: {sentence}", file=sys.stderr)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        message = f"--set takes NAME=VALUE, and got {text!r}"
-        raise UsageError(message)
-    return name, value

@@ -10,6 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.clipping import clipped
 from mobileprep.ops.arrays import as_array
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.common_shapes import same_as_both, unchanged
@@ -24,11 +25,11 @@ _SELU_SCALE = 1.0507009873554805
 
 
 def _relu(x: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
-    return np.maximum(x, x.dtype.type(0))
+    return clipped(x, 0, np.inf) if x.dtype.kind == "f" else np.maximum(x, x.dtype.type(0))
 
 
 def _relu6(x: Array) -> Any:  # noqa: ANN401
-    return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
+    return clipped(x, 0, 6) if x.dtype.kind == "f" else np.clip(x, x.dtype.type(0), x.dtype.type(6))
 
 
 def _elu(x: Array) -> Any:  # noqa: ANN401

@@ -11,9 +11,11 @@ from typing import Final
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
+from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.ops.context import Printer
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.base import Engine
+from mobileprep.runtime.engines.litert_engine import LiteRtEngine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
 from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
@@ -29,6 +31,7 @@ _ENGINES: Final[dict[str, Open]] = {
     "tensorflow": TensorFlowEngine,
     "numpy": NumpyEngine,
 }
+_LITERT: Final = "litert"
 ENGINE_NAMES: Final = (AUTO, *sorted(_ENGINES))
 
 
@@ -63,10 +66,15 @@ def open_engine(
         UsageError: there is no engine of that name.
     """
     where = where or str(path or "graph")
-    if name != AUTO and name not in _ENGINES:
+    if name not in (*ENGINE_NAMES, _LITERT):
         message = f"there is no engine {name!r}"
         hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
         raise UsageError(message, hint)
+    if path is not None and is_tflite_graph(graph):
+        return _of_tflite(name, graph, path, threads)
+    if name == _LITERT:
+        message = "LiteRT runs .tflite files, and this is a graph"
+        raise UnsupportedError(message, "convert it first, with 'mobileprep tflite'", where)
     if path is not None:
         graph = with_found_assets(graph, folders_near(path))
     if name == AUTO:
@@ -75,6 +83,14 @@ def open_engine(
         openers = {n: _opener(n, seed, printer) for n in listed}
         return _Fastest(openers, graph, where, threads, tell)
     return _opener(name, seed, printer)(graph, where, threads)
+
+
+def _of_tflite(name: str, graph: Graph, path: Path, threads: int) -> Engine:
+    """LiteRT, which alone runs its files; numpy is what verbs take where nobody chose."""
+    if name not in (AUTO, _ALWAYS, _LITERT):
+        message = f"{name} runs no .tflite files"
+        raise UnsupportedError(message, "leave the engine to mobileprep", str(path))
+    return LiteRtEngine(graph, path, threads)
 
 
 def _opener(name: str, seed: int | None, printer: Printer | None) -> Open:

@@ -21,6 +21,7 @@ from mobileprep.ir.verify import check_inputs
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.biases import Biased, with_biases
 from mobileprep.rewriting.clipping import range_with_zero, rounded
+from mobileprep.rewriting.eightbit_constants import eightbit_constant
 from mobileprep.rewriting.linear_weights import linear_weights
 from mobileprep.rewriting.weight_channels import weight_axes
 from mobileprep.runtime.sampling.from_file import feeds_from_file
@@ -29,6 +30,8 @@ from mobileprep.transforms.correct_bias.analytic import analytically_corrected
 from mobileprep.transforms.correct_bias.channel_means import channel_means
 from mobileprep.transforms.correct_bias.empirical import empirically_corrected
 
+# What quantize_weights stores.
+_WHOLE_BITS: Final = 8
 _NO_MEANS: Final = "the mean of what it takes is not known"
 
 
@@ -141,6 +144,8 @@ class CorrectBias(Transform):
         values = weights.attr_tensor("value").array()
         if self.granularity == "channel":
             back = linear_weights(values, weight_axes(graph, weights), self.bits).decoded()
+        elif self.bits == _WHOLE_BITS and (stored := eightbit_constant(values)) is not None:
+            back = stored.decoded()
         else:
             back = rounded(values, range_with_zero(values), self.bits)
         tensor = Tensor.of(back.astype(values.dtype))

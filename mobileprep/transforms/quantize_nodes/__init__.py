@@ -25,6 +25,7 @@ from mobileprep.transforms.quantize_nodes.cleanup import (
     merge_adjacent_requantizes,
     remove_redundant_quantizations,
 )
+from mobileprep.transforms.quantize_nodes.eightbit_tensors import PADS
 from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
 from mobileprep.transforms.quantize_nodes.layers import quantize_layers
 from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
@@ -33,6 +34,8 @@ from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
 from mobileprep.transforms.quantize_nodes.would_run import may_be_empty
 
 Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]
+
+Release: TypeAlias = Literal["1.15", "2.21"]
 
 _HINT: Final = "give a range that begins at or below zero and ends above its beginning"
 
@@ -91,9 +94,10 @@ class QuantizeNodes(Transform):
         tuple[str, ...],
         Option(
             "With ranges or range_file, what is done to some layers: "
-            "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel method=min_max|mse "
-            "ops=OP,OP nodes=REGEX`, of which each may be left out. Of several that fit a layer, "
-            "the last one counts. Repeated for several."
+            "`mode=nodes|weights|float bits=2..8 granularity=tensor|channel "
+            "method=min_max|percentile|entropy|mse percentile=50..100 ops=OP,OP "
+            "nodes=REGEX`, of which each may be left out. Of several that fit a layer, the last "
+            "one counts. Repeated for several."
         ),
     ] = ()
     store_rest: Annotated[
@@ -104,6 +108,15 @@ class QuantizeNodes(Transform):
             "leaves a layer alone."
         ),
     ] = True
+
+    tensorflow: Annotated[
+        Release,
+        Option(
+            "With ranges or range_file, the oldest TensorFlow that is to run the graph. With "
+            "`2.21`, Pad and MirrorPad compute in eight bits between eight-bit layers; 1.15 has "
+            "no kernels for that."
+        ),
+    ] = "1.15"
 
     def apply(self, graph: Graph, context: Context) -> Result:
         """Quantize the nodes; float nodes and conversions that this leaves unused stay.
@@ -147,7 +160,8 @@ class QuantizeNodes(Transform):
             now, rules, frozenset(self.ignore_op), trained=trained, store_rest=self.store_rest
         )
         ranges = TensorRanges(now, file, trained=trained)
-        return quantize_layers(now, choice, ranges, context, warn=self.ranges != "dynamic")
+        warn, carrying = self.ranges != "dynamic", () if self.tensorflow == "1.15" else PADS
+        return quantize_layers(now, choice, ranges, context, warn=warn, carrying=carrying)
 
     def _with_eightbit_ops(
         self, graph: Graph, chosen: Mapping[str, Node], fallback: Fallback | None, context: Context

@@ -23,6 +23,9 @@ _MOVING: Final = IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}
 CARRYING: Final = _MOVING | {"ConcatV2", "MaxPool", "Relu", "Relu6"}
 """Ops that eight-bit numbers are carried on by where nothing else needs their results."""
 
+PADS: Final = frozenset({"MirrorPad", "Pad"})
+"""Ops that do so as well, in releases that have kernels for it."""
+
 _MOST: Final = {"Relu": float("inf"), "Relu6": 6.0}
 # Less than what the end of a range is rounded by: a step of it is a 255th.
 _ROUNDING: Final = 1e-4
@@ -40,6 +43,7 @@ class EightbitTensors:
             can be brought to eight bits at once.
         protected: names of nodes that stay.
         conditional: the nodes of branches and loops.
+        carrying: ops besides ``CARRYING`` that carry eight-bit numbers on, some of ``PADS``.
     """
 
     def __init__(
@@ -49,12 +53,14 @@ class EightbitTensors:
         computing: dict[str, bool],
         protected: Collection[str],
         conditional: Collection[str],
+        carrying: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._ranges = ranges
         self._computing = computing
         self._protected = protected
         self._conditional = conditional
+        self._carrying = carrying
         self._names = FreshNames(graph.by_name)
         self._made: dict[tuple[Ref, EvenSteps | None], Ports] = {}
         self._taken: dict[str, bool] = {}
@@ -118,6 +124,8 @@ class EightbitTensors:
             return self._by_steps(source, steps) if steps is not None and cut else None
         if node.op == "ConcatV2":
             return None if steps is None else self._joined(node, steps)
+        if node.op in PADS:
+            return self._padded(node, steps)
         if steps is not None and self._ranges.known(source) is None:
             return None
         value, low, high = self.quantized(source)
@@ -129,6 +137,30 @@ class EightbitTensors:
         attrs = {**node.attrs, "T": QUINT8}
         self._new.append(Node(name, node.op, (value, *node.inputs[1:]), attrs=attrs))
         return make.port(name, 0), low, high
+
+    def _padded(self, node: Node, steps: EvenSteps | None) -> Ports:
+        source = node.data_inputs[0]
+        if steps is None or self._ranges.known(source) is not None:
+            ports = self.quantized(source)
+        else:
+            # Zeros beside it change no range that holds zero.
+            ports = self._by_steps(self._before_cut(source, steps), steps)
+        name = self.name(f"{node.name}/eightbit")
+        attrs = {**node.attrs, "T": QUINT8}
+        if node.op == "MirrorPad":
+            self._new.append(Node(name, node.op, (ports[0], node.inputs[1]), attrs=attrs))
+        else:
+            zero = self._zero(name, source, ports)
+            self._new.append(Node(name, "PadV2", (ports[0], node.inputs[1], zero), attrs=attrs))
+        return make.port(name, 0), *ports[1:]
+
+    def _zero(self, prefix: str, source: Ref, ports: Ports) -> Ref:
+        """What stands for 0.0 among a tensor's integers."""
+        zero = self.constant(f"{prefix}/zero", make.scalar("", 0.0), source)
+        inputs = (zero, *ports[1:])
+        name = self.name(f"{prefix}/zero_point")
+        self._new.append(Node(name, "QuantizeV2", inputs, attrs=make.CONVERSION))
+        return make.port(name, 0)
 
     def _joined(self, node: Node, steps: EvenSteps) -> Ports:
         parts = [self._by_steps(self._before_cut(r, steps), steps) for r in node.data_inputs[:-1]]
@@ -151,7 +183,7 @@ class EightbitTensors:
             return all(self._is_alone(r, node) for r in node.data_inputs[:-1])
         if node.op == "MaxPool":
             return not reason_to_stay_float(node)
-        return node.op in _MOVING or node.op in _MOST
+        return node.op in _MOVING or node.op in _MOST or node.op in self._carrying
 
     def _only_taken(self, node: Node) -> bool:
         if node.name not in self._taken:

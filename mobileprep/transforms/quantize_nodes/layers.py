@@ -8,6 +8,7 @@ rounded is the input of a layer, once, and its weights.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +41,13 @@ _TO_FLOATS: Final = {"T": make.QINT32, "mode": attr.string("SCALED")}
 
 
 def quantize_layers(
-    graph: Graph, choice: LayerChoice, ranges: TensorRanges, context: Context, *, warn: bool
+    graph: Graph,
+    choice: LayerChoice,
+    ranges: TensorRanges,
+    context: Context,
+    *,
+    warn: bool,
+    carrying: Collection[str] = (),
 ) -> Result:
     """Quantize the chosen layers.
 
@@ -50,8 +57,9 @@ def quantize_layers(
         ranges: what is known of the tensors that they take.
         context: what must survive.
         warn: whether a tensor without a known range is worth telling of.
+        carrying: see ``EightbitTensors``.
     """
-    done = _Layers(graph, choice, ranges, context)
+    done = _Layers(graph, choice, ranges, context, carrying)
     nodes: list[Node] = []
     for node in graph:
         nodes += done.nodes(node)
@@ -79,7 +87,12 @@ class _Layers:
     """Makes the nodes of one graph's layers."""
 
     def __init__(
-        self, graph: Graph, choice: LayerChoice, ranges: TensorRanges, context: Context
+        self,
+        graph: Graph,
+        choice: LayerChoice,
+        ranges: TensorRanges,
+        context: Context,
+        carrying: Collection[str],
     ) -> None:
         self._layers = choice.layers
         self._conditional = conditional_nodes(graph)
@@ -89,7 +102,7 @@ class _Layers:
             for name in sorted(choice.computing)
         }
         self.tensors = EightbitTensors(
-            graph, ranges, computing, context.protected, self._conditional
+            graph, ranges, computing, context.protected, self._conditional, carrying
         )
         self.narrow = frozenset(
             name for name in computing if self.tensors.narrow(graph[name].data_inputs[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ _REDUCTION_DIMS: Final = constant("", Tensor.packed(np.array([0], np.int32))).at
 _ZERO: Final = constant("", Tensor.packed(np.float32(0))).attrs
 _OF_FLOATS: Final = {"T": FLOAT}
 _REDUCTION: Final = {"T": FLOAT, "keep_dims": attr.boolean(False)}
-_CONVERSION: Final = {"T": QUINT8, "mode": MIN_FIRST}
+CONVERSION: Final[Mapping[str, AttrValue]] = {"T": QUINT8, "mode": MIN_FIRST}
 _REQUANTIZATION: Final = {"Tinput": QINT32, "out_type": QUINT8}
 _MEASUREMENT: Final = {"Tinput": QINT32}
 
@@ -49,13 +49,13 @@ def scalar(name: str, value: float) -> Node:
 
 def quantize(name: str, value: Ref, low: str, high: str, dtype: AttrValue = QUINT8) -> Node:
     """Floats to integers of a range that two nodes give."""
-    attrs = _CONVERSION if dtype is QUINT8 else {"T": dtype, "mode": MIN_FIRST}
+    attrs = CONVERSION if dtype is QUINT8 else {"T": dtype, "mode": MIN_FIRST}
     return Node(name, "QuantizeV2", (value, Ref(low), Ref(high)), attrs=attrs)
 
 
 def dequantize(name: str, inputs: Iterable[Ref]) -> Node:
     """Eight-bit integers, their minimum and their maximum, to floats."""
-    return Node(name, "Dequantize", tuple(inputs), attrs=_CONVERSION)
+    return Node(name, "Dequantize", tuple(inputs), attrs=CONVERSION)
 
 
 def requantize(name: str, source: str, low: Ref, high: Ref) -> Node:

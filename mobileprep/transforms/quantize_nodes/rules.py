@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -15,13 +16,15 @@ from mobileprep.transforms.quantize_nodes.weights import Granularity, WeightSett
 
 Mode: TypeAlias = Literal["nodes", "weights", "float"]
 
-_KEYS: Final = ("mode", "bits", "granularity", "method", "ops", "nodes")
+_KEYS: Final = ("mode", "bits", "granularity", "method", "percentile", "ops", "nodes")
 _CHOICES: Final = {
     "mode": get_args(Mode),
     "granularity": get_args(Granularity),
     "method": get_args(ChannelMethod),
     "bits": ("2", "3", "4", "5", "6", "7", "8"),
 }
+_LEAST_PERCENTILE: Final = 50
+_MOST_PERCENTILE: Final = 100
 _HINT: Final = "write it as 'mode=float ops=Conv2D,MatMul nodes=REGEX', blanks between"
 # What has an eight-bit form: a rule that does not say what is done stores the weights of others.
 _EIGHTBIT: Final = frozenset({"Conv2D", "MatMul"})
@@ -58,6 +61,7 @@ class LayerRule:
     bits: int | None = None
     granularity: Granularity | None = None
     method: ChannelMethod | None = None
+    percentile: float | None = None
 
     def fits(self, node: Node) -> bool:
         """Whether the rule is about a node."""
@@ -108,7 +112,7 @@ class Rules:
 def _by_rule(node: Node, rule: LayerRule) -> Settings:
     given = {
         name: value
-        for name in ("bits", "granularity", "method")
+        for name in ("bits", "granularity", "method", "percentile")
         if (value := getattr(rule, name)) is not None
     }
     # A rule that only says how means that it is to be done.
@@ -133,8 +137,24 @@ def _parsed(transform: str, text: str) -> LayerRule:
     _check_expression(transform, given.get("nodes", ""))
     if "bits" in given:
         given["bits"] = int(given["bits"])
+    if "percentile" in given:
+        given["percentile"] = _percentile(transform, text, given)
     given["ops"] = tuple(filter(None, given.get("ops", "").split(",")))
     return LayerRule(**given)
+
+
+def _percentile(transform: str, text: str, given: Mapping[str, str]) -> float:
+    try:
+        found = float(given["percentile"])
+    except ValueError:
+        found = math.nan
+    if not _LEAST_PERCENTILE <= found <= _MOST_PERCENTILE:
+        message = f"the rule {text!r} gives percentile the value {given['percentile']!r}"
+        raise refuse(transform, message, "a number from 50 to 100")
+    if given.get("method") != "percentile":
+        message = f"the rule {text!r} gives percentile without its method"
+        raise refuse(transform, message, "write method=percentile as well")
+    return found
 
 
 def _check_expression(transform: str, nodes: str) -> None:

@@ -8,7 +8,15 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.channel_steps import SHARES, ChannelMethod, channel_steps
+from mobileprep.numerics.channel_steps import (
+    SHARES,
+    USUAL_PERCENTILE,
+    ChannelMethod,
+    channel_steps,
+)
+from mobileprep.numerics.histogram import Histogram
+from mobileprep.numerics.observed_values import MOST_COUNTED, ObservedValues
+from mobileprep.numerics.range_methods import observed_range
 from mobileprep.transforms.quantize_nodes.lattice import steps_of_lattice
 from mobileprep.transforms.quantize_nodes.rounding import rounded_with_sums
 from mobileprep.transforms.quantize_nodes.steps import LEVELS, EvenSteps
@@ -45,13 +53,16 @@ class WeightSettings:
         bits: 2 to 8; fewer than 8 are stored in 8, and compress better.
         granularity: steps for the whole tensor, or for each output channel; None for whichever
             comes nearer to the weights.
-        method: ``min_max`` covers every weight; ``mse`` cuts the largest off where that makes the
-            sum of squared errors smaller.
+        method: ``min_max`` covers every weight; ``percentile`` cuts a share of them off;
+            ``entropy`` loses least of how they are distributed; ``mse`` cuts the largest off where
+            that makes the sum of squared errors smaller.
+        percentile: how many percent of the weights ``percentile`` keeps.
     """
 
     bits: int = 8
     granularity: Granularity | None = None
     method: ChannelMethod = "min_max"
+    percentile: float = USUAL_PERCENTILE
 
 
 def quantize_weights(
@@ -90,7 +101,7 @@ def on_channel_steps(weights: Array, axes: tuple[int, ...], sizes: Array) -> Qua
 
 
 def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) -> QuantizedWeights:
-    low, high = float(weights.min(initial=0)), float(weights.max(initial=0))
+    low, high = _whole_range(weights, settings)
     highest = (1 << settings.bits) - 1
 
     def steps(share: float) -> EvenSteps:
@@ -101,16 +112,30 @@ def _all_alike(weights: Array, axes: tuple[int, ...], settings: WeightSettings) 
         of = steps(share)
         return _error(weights, on_steps(weights, of, 0, highest), axes)
 
-    best = steps(1.0 if settings.method == "min_max" else min(SHARES, key=error))
+    best = steps(min(SHARES, key=error) if settings.method == "mse" else 1.0)
     levels = rounded_with_sums(weights / np.float32(best.size), axes) + np.float32(best.zero)
     return QuantizedWeights(np.clip(levels, 0, highest).astype(np.uint8), best)
+
+
+def _whole_range(weights: Array, settings: WeightSettings) -> tuple[float, float]:
+    """From where to where the weights of a tensor are covered, before ``mse`` narrows it."""
+    levels = 1 << (settings.bits - 1)
+    is_cut = settings.method == "percentile" or (
+        settings.method == "entropy" and weights.size > levels
+    )
+    if not is_cut or not weights.size:
+        return float(weights.min(initial=0)), float(weights.max(initial=0))
+    values = ObservedValues(histogram=Histogram())
+    for start in range(0, weights.size, MOST_COUNTED):
+        values.add(weights.reshape(-1)[start : start + MOST_COUNTED])
+    return observed_range(values, settings.method, settings.percentile, levels)
 
 
 def _by_channel(
     weights: Array, axes: tuple[int, ...], settings: WeightSettings
 ) -> QuantizedWeights:
     half = (1 << (settings.bits - 1)) - 1
-    sizes = channel_steps(weights, axes, settings.method, half)
+    sizes = channel_steps(weights, axes, settings.method, half, settings.percentile)
     return _around_middle(rounded_with_sums(weights / sizes, axes), sizes, half)
 
 

@@ -2,6 +2,7 @@
 package {{ package }}
 
 import android.content.res.AssetManager
+import java.io.Closeable
 import org.tensorflow.contrib.android.TensorFlowInferenceInterface
 
 /**
@@ -10,11 +11,11 @@ import org.tensorflow.contrib.android.TensorFlowInferenceInterface
  * TensorFlowInferenceInterface has no settings for threads: it takes one for each processor.
  */
 {% if model.encrypted %}
-class {{ class_name }}(assets: AssetManager, key: ByteArray) : AutoCloseable {
+class {{ class_name }}(assets: AssetManager, key: ByteArray) : Closeable {
     private val inference =
         TensorFlowInferenceInterface(EncryptedModel.read(assets.open(MODEL_FILE), key).inputStream())
 {% else %}
-class {{ class_name }}(assets: AssetManager) : AutoCloseable {
+class {{ class_name }}(assets: AssetManager) : Closeable {
     private val inference = TensorFlowInferenceInterface(assets, "file:///android_asset/" + MODEL_FILE)
 {% endif %}
 

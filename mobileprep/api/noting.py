@@ -1,0 +1,173 @@
+"""Notes what a build went by that had nothing to do, for the next one to be quick."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from mobileprep.api.lock import lock_warnings
+from mobileprep.api.pages import page_files
+from mobileprep.api.unchanged import Request, store_folder
+from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.fsio import file_inside, inside
+from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.publish import published_names
+from mobileprep.pipeline.published import MANIFEST
+from mobileprep.pipeline.reads import files_read, folders_read
+from mobileprep.pipeline.state import State
+from mobileprep.pipeline.unchanged import (
+    Unchanged,
+    code_stamp,
+    digest_of,
+    folders_above,
+    names_in,
+    save_note,
+)
+from mobileprep.plan.fingerprints import fingerprint
+from mobileprep.plan.planner import plan_recipes
+from mobileprep.recipe.lock_file import lock_path
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.settings import InputFile
+
+# Larger files are hashed once more by each build until their times are old enough to be believed.
+_LARGE: Final = 1 << 20
+
+
+def note_unchanged(
+    request: Request,
+    recipes: Sequence[Recipe],
+    state: State,
+    read_again: Callable[[], Sequence[Recipe]],
+) -> None:
+    """Keep a note of a build that has found all in place, while it still holds its folders.
+
+    What recipes and plans were made of is noted first, and then they are made again: had anything
+    changed in between, they would differ, and what changes after that differs from the note.
+
+    Args:
+        request: what the build was asked for.
+        recipes: its recipes.
+        state: its plan against the store, where all stages are fresh.
+        read_again: reads the recipes.
+    """
+    if state.store.sharing is not None:
+        return  # which of its stores a build uses may change without a trace here
+    try:
+        note = _note(request, recipes, state)
+        again = read_again()
+        plan = plan_recipes(again, frozenset(request.targets))
+        same = plan == state.plan and [*map(_asked, again)] == [*map(_asked, recipes)]
+        whole = not request.targets
+        if note is None or not same or [*lock_warnings(again, state, whole=whole)]:
+            return
+    except (MobileprepError, OSError):
+        return  # the next build tells
+    save_note(store_folder(), request.key, note)
+
+
+def _asked(recipe: Recipe) -> tuple[object, ...]:
+    return recipe.name, recipe.file, recipe.targets, recipe.cache, recipe.version
+
+
+def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchanged | None:
+    """What a build went by; None where a large file cannot be told to be unchanged."""
+    files, out = state.store.files, Path(request.out)
+    folders = [inside(out, target.folder) for target in state.plan.targets]
+    in_folders = [
+        file_inside(folder, name)
+        for folder in folders
+        for name in (*published_names(folder), MANIFEST)
+    ]
+    published = [*in_folders, *page_files(state.plan, out).values()]
+    locks = {lock_path(Path(recipe.file)) for recipe in recipes}
+    read = {*files_read(recipes, state.plan), *(path for path in locks if path.is_file())}
+    known = files.entries([*read, *published])
+    if any(_is_large(path) and str(path.absolute()) not in known for path in (*read, *published)):
+        return None
+    digests = _digests(published, files)
+    if not all(map(files.unchanged, published)):
+        return None  # what was judged by is not what is there now
+    return Unchanged(
+        code={path: code_stamp(path) for path in _modules()},
+        inputs=_digests(sorted(read), files),
+        folders=_names(_looked_into(recipes, state, read | locks)),
+        records=_records(state),
+        places={
+            str(out.joinpath(target.folder).absolute()): str(folder)
+            for target, folder in zip(state.plan.targets, folders, strict=True)
+        },
+        published={path: (digest, Path(path).stat().st_size) for path, digest in digests.items()},
+        beside=_names({path.parent for path in in_folders}),
+        entries=known,
+        targets=tuple(target.folder for target in state.plan.targets),
+        stages=len(state.plan.stages),
+    )
+
+
+def _digests(paths: Sequence[Path], files: FileIndex) -> dict[str, str]:
+    return {str(path.absolute()): files.digest(path) for path in paths}
+
+
+def _names(folders: set[Path]) -> dict[str, str]:
+    return {str(folder): names_in(str(folder)) for folder in sorted(folders)}
+
+
+def _is_large(path: Path) -> bool:
+    return path.stat().st_size > _LARGE
+
+
+def _records(state: State) -> dict[str, str]:
+    """The digests of the files of the stages' records, which say what was judged by.
+
+    Raises:
+        CorruptFileError: one does not.
+    """
+    found = {}
+    for spec in state.plan.stages:
+        record = state.record(spec.task)
+        key = fingerprint(dict(record.components))
+        path = str(state.store.record_file(key).absolute())
+        found[path] = digest_of(path)
+        if state.store.load(key) != record:
+            message = "the record of a stage is another by now"
+            raise CorruptFileError(message, "build again", path)
+    return found
+
+
+def _looked_into(recipes: Sequence[Recipe], state: State, read: set[Path]) -> set[Path]:
+    """The folders in which a file that comes or goes could change what is planned."""
+    named = {file.path for recipe in recipes for file in _input_files(recipe.targets)}
+    slots = [files for spec in state.plan.stages for files in spec.stage.files.values()]
+    roots = {files.root for files in slots}
+    # Beside a MetaGraph lie its assets.
+    beside = {root.with_name("assets") for root in roots}
+    walked = {*folders_read(state.plan), *beside, *(path for path in named if path.is_dir())}
+    below = {Path(folder) for top in walked for folder, _, _ in os.walk(top.absolute())}
+    return folders_above([*read, *named, *roots, *beside]) | below
+
+
+def _input_files(value: object) -> Iterator[InputFile]:
+    """Each file that a part of a recipe names, anywhere in it."""
+    if isinstance(value, InputFile):
+        yield value
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _input_files(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _input_files(item)
+    elif isinstance(value, tuple | list | frozenset):
+        for item in value:
+            yield from _input_files(item)
+
+
+def _modules() -> list[str]:
+    """The files of this package's modules that have run."""
+    loaded = [
+        module for name, module in sorted(sys.modules.items()) if name.startswith("mobileprep.")
+    ]
+    return [file for module in loaded if (file := getattr(module, "__file__", None))]

@@ -1,0 +1,121 @@
+"""The page of each recipe: ``report.html`` beside the folders of its targets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mobileprep import __version__
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
+from mobileprep.pipeline.execute import Executor
+from mobileprep.pipeline.state import Fresh
+from mobileprep.plan.spec import Plan, TargetPlan
+from mobileprep.report.collect import Report
+from mobileprep.report.json import report_json
+from mobileprep.report.page.data import StageTime, page_data
+from mobileprep.report.page.render import PAGE, bundle_digest, page_key, render_page
+
+# The page of no graph that a page shows is longer.
+_LARGEST: Final = 1 << 30
+
+
+def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) -> list[str]:
+    """Write the page of each recipe of a plan, unless nothing ran and it is there already.
+
+    The page is of the targets that the plan has. It tells how long stages took, so it is not part
+    of what manifests list: a rebuild gives another.
+
+    Args:
+        executor: has run the plan.
+        reports: of the targets that are built, by their folders.
+        out: the output folder.
+
+    Returns:
+        Sentences about pages that were not written.
+
+    Raises:
+        ArtifactError: a page cannot be written.
+    """
+    ran = {one.task for one in executor.ran}
+    plan = executor.state.plan
+    warnings = []
+    for recipe, path in page_files(plan, out).items():
+        targets = [t for t in plan.targets if t.recipe == recipe]
+        if not all(target.folder in reports for target in targets):
+            continue  # one failed: what is there tells of the last whole build
+        key = _key(executor, targets, reports)
+        found = _found(path)
+        if found == key and not any(task in ran for t in targets for task in t.tasks):
+            continue
+        if found is None:
+            warnings.append(f"{path} is no page of a build, so that it is left as it is")
+            continue
+        page = render_page(_told(executor, targets, reports), key=key)
+        write_bytes(path, page, follow=False)
+        executor.state.store.files.note(path, sha256_bytes(page))
+    return warnings
+
+
+def page_files(plan: Plan, out: Path) -> dict[str, Path]:
+    """Where the pages of a plan's recipes lie, by the recipe's name."""
+    recipes = dict.fromkeys(t.recipe for t in plan.targets if t.nodes is not None)
+    return {recipe: file_inside(out, f"{recipe}/{PAGE}") for recipe in recipes}
+
+
+def remove_page(folder: Path) -> bool:
+    """Remove the page of a recipe's folder; whether one was there."""
+    path = folder / PAGE
+    if not path.is_file() or _found(path) is None:
+        return False
+    path.unlink()
+    return True
+
+
+def _told(
+    executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str, Report]
+) -> dict[str, Any]:
+    told = [(reports[target.folder], _nodes(executor, target)) for target in targets]
+    stages = list(_stages(executor, targets))
+    return page_data(targets[0].recipe, f"mobileprep {__version__}", told, stages)
+
+
+def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
+    if target.nodes is None:
+        return {}
+    output = executor.obtain(target.nodes)
+    data: dict[str, Any] = json.loads(b"".join(executor.state.store.pieces(output)))
+    return data
+
+
+def _key(executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str, Report]) -> str:
+    """A digest of all that a page tells but the times."""
+    digest = hashlib.sha256(f"{__version__} {bundle_digest()}".encode())
+    for target in targets:
+        digest.update(report_json(reports[target.folder]))
+        if target.nodes is not None:
+            record = executor.record(target.nodes.task)
+            digest.update(record.outputs[target.nodes.output].sha256.encode())
+    return digest.hexdigest()
+
+
+def _found(path: Path) -> str | None:
+    """The key of the page that is there; empty where nothing is, None where no page of ours is."""
+    if not path.exists():
+        return ""
+    try:
+        return page_key(read_file(path, limit=_LARGEST))
+    except CorruptFileError:
+        return None
+
+
+def _stages(executor: Executor, targets: Sequence[TargetPlan]) -> Iterator[StageTime]:
+    ran = {one.task: one.seconds for one in executor.ran}
+    for task in dict.fromkeys(task for target in targets for task in target.tasks):
+        verdict = executor.state.verdict(task)
+        took = verdict.record.seconds if isinstance(verdict, Fresh) else 0.0
+        kind = executor.state.spec(task).kind
+        yield StageTime(task, kind, round(ran.get(task, took), 3), task in ran)

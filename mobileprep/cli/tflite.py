@@ -1,0 +1,90 @@
+"""The verb ``tflite``: a frozen graph as a file that LiteRT runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.destinations import output_path
+from mobileprep.errors import UsageError
+
+if TYPE_CHECKING:
+    from mobileprep.ir.attrs import TensorShape
+
+# MODES of litert.convert, which imports numpy; a test holds the two together.
+_MODES: Final = ("float", "float16", "weights")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    source = "a frozen graph, the folder of a SavedModel, or a MetaGraph (.meta)"
+    flag(parser, "in_graph", required=True, metavar="FILE", help=source)
+    flag(parser, "out_file", required=True, metavar="FILE", help="the .tflite file, - for stdout")
+    flag(parser, "inputs", default="", metavar="A,B", help="what is fed; the placeholders if unset")
+    flag(
+        parser,
+        "outputs",
+        default="",
+        metavar="A,B",
+        help="what is fetched; the signature's outputs, or the graph's ends, if unset",
+    )
+    flag(
+        parser,
+        "input_shapes",
+        default="",
+        metavar="1,2:3",
+        help="shapes of the inputs, a colon between two, -1 for a size that stays open",
+    )
+    flag(
+        parser,
+        "mode",
+        default="float",
+        choices=_MODES,
+        help="weights as they are, in float16, or in int8 with a scale for each channel",
+    )
+
+
+@verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
+def run(args: argparse.Namespace) -> int:
+    """Convert, write, tell what was written."""
+    from mobileprep.api.litert import convert_to_tflite
+
+    inputs = comma_list(args.inputs)
+    done = convert_to_tflite(
+        Path(args.in_graph),
+        output_path(args.out_file),
+        inputs=inputs,
+        outputs=comma_list(args.outputs),
+        shapes=_shapes(args.input_shapes, inputs),
+        mode=args.mode,
+        warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
+    )
+    fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
+    told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
+    print(told, file=sys.stderr)
+    return 0
+
+
+def _shapes(text: str, inputs: tuple[str, ...]) -> dict[str, TensorShape]:
+    """Shapes by the names of inputs, in their order."""
+    if not text:
+        return {}
+    parts = text.split(":")
+    if len(parts) != len(inputs):
+        message = f"{len(parts)} shapes are given for {len(inputs)} inputs"
+        raise UsageError(message, "name the inputs with --inputs, and give each a shape")
+    return {name: _shape(part) for name, part in zip(inputs, parts, strict=True)}
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(size) for size in comma_list(text))
+    except ValueError as error:
+        message = f"{text!r} is no shape"
+        raise UsageError(message, "give sizes such as 1,224,224,3") from error
+    if any(size < -1 for size in sizes):
+        message = f"{text!r} is no shape: a size is below -1"
+        raise UsageError(message, "give -1 for a size that stays open")
+    return sizes

@@ -1,0 +1,204 @@
+"""A .tflite file's records, read once every offset has been looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.tflite.checker import check
+from mobileprep.formats.tflite.layout import layout
+from mobileprep.formats.tflite.library import schema_module
+from mobileprep.formats.tflite.records import (
+    LiteTensor,
+    ModelRecord,
+    OperatorCode,
+    OperatorRecord,
+    Quantization,
+    SignatureRecord,
+    SubGraphRecord,
+)
+
+_OLD_CODES: Final = 127
+# Bits of an element of each type; text has a table of its own.
+_BITS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("FLOAT32", "INT32", "UINT32"), 32),
+    **dict.fromkeys(("FLOAT16", "BFLOAT16", "INT16", "UINT16"), 16),
+    **dict.fromkeys(("INT8", "UINT8", "BOOL"), 8),
+    **dict.fromkeys(("INT64", "UINT64", "FLOAT64", "COMPLEX64"), 64),
+    **dict.fromkeys(("INT4", "UINT4"), 4),
+    "COMPLEX128": 128,
+    "INT2": 2,
+}
+
+
+def read_model(data: bytes | memoryview, file: str) -> ModelRecord:
+    """The records of a file. Options of operators are not read.
+
+    Args:
+        data: the whole file; constants are views on it.
+        file: its name, for messages.
+
+    Raises:
+        CorruptFileError: the file is damaged, or of another kind.
+        UnsupportedError: flatbuffers is not installed.
+    """
+    check(data, file)
+    model = schema_module().Model.GetRootAs(data, 0)
+    return _Reader(model, data, file).record()
+
+
+class _Reader:
+    """One file whose offsets are known to be sound."""
+
+    def __init__(self, model: Any, data: bytes | memoryview, file: str) -> None:  # noqa: ANN401
+        self._model = model
+        self._data = memoryview(data)
+        self._file = file
+        self._buffers = tuple(self._buffer(model.Buffers(i)) for i in range(model.BuffersLength()))
+
+    def record(self) -> ModelRecord:
+        model = self._model
+        graphs = tuple(self._subgraph(model.Subgraphs(i)) for i in range(model.SubgraphsLength()))
+        if not graphs:
+            what = "has no subgraph"
+            raise self._corrupt(what)
+        signatures = tuple(
+            self._signature(model.SignatureDefs(i), graphs)
+            for i in range(model.SignatureDefsLength())
+        )
+        metadata = tuple(self._metadata(model.Metadata(i)) for i in range(model.MetadataLength()))
+        return ModelRecord(graphs, self._buffers, signatures, metadata, _text(model.Description()))
+
+    def _corrupt(self, what: str) -> CorruptFileError:
+        return CorruptFileError(what, "the file is damaged: convert the model again", self._file)
+
+    def _buffer(self, buffer: Any) -> memoryview:  # noqa: ANN401
+        elements = buffer.DataAsNumpy() if buffer.DataLength() else None
+        if elements is not None:
+            return memoryview(elements)
+        offset, size = buffer.Offset(), buffer.Size()
+        if offset <= 1:
+            return memoryview(b"")
+        if offset + size > len(self._data):
+            what = f"a buffer of {size} bytes lies behind the end"
+            raise self._corrupt(what)
+        return self._data[offset : offset + size]
+
+    def _metadata(self, entry: Any) -> tuple[str, bytes]:  # noqa: ANN401
+        number = entry.Buffer()
+        content = self._buffers[number] if number < len(self._buffers) else b""
+        return _text(entry.Name()), bytes(content)
+
+    def _subgraph(self, graph: Any) -> SubGraphRecord:  # noqa: ANN401
+        tensors = tuple(self._tensor(graph.Tensors(i)) for i in range(graph.TensorsLength()))
+        operators = tuple(
+            self._operator(graph.Operators(i), len(tensors)) for i in range(graph.OperatorsLength())
+        )
+        inputs = self._indices(graph.InputsAsNumpy(), len(tensors), 0)
+        outputs = self._indices(graph.OutputsAsNumpy(), len(tensors), 0)
+        return SubGraphRecord(_text(graph.Name()), tensors, inputs, outputs, operators)
+
+    def _indices(self, given: Any, count: int, lowest: int) -> tuple[int, ...]:  # noqa: ANN401
+        """Numbers of tensors that are there."""
+        numbers = tuple(map(int, given)) if isinstance(given, np.ndarray) else ()
+        if any(not lowest <= number < count for number in numbers):
+            what = f"a tensor is named that is not there: there are {count}"
+            raise self._corrupt(what)
+        return numbers
+
+    def _tensor(self, tensor: Any) -> LiteTensor:  # noqa: ANN401
+        name, kind = _text(tensor.Name()), layout().name("TensorType", tensor.Type())
+        shape = _numbers(tensor.ShapeAsNumpy())
+        signature = _numbers(tensor.ShapeSignatureAsNumpy())
+        if tensor.Buffer() >= len(self._buffers) or any(size < 0 for size in shape):
+            what = f"the tensor {name!r} has a buffer that is not there, or a size below 0"
+            raise self._corrupt(what)
+        self._check_size(name, kind, shape, self._buffers[tensor.Buffer()])
+        return LiteTensor(
+            name,
+            kind,
+            shape,
+            signature or None,
+            tensor.Buffer(),
+            _quantization(tensor.Quantization()),
+            bool(tensor.IsVariable()),
+        )
+
+    def _check_size(
+        self, name: str, kind: str, shape: tuple[int, ...], content: bytes | memoryview
+    ) -> None:
+        bits = _BITS.get(kind)
+        needed = None if bits is None else -(-math.prod(shape) * bits // 8)
+        if len(content) and needed is not None and len(content) != needed:
+            what = (
+                f"the constant {name!r} of type {kind} and shape {list(shape)} takes {needed} "
+                f"bytes, and has {len(content)}"
+            )
+            raise self._corrupt(what)
+
+    def _operator(self, operator: Any, tensors: int) -> OperatorRecord:  # noqa: ANN401
+        number = operator.OpcodeIndex()
+        if number >= self._model.OperatorCodesLength():
+            what = f"an operator has the code {number}, which is not there"
+            raise self._corrupt(what)
+        inputs = self._indices(operator.InputsAsNumpy(), tensors, -1)
+        outputs = self._indices(operator.OutputsAsNumpy(), tensors, 0)
+        return OperatorRecord(_code(self._model.OperatorCodes(number)), inputs, outputs)
+
+    def _signature(self, entry: Any, graphs: tuple[SubGraphRecord, ...]) -> SignatureRecord:  # noqa: ANN401
+        number = entry.SubgraphIndex()
+        if number >= len(graphs):
+            what = f"a signature is of the subgraph {number}, which is not there"
+            raise self._corrupt(what)
+        count = len(graphs[number].tensors)
+        sides = (
+            tuple(
+                (_text(item(i).Name()), self._known(item(i).TensorIndex(), count))
+                for i in range(length)
+            )
+            for item, length in (
+                (entry.Inputs, entry.InputsLength()),
+                (entry.Outputs, entry.OutputsLength()),
+            )
+        )
+        inputs, outputs = sides
+        return SignatureRecord(_text(entry.SignatureKey()), inputs, outputs, number)
+
+    def _known(self, number: int, count: int) -> int:
+        if number >= count:
+            what = f"a signature names the tensor {number}, which is not there"
+            raise self._corrupt(what)
+        return number
+
+
+def _code(code: Any) -> OperatorCode:  # noqa: ANN401
+    number = code.BuiltinCode()
+    old = code.DeprecatedBuiltinCode()
+    # Files from before 2020 have the old field alone.
+    if number == 0 and 0 < old < _OLD_CODES:
+        number = old
+    builtin = layout().name("BuiltinOperator", number)
+    return OperatorCode(builtin, _text(code.CustomCode()), code.Version())
+
+
+def _quantization(details: Any) -> Quantization | None:  # noqa: ANN401
+    if details is None or not details.ScaleLength():
+        return None
+    scales = np.array(details.ScaleAsNumpy(), np.float32)
+    points = details.ZeroPointAsNumpy()
+    known = np.array(points, np.int64) if isinstance(points, np.ndarray) else np.zeros(0, np.int64)
+    if known.size != scales.size:
+        known = np.resize(known, scales.size) if known.size else np.zeros(scales.size, np.int64)
+    return Quantization(scales, known, details.QuantizedDimension())
+
+
+def _numbers(given: Any) -> tuple[int, ...]:  # noqa: ANN401 - an array, or 0 for none
+    return tuple(map(int, given)) if isinstance(given, np.ndarray) else ()
+
+
+def _text(given: bytes | None) -> str:
+    return "" if given is None else given.decode("utf-8", "backslashreplace")

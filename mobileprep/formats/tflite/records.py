@@ -1,0 +1,128 @@
+"""What a .tflite file holds, as records: names where the file has numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+OptionValue = int | float | bool | str | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How integers stand for real numbers: ``scale * (integer - zero_point)``.
+
+    Args:
+        scales: one, or one for each slice along ``axis``.
+        zero_points: as many.
+        axis: the dimension along which they differ.
+    """
+
+    scales: NDArray[np.float32]
+    zero_points: NDArray[np.int64]
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class LiteTensor:
+    """A tensor of a subgraph.
+
+    Args:
+        name: any text.
+        type: its element type by the format's name, such as ``FLOAT32``.
+        shape: its sizes; 1 stands for one that is not known.
+        signature: its sizes with -1 for those that are not known, None where all are.
+        buffer: which buffer holds its elements; 0 for none.
+        quantization: None for plain numbers.
+        is_variable: whether it keeps its elements between runs.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    signature: tuple[int, ...] | None = None
+    buffer: int = 0
+    quantization: Quantization | None = None
+    is_variable: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of an operator: the format's table, and values by the names of its fields.
+
+    Enumerations are given by name; what is not given has the format's default.
+    """
+
+    table: str
+    values: Mapping[str, OptionValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorCode:
+    """Which operator: a builtin's name or ``CUSTOM`` with a name of its own, and its version."""
+
+    builtin: str
+    custom: str = ""
+    version: int = 1
+
+
+@dataclass(frozen=True)
+class OperatorRecord:
+    """An operator of a subgraph.
+
+    Args:
+        code: which operator.
+        inputs: indices of tensors, -1 for an optional one that is not there.
+        outputs: indices of tensors.
+        options: None where it has none.
+        custom_options: bytes that a custom operator reads, FlexBuffers as a rule.
+    """
+
+    code: OperatorCode
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Options | None = None
+    custom_options: bytes = b""
+
+
+@dataclass(frozen=True)
+class SubGraphRecord:
+    """Tensors, and operators in the order in which they run."""
+
+    name: str
+    tensors: tuple[LiteTensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[OperatorRecord, ...]
+
+
+@dataclass(frozen=True)
+class SignatureRecord:
+    """Names of a subgraph's inputs and outputs, each with its tensor."""
+
+    key: str
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+    subgraph: int = 0
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A whole file.
+
+    Args:
+        subgraphs: the first one is what runs.
+        buffers: bytes of constants; the first one is empty.
+        signatures: names for callers.
+        metadata: bytes by name.
+        description: any text.
+    """
+
+    subgraphs: tuple[SubGraphRecord, ...]
+    buffers: tuple[bytes | memoryview, ...]
+    signatures: tuple[SignatureRecord, ...] = ()
+    metadata: tuple[tuple[str, bytes], ...] = ()
+    description: str = ""

@@ -1,0 +1,91 @@
+"""How the values of constants are spread, for the report page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import MobileprepError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Tensor
+
+_MOST_TENSORS: Final = 32
+_FEWEST_ELEMENTS: Final = 16
+_BINS: Final = 32
+# So many show the shape of a distribution; sorting in millions would slow builds down.
+_LOOKED_AT: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The values of a constant.
+
+    Args:
+        node: its name.
+        dtype: its type.
+        elements: how many it has.
+        low: the least that is looked at; NaN and infinity are left out.
+        high: the greatest.
+        zeros: the share of those looked at that are 0.
+        counts: how many lie in each of equal steps from ``low`` to ``high``.
+        looked_at: how many are looked at: of large ones, some at equal distances.
+    """
+
+    node: str
+    dtype: str
+    elements: int
+    low: float
+    high: float
+    zeros: float
+    counts: tuple[int, ...]
+    looked_at: int
+
+
+def weight_spreads(graph: Graph) -> tuple[Spread, ...]:
+    """Those of the 32 largest constants of numbers, by bytes, the largest first."""
+    chosen = sorted(_constants(graph), key=lambda c: (-c[1].nbytes, c[0]))[:_MOST_TENSORS]
+    found = (_spread(name, tensor) for name, tensor in chosen)
+    return tuple(spread for spread in found if spread is not None)
+
+
+def _constants(graph: Graph) -> Iterator[tuple[str, Tensor]]:
+    for node in graph:
+        value = node.attrs.get("value")
+        if node.op != "Const" or value is None or value.kind != "tensor":
+            continue
+        tensor = value.value
+        kind = tensor.dtype.numpy
+        if tensor.size >= _FEWEST_ELEMENTS and kind is not None and _is_number(kind):
+            yield node.name, tensor
+
+
+def _is_number(kind: object) -> bool:
+    # Those of ml_dtypes, such as bfloat16, are of kind V.
+    return np.dtype(kind).kind in "fiuV"  # type: ignore[call-overload]
+
+
+def _spread(name: str, tensor: Tensor) -> Spread | None:
+    try:
+        flat = tensor.array().reshape(-1)
+    except MobileprepError:
+        return None  # what does not fit its shape is told where it is run
+    values = flat[:: max(1, -(-flat.size // _LOOKED_AT))].astype(np.float64)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    step = (high - low) / _BINS
+    # Ends so far apart that their difference overflows are no weights of a network.
+    if not np.isfinite(step):
+        return None
+    places = np.zeros(finite.size, int) if not step else ((finite - low) / step).astype(int)
+    counts = np.bincount(np.minimum(places, _BINS - 1), minlength=_BINS)
+    return Spread(
+        *(name, tensor.dtype.short, tensor.size, low, high),
+        round(float(np.mean(finite == 0)), 4),
+        tuple(int(count) for count in counts),
+        int(values.size),
+    )

@@ -1,0 +1,177 @@
+"""A .tflite file as a graph: placeholders, constants, and a node for each operator.
+
+The nodes' ops are LiteRT's with a prefix, so that no op of TensorFlow is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mobileprep.errors import CorruptFileError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.tflite.checker import is_tflite
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.formats.tflite.records import LiteTensor, ModelRecord, OperatorRecord
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Edge, Ref
+from mobileprep.ir.tensor import Tensor
+
+PREFIX: Final = "LiteRT."
+"""What the ops of such a graph begin with."""
+
+TENSOR: Final = "_tensors"
+"""The attribute that has the numbers of a node's outputs among the file's tensors."""
+
+_TYPES: Final = {
+    "FLOAT32": DType.FLOAT,
+    "FLOAT16": DType.HALF,
+    "BFLOAT16": DType.BFLOAT16,
+    "FLOAT64": DType.DOUBLE,
+    "BOOL": DType.BOOL,
+    "STRING": DType.STRING,
+    "COMPLEX64": DType.COMPLEX64,
+    "COMPLEX128": DType.COMPLEX128,
+    **{
+        f"{sign}INT{bits}": DType[f"{sign}INT{bits}"]
+        for sign in ("", "U")
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+
+def is_tflite_file(path: Path) -> bool:
+    """Whether a file begins as a .tflite file does.
+
+    Raises:
+        CorruptFileError: it is missing or unreadable.
+    """
+    return path.is_file() and is_tflite(map_file(path))
+
+
+def is_tflite_graph(graph: Graph) -> bool:
+    """Whether a graph was read from a .tflite file."""
+    return any(TENSOR in node.attrs for node in graph)
+
+
+@dataclass(frozen=True)
+class TfliteGraph:
+    """The first subgraph of a .tflite file.
+
+    Args:
+        graph: its nodes; each has the name of its first output.
+        outputs: the tensors that the file gives its callers.
+        names: tensors by the names that the file's signature has for them.
+    """
+
+    graph: Graph
+    outputs: tuple[str, ...]
+    names: Mapping[str, str]
+
+
+def read_tflite(path: Path) -> TfliteGraph:
+    """The first subgraph of a .tflite file; names that occur twice in it get numbers.
+
+    Raises:
+        CorruptFileError: the file is missing or damaged.
+        UnsupportedError: flatbuffers is not installed.
+    """
+    return _Reading(read_model(map_file(path), str(path)), str(path)).read()
+
+
+class _Reading:
+    """One file turned into nodes."""
+
+    def __init__(self, model: ModelRecord, where: str) -> None:
+        self._model = model
+        self._record = model.subgraphs[0]
+        self._where = where
+        self._fresh = FreshNames(())
+        self._edges: dict[int, Edge] = {}
+
+    def read(self) -> TfliteGraph:
+        graph = self._graph()
+        known = {number: str(Ref(*edge)) for number, edge in self._edges.items()}
+        first = [s for s in self._model.signatures if s.subgraph == 0][:1]
+        names = {name: known[i] for s in first for name, i in (*s.inputs, *s.outputs)}
+        return TfliteGraph(graph, tuple(known[i] for i in self._record.outputs), names)
+
+    def _graph(self) -> Graph:
+        nodes = [self._placeholder(number) for number in self._record.inputs]
+        made = {n for o in self._record.operators for n in o.outputs} | set(self._record.inputs)
+        nodes += [
+            self._constant(number)
+            for number in range(len(self._record.tensors))
+            if number not in made
+        ]
+        nodes += [self._operator(operator) for operator in self._record.operators]
+        return Graph(nodes)
+
+    def _name(self, number: int, index: int, node: str = "") -> str:
+        tensor = self._record.tensors[number]
+        name = node or self._fresh.name(tensor.name.removesuffix(":0") or f"tensor_{number}")
+        self._edges[number] = (name, index)
+        return name
+
+    def _placeholder(self, number: int) -> Node:
+        tensor = self._record.tensors[number]
+        attrs = {
+            "dtype": attr.dtype(_TYPES.get(tensor.type, DType.INVALID)),
+            "shape": attr.shape(tensor.signature or tensor.shape),
+            TENSOR: attr.integers(number),
+        }
+        return Node(self._name(number, 0), "Placeholder", (), "", attrs)
+
+    def _constant(self, number: int) -> Node:
+        tensor = self._record.tensors[number]
+        content = self._model.buffers[tensor.buffer]
+        kind = _TYPES.get(tensor.type)
+        name = self._name(number, 0)
+        if kind is None or kind.numpy is None:
+            # Text, and types of less than a byte, are kept as the file has them.
+            value = Tensor.of(np.frombuffer(content, np.uint8))
+        else:
+            shape = tensor.shape if len(content) else (0,)
+            value = Tensor(kind, shape, content=memoryview(content))
+        return constant(name, value).with_attrs(**{TENSOR: attr.integers(number)})
+
+    def _operator(self, operator: OperatorRecord) -> Node:
+        if not operator.outputs:
+            node = self._fresh.name(operator.code.builtin.lower())
+        else:
+            node = self._name(operator.outputs[0], 0)
+        for index, number in enumerate(operator.outputs[1:], start=1):
+            self._name(number, index, node)
+        attrs = {
+            TENSOR: attr.integers(*operator.outputs),
+            "T": attr.AttrValue("list(type)", tuple(map(self._type, operator.outputs))),
+        }
+        op = PREFIX + (operator.code.custom or operator.code.builtin)
+        return Node(node, op, self._inputs(operator), "", attrs)
+
+    def _type(self, number: int) -> DType:
+        return _TYPES.get(self._tensor(number).type, DType.INVALID)
+
+    def _tensor(self, number: int) -> LiteTensor:
+        return self._record.tensors[number]
+
+    def _inputs(self, operator: OperatorRecord) -> tuple[Ref, ...]:
+        refs = []
+        for number in operator.inputs:
+            if number < 0:
+                continue
+            if number not in self._edges:
+                name = self._tensor(number).name
+                message = f"an operator takes the tensor {name!r} before it is computed"
+                hint = "the file is damaged: convert the model again"
+                raise CorruptFileError(message, hint, self._where)
+            refs.append(Ref(*self._edges[number]))
+        return tuple(refs)

@@ -1,0 +1,110 @@
+"""A program as the records of a file: values get numbers, constants buffers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.tflite.records import (
+    LiteTensor,
+    ModelRecord,
+    OperatorCode,
+    OperatorRecord,
+    SignatureRecord,
+    SubGraphRecord,
+)
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.program import Op, Port, Program, Value
+from mobileprep.litert.types import NAMES
+from mobileprep.litert.versions import operator_version, runtime_version
+
+SIGNATURE: Final = "serving_default"
+"""The name that converters give the one signature of a file."""
+
+_DESCRIPTION: Final = "written by mobileprep"
+
+
+def assembled(programs: Sequence[Program]) -> ModelRecord:
+    """The records of a file.
+
+    Args:
+        programs: the subgraphs; the first one is what runs, and has the signature.
+    """
+    buffers = _Buffers()
+    subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
+    version = runtime_version([op for program in programs for op in program.ops])
+    metadata = (("min_runtime_version", version.encode().ljust(16, b"\0")),)
+    first, main = programs[0], subgraphs[0]
+    signature = SignatureRecord(
+        SIGNATURE,
+        tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
+    )
+    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, _DESCRIPTION)
+
+
+class _Buffers:
+    """Bytes of constants, each once."""
+
+    def __init__(self) -> None:
+        self.contents: list[bytes | memoryview] = [b""]
+        self._numbers: dict[tuple[int, bytes], int] = {}
+
+    def number(self, elements: Array) -> int:
+        """The buffer that holds some elements; 0, the empty one, for none."""
+        content = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
+        if not len(content):
+            return 0
+        key = (len(content), hashlib.sha256(content).digest())
+        if key not in self._numbers:
+            self._numbers[key] = len(self.contents)
+            self.contents.append(content)
+        return self._numbers[key]
+
+
+class _Numbered:
+    """One subgraph whose values are numbered as they come."""
+
+    def __init__(self, program: Program, buffers: _Buffers) -> None:
+        self._program = program
+        self._buffers = buffers
+        self._numbers: dict[Value, int] = {}
+        self._tensors: list[LiteTensor] = []
+
+    def record(self) -> SubGraphRecord:
+        inputs = self._ports(self._program.inputs)
+        operators = tuple(map(self._operator, self._program.ops))
+        outputs = self._ports(self._program.outputs)
+        name = self._program.name
+        return SubGraphRecord(name, tuple(self._tensors), inputs, outputs, operators)
+
+    def _ports(self, ports: Sequence[Port]) -> tuple[int, ...]:
+        return tuple(self._number(port.value) for port in ports)
+
+    def _operator(self, op: Op) -> OperatorRecord:
+        code = OperatorCode(op.code, op.custom, operator_version(op))
+        inputs = tuple(-1 if v is None else self._number(v) for v in op.inputs)
+        outputs = tuple(map(self._number, op.outputs))
+        return OperatorRecord(code, inputs, outputs, op.options, op.custom_options)
+
+    def _number(self, value: Value) -> int:
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = len(self._tensors)
+            self._tensors.append(self._tensor(value))
+        return found
+
+    def _tensor(self, value: Value) -> LiteTensor:
+        sizes = value.shape or ()
+        is_open = any(size < 0 for size in sizes)
+        return LiteTensor(
+            value.name,
+            NAMES[value.dtype],
+            tuple(1 if size < 0 else size for size in sizes),
+            sizes if is_open else None,
+            0 if value.data is None else self._buffers.number(value.data),
+            value.quantization,
+        )

@@ -1,0 +1,1 @@
+"""Lowerings of TensorFlow's ops, a module a family."""

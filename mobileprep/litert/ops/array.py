@@ -1,0 +1,371 @@
+"""Shapes, and elements moved as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.registry import lowering
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import reshaped
+from mobileprep.litert.types import NAMES, need
+
+_MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
+
+
+@lowering("Identity", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "Snapshot")
+def identity(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """The value itself."""
+    return inputs[0]
+
+
+@lowering("IdentityN")
+def identity_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """The values themselves."""
+    return tuple(inputs)
+
+
+@lowering("CheckNumerics")
+def check_numerics(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """The value itself: LiteRT has no errors of numbers."""
+    return inputs[0]
+
+
+@lowering("Reshape")
+def reshape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """RESHAPE; sizes that are partly known become a constant where one is left open."""
+    shape = scope.output_shape(node)
+    known = scope.as_shape(node, 1)
+    sizes = known if shape is None or shape.count(-1) > 1 else shape
+    if sizes is not None and sizes.count(-1) <= 1 and 0 not in sizes:
+        return reshaped(scope, inputs[0], sizes)
+    table = "ReshapeOptions"
+    return scope.emit("RESHAPE", inputs, shape, inputs[0].dtype, table)
+
+
+@lowering("Squeeze")
+def squeeze(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SQUEEZE, or RESHAPE where the sizes are known, which more delegates take."""
+    shape = scope.output_shape(node)
+    if shape is not None and shape.count(-1) <= 1:
+        return reshaped(scope, inputs[0], shape)
+    dims = node.attr_ints("squeeze_dims", node.attr_ints("axis", ()))
+    kind = inputs[0].dtype
+    return scope.emit("SQUEEZE", inputs, shape, kind, "SqueezeOptions", squeeze_dims=dims)
+
+
+@lowering("ExpandDims")
+def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """EXPAND_DIMS, or RESHAPE where the sizes are known."""
+    shape = scope.output_shape(node)
+    if shape is not None and shape.count(-1) <= 1 and 0 not in shape:
+        return reshaped(scope, inputs[0], shape)
+    return scope.emit("EXPAND_DIMS", inputs, shape, inputs[0].dtype, "ExpandDimsOptions")
+
+
+@lowering("Transpose")
+def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """TRANSPOSE."""
+    order = _int32(scope, node, 1, inputs[1])
+    shape = scope.output_shape(node)
+    values = [inputs[0], order]
+    return scope.emit("TRANSPOSE", values, shape, inputs[0].dtype, "TransposeOptions")
+
+
+def _int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
+    """An input of sizes or indices as int32, at once where its elements are known."""
+    if value.dtype is DType.INT32:
+        return value
+    known = scope.known(node, index)
+    if known is not None:
+        return scope.constant(known.astype(np.int32), value.name)
+    kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": "INT32"}
+    return scope.emit("CAST", [value], value.shape, DType.INT32, "CastOptions", **kinds)
+
+
+@lowering("ConcatV2")
+def concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CONCATENATION."""
+    axis = scope.integers(node, len(inputs) - 1, "axis")[0]
+    return _concatenated(scope, node, inputs[:-1], axis)
+
+
+@lowering("Concat")
+def old_concat(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CONCATENATION."""
+    return _concatenated(scope, node, inputs[1:], scope.integers(node, 0, "axis")[0])
+
+
+def _concatenated(scope: Scope, node: Node, values: Sequence[Value], axis: int) -> Value:
+    # Empty parts add nothing, and kernels refuse some of them.
+    full = [v for v in values if v.data is None or v.data.size]
+    if len(full) == 1:
+        return full[0]
+    shape = scope.output_shape(node)
+    kind = values[0].dtype
+    return scope.emit("CONCATENATION", full, shape, kind, "ConcatenationOptions", axis=axis)
+
+
+def _outputs(
+    scope: Scope, node: Node, count: int, kind: DType
+) -> list[tuple[tuple[int, ...] | None, DType]]:
+    return [(scope.output_shape(node, i), kind) for i in range(count)]
+
+
+@lowering("Split")
+def split(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """SPLIT."""
+    count = node.attr_int("num_split")
+    outputs = _outputs(scope, node, count, inputs[1].dtype)
+    return scope.emit_many("SPLIT", inputs, outputs, "SplitOptions", num_splits=count)
+
+
+@lowering("SplitV")
+def split_v(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """SPLIT_V."""
+    count = node.attr_int("num_split")
+    outputs = _outputs(scope, node, count, inputs[0].dtype)
+    sizes, axis = (_int32(scope, node, i, inputs[i]) for i in (1, 2))
+    values = [inputs[0], sizes, axis]
+    return scope.emit_many("SPLIT_V", values, outputs, "SplitVOptions", num_splits=count)
+
+
+@lowering("Pack")
+def pack(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """PACK."""
+    shape, kind = scope.output_shape(node), inputs[0].dtype
+    axis, count = node.attr_int("axis", 0), len(inputs)
+    return scope.emit("PACK", inputs, shape, kind, "PackOptions", values_count=count, axis=axis)
+
+
+@lowering("Unpack")
+def unpack(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """UNPACK."""
+    count = node.attr_int("num")
+    outputs = _outputs(scope, node, count, inputs[0].dtype)
+    axis = node.attr_int("axis", 0)
+    return scope.emit_many("UNPACK", inputs, outputs, "UnpackOptions", num=count, axis=axis)
+
+
+@lowering("Slice")
+def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SLICE."""
+    return scope.emit("SLICE", inputs, scope.output_shape(node), inputs[0].dtype, "SliceOptions")
+
+
+@lowering("StridedSlice")
+def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """STRIDED_SLICE; an ellipsis is written out, and new axes are made by RESHAPE."""
+    masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
+    values = [inputs[0], *(_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
+    ellipsis, new_axes = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
+    shape, kind = scope.output_shape(node), inputs[0].dtype
+    if not ellipsis and not new_axes:
+        return scope.emit("STRIDED_SLICE", values, shape, kind, "StridedSliceOptions", **masks)
+    if inputs[0].rank is None:
+        msg = "the rank of its input is not known"
+        raise CannotExpressError(msg, "give the input's shape")
+    spans = _written_out(scope, node, inputs[0].rank)
+    bounds = [scope.integers_constant([span[i] for span in spans], "slice") for i in range(3)]
+    bits = {
+        name: sum(span[i] << place for place, span in enumerate(spans))
+        for i, name in ((3, "begin_mask"), (4, "end_mask"), (5, "shrink_axis_mask"))
+    }
+    values = [inputs[0], *bounds]
+    cut = scope.emit("STRIDED_SLICE", values, None, kind, "StridedSliceOptions", **bits)
+    if not new_axes:
+        return cut
+    if shape is None or shape.count(-1) > 1:
+        msg = "it adds axes to unknown sizes"
+        raise CannotExpressError(msg, "give the inputs' shapes")
+    return reshaped(scope, cut, shape)
+
+
+_Span = tuple[int, int, int, int, int, int]
+
+
+def _written_out(scope: Scope, node: Node, rank: int) -> list[_Span]:
+    """For each dimension begin, end, stride, and whether begin and end are open, and it goes."""
+    names = ("begin", "end", "strides")
+    given = [scope.integers(node, i, name) for i, name in enumerate(names, start=1)]
+    masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
+    bits = [node.attr_int(name, 0) for name in masks]
+    spans: list[_Span] = []
+    count = len(given[0])
+    axes_given = sum(not (bits[3] >> i & 1 or bits[4] >> i & 1) for i in range(count))
+    whole: _Span = (0, 0, 1, 1, 1, 0)
+    for i, (begin, end, stride) in enumerate(zip(*given, strict=True)):
+        if bits[3] >> i & 1:
+            spans += [whole] * (rank - axes_given)
+        elif not bits[4] >> i & 1:
+            spans.append((begin, end, stride, bits[0] >> i & 1, bits[1] >> i & 1, bits[2] >> i & 1))
+    return spans + [whole] * (rank - len(spans))
+
+
+@lowering("Gather", "GatherV2", "ResourceGather")
+def gather(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """GATHER."""
+    axis = scope.integers(node, 2, "axis")[0] if len(inputs) > 2 else 0
+    batch = node.attr_int("batch_dims", 0)
+    shape, kind = scope.output_shape(node), inputs[0].dtype
+    # Counted from the end it would mean another axis where the batch is not first.
+    if axis < 0 and inputs[0].rank is not None:
+        axis += inputs[0].rank
+    return scope.emit(
+        "GATHER", inputs[:2], shape, kind, "GatherOptions", axis=axis, batch_dims=batch
+    )
+
+
+@lowering("GatherNd")
+def gather_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """GATHER_ND."""
+    shape = scope.output_shape(node)
+    return scope.emit("GATHER_ND", inputs, shape, inputs[0].dtype, "GatherNdOptions")
+
+
+@lowering("ScatterNd")
+def scatter_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SCATTER_ND."""
+    need(node, inputs[:1], {DType.INT32})
+    shape = scope.output_shape(node)
+    return scope.emit("SCATTER_ND", inputs, shape, inputs[1].dtype, "ScatterNdOptions")
+
+
+@lowering("Tile")
+def tile(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """TILE."""
+    return scope.emit("TILE", inputs, scope.output_shape(node), inputs[0].dtype, "TileOptions")
+
+
+@lowering("BroadcastTo")
+def broadcast_to(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BROADCAST_TO."""
+    shape = scope.output_shape(node)
+    return scope.emit("BROADCAST_TO", inputs, shape, inputs[0].dtype, "BroadcastToOptions")
+
+
+@lowering("Shape")
+def shape_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SHAPE."""
+    kind = node.attr_dtype("out_type", DType.INT32)
+    shape = scope.output_shape(node)
+    return scope.emit("SHAPE", inputs, shape, kind, "ShapeOptions", out_type=NAMES[kind])
+
+
+@lowering("ShapeN")
+def shape_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """SHAPE of each."""
+    kind = node.attr_dtype("out_type", DType.INT32)
+    return tuple(
+        scope.emit("SHAPE", [x], (x.rank or -1,), kind, "ShapeOptions", out_type=NAMES[kind])
+        for x in inputs
+    )
+
+
+@lowering("Rank")
+def rank(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """RANK."""
+    return scope.emit("RANK", inputs, (), DType.INT32, "RankOptions")
+
+
+@lowering("Size")
+def size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """The product of SHAPE."""
+    kind = node.attr_dtype("out_type", DType.INT32)
+    sizes = scope.emit(
+        "SHAPE", inputs, (inputs[0].rank or -1,), kind, "ShapeOptions", out_type=NAMES[kind]
+    )
+    values = [sizes, scope.integers_constant([0], "axes")]
+    return scope.emit("REDUCE_PROD", values, (), kind, "ReducerOptions", keep_dims=False)
+
+
+@lowering("Fill")
+def fill(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """FILL."""
+    return scope.emit("FILL", inputs, scope.output_shape(node), inputs[1].dtype, "FillOptions")
+
+
+@lowering("ZerosLike", "OnesLike")
+def zeros_like(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """ZEROS_LIKE, and 1 added for ones."""
+    value = inputs[0]
+    need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
+    zeros = scope.emit("ZEROS_LIKE", inputs, value.shape, value.dtype, "ZerosLikeOptions")
+    if node.op == "ZerosLike":
+        return zeros
+    one = scope.constant(np.array(1, value.dtype.numpy))
+    return scope.emit("ADD", [zeros, one], value.shape, value.dtype, "AddOptions")
+
+
+@lowering("Range")
+def range_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """RANGE."""
+    need(node, inputs, {DType.FLOAT, DType.INT32, DType.INT64})
+    return scope.emit("RANGE", inputs, scope.output_shape(node), inputs[0].dtype, "RangeOptions")
+
+
+@lowering("OneHot")
+def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """ONE_HOT."""
+    shape, axis = scope.output_shape(node), node.attr_int("axis", -1)
+    return scope.emit("ONE_HOT", inputs, shape, inputs[2].dtype, "OneHotOptions", axis=axis)
+
+
+@lowering("ReverseV2")
+def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """REVERSE_V2, an axis at a time."""
+    value = inputs[0]
+    for axis in scope.integers(node, 1, "axes"):
+        at = scope.integers_constant([axis % max(value.rank or 1, 1)], "axis")
+        value = scope.emit("REVERSE_V2", [value, at], value.shape, value.dtype, "ReverseV2Options")
+    return value
+
+
+@lowering("Where")
+def where(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """WHERE."""
+    return scope.emit("WHERE", inputs, scope.output_shape(node), DType.INT64, "WhereOptions")
+
+
+@lowering("SelectV2")
+def select_v2(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SELECT_V2."""
+    shape = scope.output_shape(node)
+    return scope.emit("SELECT_V2", inputs, shape, inputs[1].dtype, "SelectV2Options")
+
+
+@lowering("Select")
+def select(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SELECT, whose condition may be a vector of rows."""
+    shape = scope.output_shape(node)
+    return scope.emit("SELECT", inputs, shape, inputs[1].dtype, "SelectOptions")
+
+
+@lowering("Pad", "PadV2")
+def pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """PAD and PADV2."""
+    shape, kind = scope.output_shape(node), inputs[0].dtype
+    code, table = ("PAD", "PadOptions") if node.op == "Pad" else ("PADV2", "PadV2Options")
+    return scope.emit(code, inputs, shape, kind, table)
+
+
+@lowering("MirrorPad")
+def mirror_pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """MIRROR_PAD."""
+    shape, mode = scope.output_shape(node), _MIRRORS[node.attr_str("mode")]
+    return scope.emit("MIRROR_PAD", inputs, shape, inputs[0].dtype, "MirrorPadOptions", mode=mode)
+
+
+@lowering("SpaceToBatchND", "BatchToSpaceND")
+def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND."""
+    shape, kind = scope.output_shape(node), inputs[0].dtype
+    if node.op == "SpaceToBatchND":
+        return scope.emit("SPACE_TO_BATCH_ND", inputs, shape, kind, "SpaceToBatchNDOptions")
+    return scope.emit("BATCH_TO_SPACE_ND", inputs, shape, kind, "BatchToSpaceNDOptions")

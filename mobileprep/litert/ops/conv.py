@@ -1,0 +1,197 @@
+"""Convolutions and products with constant weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mobileprep.ir.node import Node
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.registry import lowering
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import (
+    as_given,
+    channels_last,
+    is_channels_first,
+    last_shape,
+    padded,
+    permuted,
+    reshaped,
+    spatial,
+    transposed,
+)
+from mobileprep.litert.types import need_float
+
+
+def relaid(scope: Scope, weights: Value, form: str, order: Sequence[int]) -> Value:
+    """Weights with their dimensions in another order, at once where they are constant."""
+    if weights.data is None:
+        return transposed(scope, weights, order)
+    turned = np.ascontiguousarray(np.transpose(weights.data, order))
+    return scope.relaid(weights, form, turned)
+
+
+@lowering("Conv2D")
+def conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CONV_2D; its weights are [output, height, width, input]."""
+    need_float(node, inputs)
+    image, padding = padded(scope, node, channels_last(scope, node, inputs[0]))
+    weights = relaid(scope, inputs[1], "OHWI", (3, 0, 1, 2))
+    strides, dilations = spatial(node, "strides"), spatial(node, "dilations")
+    shape = last_shape(node, scope.output_shape(node))
+    done = scope.emit(
+        "CONV_2D",
+        [image, weights, _no_bias(scope, weights, 0)],
+        shape,
+        inputs[0].dtype,
+        "Conv2DOptions",
+        padding=padding,
+        stride_h=strides[0],
+        stride_w=strides[1],
+        dilation_h_factor=dilations[0],
+        dilation_w_factor=dilations[1],
+    )
+    return as_given(scope, node, done)
+
+
+def _no_bias(scope: Scope, weights: Value, axis: int) -> Value | None:
+    """A bias of zeros, which older runtimes demand."""
+    if weights.shape is None or weights.shape[axis] < 0:
+        return None
+    return scope.constant(np.zeros(weights.shape[axis], np.float32), "bias")
+
+
+@lowering("DepthwiseConv2dNative")
+def depthwise_conv_2d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """DEPTHWISE_CONV_2D; [height, width, input, multiplier] becomes [1, height, width, output]."""
+    need_float(node, inputs)
+    image, padding = padded(scope, node, channels_last(scope, node, inputs[0]))
+    filters = inputs[1]
+    if filters.shape is None or min(filters.shape) < 0:
+        msg = "the shape of its filter is not known"
+        raise CannotExpressError(msg, "make it a constant")
+    height, width, channels, multiplier = filters.shape
+    flat = (1, height, width, channels * multiplier)
+    if filters.data is None:
+        weights = reshaped(scope, filters, flat)
+    else:
+        weights = scope.relaid(filters, "1HWO", filters.data.reshape(flat))
+    strides, dilations = spatial(node, "strides"), spatial(node, "dilations")
+    done = scope.emit(
+        "DEPTHWISE_CONV_2D",
+        [image, weights, _no_bias(scope, weights, 3)],
+        last_shape(node, scope.output_shape(node)),
+        image.dtype,
+        "DepthwiseConv2DOptions",
+        padding=padding,
+        stride_h=strides[0],
+        stride_w=strides[1],
+        depth_multiplier=multiplier,
+        dilation_h_factor=dilations[0],
+        dilation_w_factor=dilations[1],
+    )
+    return as_given(scope, node, done)
+
+
+@lowering("Conv2DBackpropInput")
+def transpose_conv(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """TRANSPOSE_CONV; [height, width, output, input] becomes [output, height, width, input]."""
+    need_float(node, inputs[1:])
+    if node.attr_str("padding") == "EXPLICIT":
+        msg = "it has explicit paddings"
+        raise CannotExpressError(msg, "use SAME or VALID, and crop")
+    if set(node.attr_ints("dilations", (1,))) != {1}:
+        msg = "it is dilated"
+        raise CannotExpressError(msg, "LiteRT has no dilated transposed convolution")
+    sizes = _output_sizes(scope, node, inputs[0])
+    image = channels_last(scope, node, inputs[2])
+    weights = relaid(scope, inputs[1], "transposed OHWI", (2, 0, 1, 3))
+    strides = spatial(node, "strides")
+    done = scope.emit(
+        "TRANSPOSE_CONV",
+        [sizes, weights, image],
+        last_shape(node, scope.output_shape(node)),
+        image.dtype,
+        "TransposeConvOptions",
+        padding=node.attr_str("padding"),
+        stride_h=strides[0],
+        stride_w=strides[1],
+    )
+    return as_given(scope, node, done)
+
+
+def _output_sizes(scope: Scope, node: Node, sizes: Value) -> Value:
+    """The sizes of a transposed convolution's output, channels last."""
+    if not is_channels_first(node):
+        return sizes
+    known = scope.integers(node, 0, "output sizes")
+    return scope.integers_constant(permuted(known, (0, 2, 3, 1)) or (), "output_sizes")
+
+
+@lowering("Conv3D")
+def conv_3d(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CONV_3D, whose weights are in TensorFlow's order."""
+    need_float(node, inputs)
+    if node.attr_str("padding") == "EXPLICIT":
+        msg = "it has explicit paddings"
+        raise CannotExpressError(msg, "use SAME or VALID, and pad before it")
+    image = channels_last(scope, node, inputs[0], 5)
+    strides, dilations = spatial(node, "strides", 5), spatial(node, "dilations", 5)
+    done = scope.emit(
+        "CONV_3D",
+        [image, inputs[1]],
+        last_shape(node, scope.output_shape(node), 5),
+        image.dtype,
+        "Conv3DOptions",
+        padding=node.attr_str("padding"),
+        stride_d=strides[0],
+        stride_h=strides[1],
+        stride_w=strides[2],
+        dilation_d_factor=dilations[0],
+        dilation_h_factor=dilations[1],
+        dilation_w_factor=dilations[2],
+    )
+    return as_given(scope, node, done, 5)
+
+
+@lowering("MatMul")
+def matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """FULLY_CONNECTED with weights [output, input]; BATCH_MATMUL where none are constant."""
+    need_float(node, inputs)
+    left, right = inputs
+    turned = node.attr_bool("transpose_a", False), node.attr_bool("transpose_b", False)
+    shape = scope.output_shape(node)
+    if right.data is None:
+        return _product(scope, left, right, turned, shape)
+    rows = transposed(scope, left, (1, 0)) if turned[0] else left
+    weights = right if turned[1] else relaid(scope, right, "OI", (1, 0))
+    values = [rows, weights, _no_bias(scope, weights, 0)]
+    return scope.emit("FULLY_CONNECTED", values, shape, left.dtype, "FullyConnectedOptions")
+
+
+@lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def batch_matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """BATCH_MATMUL."""
+    need_float(node, inputs)
+    turned = node.attr_bool("adj_x", False), node.attr_bool("adj_y", False)
+    return _product(scope, inputs[0], inputs[1], turned, scope.output_shape(node))
+
+
+def _product(
+    scope: Scope,
+    left: Value,
+    right: Value,
+    turned: tuple[bool, bool],
+    shape: tuple[int, ...] | None,
+) -> Value:
+    return scope.emit(
+        "BATCH_MATMUL",
+        [left, right],
+        shape,
+        left.dtype,
+        "BatchMatMulOptions",
+        adj_x=turned[0],
+        adj_y=turned[1],
+    )

@@ -1,0 +1,133 @@
+"""Pictures: resizing, blocks of pixels, boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.registry import lowering
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import as_given, channels_last, last_shape
+from mobileprep.litert.types import NAMES, need_float
+
+_RESIZES: Final = {
+    "ResizeBilinear": ("RESIZE_BILINEAR", "ResizeBilinearOptions"),
+    "ResizeNearestNeighbor": ("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"),
+}
+
+
+@lowering(*_RESIZES)
+def resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """RESIZE_BILINEAR, whose result is float32 as TensorFlow's, and RESIZE_NEAREST_NEIGHBOR."""
+    code, table = _RESIZES[node.op]
+    image = inputs[0]
+    if node.op == "ResizeBilinear" and image.dtype is not DType.FLOAT:
+        kinds = {"in_data_type": NAMES[image.dtype], "out_data_type": "FLOAT32"}
+        image = scope.emit("CAST", [image], image.shape, DType.FLOAT, "CastOptions", **kinds)
+    return scope.emit(
+        code,
+        [image, inputs[1]],
+        scope.output_shape(node),
+        image.dtype,
+        table,
+        align_corners=node.attr_bool("align_corners", False),
+        half_pixel_centers=node.attr_bool("half_pixel_centers", False),
+    )
+
+
+@lowering("SpaceToDepth", "DepthToSpace")
+def blocks(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
+    if node.attr_str("data_format", "NHWC") == "NCHW_VECT_C":
+        msg = "its channels are in vectors"
+        raise CannotExpressError(msg, "put the channels last")
+    forward = node.op == "SpaceToDepth"
+    code = "SPACE_TO_DEPTH" if forward else "DEPTH_TO_SPACE"
+    done = scope.emit(
+        code,
+        [channels_last(scope, node, inputs[0])],
+        last_shape(node, scope.output_shape(node)),
+        inputs[0].dtype,
+        "SpaceToDepthOptions" if forward else "DepthToSpaceOptions",
+        block_size=node.attr_int("block_size"),
+    )
+    return as_given(scope, node, done)
+
+
+@lowering("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3")
+def non_max_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """NON_MAX_SUPPRESSION_V4, whose padding is cut off."""
+    indices, count = _suppressed(scope, node, inputs)
+    ends = scope.emit("EXPAND_DIMS", [count, _zero(scope)], (1,), DType.INT32, "ExpandDimsOptions")
+    values = [indices, scope.integers_constant([0], "begin"), ends]
+    return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions")
+
+
+@lowering("NonMaxSuppressionV4")
+def padded_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """NON_MAX_SUPPRESSION_V4, which pads with zeros always."""
+    if not node.attr_bool("pad_to_max_output_size", False):
+        indices, count = _suppressed(scope, node, inputs)
+        zero = _zero(scope)
+        ends = scope.emit("EXPAND_DIMS", [count, zero], (1,), DType.INT32, "ExpandDimsOptions")
+        values = [indices, scope.integers_constant([0], "begin"), ends]
+        return scope.emit("SLICE", values, (-1,), DType.INT32, "SliceOptions"), count
+    return _suppressed(scope, node, inputs)
+
+
+@lowering("NonMaxSuppressionV5")
+def soft_suppression(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """NON_MAX_SUPPRESSION_V5."""
+    need_float(node, [*inputs[:2], *inputs[3:]])
+    most = _most(scope, node)
+    outputs = [((most,), DType.INT32), ((most,), DType.FLOAT), ((), DType.INT32)]
+    values = list(inputs)
+    if float(scope.needed(node, 5, "sigma")) > 0:
+        # TensorFlow ignores the threshold then. LiteRT does not, and drops a box that it has taken
+        # by its overlap with itself, which is 1.
+        values[3] = scope.constant(np.array(1, np.float32), "overlap")
+    table = "NonMaxSuppressionV5Options"
+    made = scope.emit_many("NON_MAX_SUPPRESSION_V5", values, outputs, table)
+    if node.attr_bool("pad_to_max_output_size", False):
+        return made
+    zero = _zero(scope)
+    ends = scope.emit("EXPAND_DIMS", [made[2], zero], (1,), DType.INT32, "ExpandDimsOptions")
+    begin = scope.integers_constant([0], "begin")
+    cut = tuple(
+        scope.emit("SLICE", [value, begin, ends], (-1,), value.dtype, "SliceOptions")
+        for value in made[:2]
+    )
+    return (*cut, made[2])
+
+
+def _suppressed(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    need_float(node, inputs[:2])
+    boxes, scores, most = inputs[:3]
+    if node.op == "NonMaxSuppression":
+        overlap = scope.constant(np.array(node.attr_float("iou_threshold", 0.5), np.float32))
+    else:
+        overlap = inputs[3]
+    least = inputs[4] if len(inputs) > 4 else _lowest(scope)
+    outputs = [((_most(scope, node),), DType.INT32), ((), DType.INT32)]
+    values = [boxes, scores, most, overlap, least]
+    table = "NonMaxSuppressionV4Options"
+    return scope.emit_many("NON_MAX_SUPPRESSION_V4", values, outputs, table)
+
+
+def _most(scope: Scope, node: Node) -> int:
+    known = scope.known(node, 2)
+    return -1 if known is None else int(known)
+
+
+def _zero(scope: Scope) -> Value:
+    return scope.constant(np.array(0, np.int32), "axis")
+
+
+def _lowest(scope: Scope) -> Value:
+    return scope.constant(np.array(np.finfo(np.float32).min, np.float32), "least_score")

@@ -1,0 +1,208 @@
+"""Arithmetic element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.registry import lowering
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.types import FLOATS, LONG_NUMBERS, NAMES, NUMBERS, need, need_float
+from mobileprep.ops.dims import broadcast
+
+_SMALL = frozenset({DType.UINT8, DType.INT8, DType.INT16})
+_BOOLS = frozenset({DType.BOOL})
+_COMPARED = LONG_NUMBERS | _SMALL - {DType.INT16}
+
+# For each op its builtin, the table of its options, and the types that the runtime takes.
+_TWO: Final[dict[str, tuple[str, str, frozenset[DType]]]] = {
+    "Add": ("ADD", "AddOptions", LONG_NUMBERS),
+    "AddV2": ("ADD", "AddOptions", LONG_NUMBERS),
+    "Sub": ("SUB", "SubOptions", LONG_NUMBERS),
+    "Mul": ("MUL", "MulOptions", LONG_NUMBERS),
+    "RealDiv": ("DIV", "DivOptions", FLOATS),
+    "FloorDiv": ("FLOOR_DIV", "FloorDivOptions", NUMBERS),
+    "FloorMod": ("FLOOR_MOD", "FloorModOptions", LONG_NUMBERS),
+    "SquaredDifference": ("SQUARED_DIFFERENCE", "SquaredDifferenceOptions", NUMBERS),
+    "Minimum": ("MINIMUM", "MaximumMinimumOptions", LONG_NUMBERS),
+    "Maximum": ("MAXIMUM", "MaximumMinimumOptions", LONG_NUMBERS),
+    "Pow": ("POW", "PowOptions", NUMBERS),
+    "Atan2": ("ATAN2", "ATan2Options", FLOATS),
+}
+_COMPARISONS: Final[dict[str, tuple[str, str]]] = {
+    "Equal": ("EQUAL", "EqualOptions"),
+    "NotEqual": ("NOT_EQUAL", "NotEqualOptions"),
+    "Less": ("LESS", "LessOptions"),
+    "LessEqual": ("LESS_EQUAL", "LessEqualOptions"),
+    "Greater": ("GREATER", "GreaterOptions"),
+    "GreaterEqual": ("GREATER_EQUAL", "GreaterEqualOptions"),
+}
+_LOGIC: Final[dict[str, tuple[str, str]]] = {
+    "LogicalAnd": ("LOGICAL_AND", "LogicalAndOptions"),
+    "LogicalOr": ("LOGICAL_OR", "LogicalOrOptions"),
+    "LogicalNot": ("LOGICAL_NOT", "LogicalNotOptions"),
+}
+_ONE: Final[dict[str, tuple[str, frozenset[DType]]]] = {
+    "Abs": ("ABS", FLOATS | {DType.INT32}),
+    "Neg": ("NEG", LONG_NUMBERS),
+    "Exp": ("EXP", FLOATS),
+    "Log": ("LOG", FLOATS),
+    "Sqrt": ("SQRT", FLOATS),
+    "Rsqrt": ("RSQRT", FLOATS),
+    "Square": ("SQUARE", FLOATS),
+    "Sin": ("SIN", FLOATS),
+    "Cos": ("COS", FLOATS),
+    "Floor": ("FLOOR", FLOATS),
+    "Ceil": ("CEIL", FLOATS),
+    "Round": ("ROUND", FLOATS),
+    "Rint": ("ROUND", FLOATS),
+    "Sign": ("SIGN", FLOATS | {DType.INT32}),
+}
+
+
+def binary(scope: Scope, code: str, table: str, left: Value, right: Value) -> Value:
+    """An operator on two values of one type, the smaller one repeated along the larger."""
+    shape = broadcast(left.shape, right.shape)
+    return scope.emit(code, [left, right], shape, left.dtype, table)
+
+
+def number(scope: Scope, value: Value, x: float) -> Value:
+    """A constant number of a value's type."""
+    return scope.constant(np.array(x, value.dtype.numpy))
+
+
+@lowering(*_TWO)
+def two(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """A builtin on two tensors."""
+    code, table, types = _TWO[node.op]
+    need(node, inputs, types)
+    return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype, table)
+
+
+@lowering("Div", "TruncateDiv")
+def div(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """DIV, which cuts whole numbers off towards zero as these ops do."""
+    need(node, inputs, NUMBERS)
+    return scope.emit("DIV", inputs, scope.output_shape(node), inputs[0].dtype, "DivOptions")
+
+
+@lowering(*_COMPARISONS)
+def comparison(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """A comparison."""
+    code, table = _COMPARISONS[node.op]
+    plain = code in ("EQUAL", "NOT_EQUAL")
+    need(node, inputs, _COMPARED | _BOOLS if plain else _COMPARED)
+    return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL, table)
+
+
+@lowering(*_LOGIC)
+def logic(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """A logical operator."""
+    code, table = _LOGIC[node.op]
+    return scope.emit(code, inputs, scope.output_shape(node), DType.BOOL, table)
+
+
+@lowering(*_ONE)
+def one(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """A builtin on one tensor."""
+    code, types = _ONE[node.op]
+    need(node, inputs, types)
+    return scope.emit(code, inputs, scope.output_shape(node), inputs[0].dtype)
+
+
+@lowering("AddN")
+def add_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """ADD_N; ADD of two, which the runtime computes faster."""
+    need(node, inputs, NUMBERS)
+    if len(inputs) == 1:
+        return inputs[0]
+    shape = scope.output_shape(node)
+    if len(inputs) == 2:
+        return scope.emit("ADD", inputs, shape, inputs[0].dtype, "AddOptions")
+    return scope.emit("ADD_N", inputs, shape, inputs[0].dtype, "AddNOptions")
+
+
+@lowering("BiasAdd", "BiasAddV1")
+def bias_add(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """ADD along the channels."""
+    need(node, inputs, LONG_NUMBERS)
+    value, bias = inputs
+    first = node.attr_str("data_format", "NHWC") in ("NCHW", "NCDHW")
+    if first and (value.rank or 0) > 2:
+        if bias.data is None:
+            msg = "its bias is computed"
+            raise CannotExpressError(msg, "put the channels last")
+        sizes = (bias.data.size, *(1,) * ((value.rank or 0) - 2))
+        bias = scope.constant(bias.data.reshape(sizes), bias.name)
+    shape = scope.output_shape(node)
+    return scope.emit("ADD", [value, bias], shape, value.dtype, "AddOptions")
+
+
+@lowering("Reciprocal", "Inv")
+def reciprocal(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """1 / x."""
+    need_float(node, inputs)
+    return binary(scope, "DIV", "DivOptions", number(scope, inputs[0], 1), inputs[0])
+
+
+@lowering("DivNoNan")
+def div_no_nan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """x / y, and 0 where y is 0."""
+    need_float(node, inputs)
+    quotient = binary(scope, "DIV", "DivOptions", *inputs)
+    zero = number(scope, inputs[1], 0)
+    is_zero = scope.emit("EQUAL", [inputs[1], zero], inputs[1].shape, DType.BOOL, "EqualOptions")
+    shape = scope.output_shape(node)
+    values = [is_zero, zero, quotient]
+    return scope.emit("SELECT_V2", values, shape, quotient.dtype, "SelectV2Options")
+
+
+@lowering("Expm1")
+def expm1(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """exp(x) - 1, to the precision of float32 around 1."""
+    need_float(node, inputs)
+    grown = scope.emit("EXP", inputs, inputs[0].shape, inputs[0].dtype)
+    return binary(scope, "SUB", "SubOptions", grown, number(scope, grown, 1))
+
+
+@lowering("Log1p")
+def log1p(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """log(x + 1), to the precision of float32 around 1."""
+    need_float(node, inputs)
+    more = binary(scope, "ADD", "AddOptions", inputs[0], number(scope, inputs[0], 1))
+    return scope.emit("LOG", [more], more.shape, more.dtype)
+
+
+@lowering("Cast")
+def cast(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CAST."""
+    wanted = node.attr_dtype("DstT")
+    if wanted is inputs[0].dtype:
+        return inputs[0]
+    if wanted not in NAMES or wanted is DType.STRING or inputs[0].dtype is DType.STRING:
+        reason = f"LiteRT does not cast {inputs[0].dtype.short} to {wanted.short}"
+        raise CannotExpressError(reason, "cut the graph behind it")
+    kinds = {"in_data_type": NAMES[inputs[0].dtype], "out_data_type": NAMES[wanted]}
+    return scope.emit("CAST", inputs, scope.output_shape(node), wanted, "CastOptions", **kinds)
+
+
+@lowering("Cumsum")
+def cumsum(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """CUMSUM."""
+    need(node, inputs[:1], LONG_NUMBERS)
+    axis = scope.integers_constant([*scope.integers(node, 1, "axis")], "axis")
+    return scope.emit(
+        "CUMSUM",
+        [inputs[0], axis],
+        scope.output_shape(node),
+        inputs[0].dtype,
+        "CumsumOptions",
+        exclusive=node.attr_bool("exclusive", False),
+        reverse=node.attr_bool("reverse", False),
+    )

@@ -1,0 +1,111 @@
+"""What lowering makes of a graph: operators in order, and the values that they pass on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.tensor import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor; two are the same only where they are one object.
+
+    Args:
+        name: what it is called in the file.
+        dtype: its element type.
+        shape: its sizes, -1 where unknown; None where even the rank is unknown.
+        data: the elements of a constant.
+        quantization: how integers stand for real numbers, where they do.
+    """
+
+    name: str
+    dtype: DType
+    shape: TensorShape
+    data: Array | None = None
+    quantization: Quantization | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, None where it is unknown."""
+        return None if self.shape is None else len(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One operator of LiteRT.
+
+    Args:
+        code: the builtin's name, or ``CUSTOM``.
+        inputs: values, None for an optional one that is not there.
+        outputs: values that no other operator puts out.
+        options: the builtin's options.
+        custom: the name of a custom operator.
+        custom_options: the bytes that it reads.
+    """
+
+    code: str
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    options: Options | None = None
+    custom: str = ""
+    custom_options: bytes = b""
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the whole: the name that callers use, and the value."""
+
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True)
+class Program:
+    """A subgraph before its values have numbers.
+
+    Args:
+        inputs: what callers feed, in order.
+        outputs: what callers fetch, in order.
+        ops: in an order in which they can run.
+        name: the subgraph's.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    ops: tuple[Op, ...]
+    name: str = "main"
+
+    def with_ops(self, ops: Sequence[Op]) -> Program:
+        """The same with other operators, which make the same outputs."""
+        return Program(self.inputs, self.outputs, tuple(ops), self.name)
+
+
+@dataclass
+class Readers:
+    """How often each value of a program is read, a fetch counted as a reading."""
+
+    program: Program
+    counts: dict[Value, int] = field(default_factory=dict)
+    makers: dict[Value, Op] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for op in self.program.ops:
+            for value in op.inputs:
+                if value is not None:
+                    self.counts[value] = self.counts.get(value, 0) + 1
+            self.makers.update(dict.fromkeys(op.outputs, op))
+        for port in self.program.outputs:
+            self.counts[port.value] = self.counts.get(port.value, 0) + 1
+
+    def once(self, value: Value) -> bool:
+        """Whether a value is read by one operator and by nobody else."""
+        return self.counts.get(value) == 1
+
+    def maker(self, value: Value | None) -> Op | None:
+        """The operator that puts a value out; None for constants and inputs."""
+        return None if value is None else self.makers.get(value)

@@ -1,0 +1,56 @@
+"""What cannot be expressed in LiteRT, with the reason and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mobileprep.errors import UnsupportedError
+
+_NODES_SHOWN: Final = 4
+
+
+class CannotExpressError(Exception):
+    """A node that LiteRT's operators cannot stand for.
+
+    Args:
+        reason: why, in a part of a sentence.
+        mend: what the user can do.
+    """
+
+    def __init__(self, reason: str, mend: str) -> None:
+        super().__init__(reason, mend)
+        self.reason = reason
+        self.mend = mend
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that cannot be expressed."""
+
+    node: str
+    op: str
+    reason: str
+    mend: str
+
+
+def refused(refusals: Sequence[Refusal], where: str) -> UnsupportedError:
+    """The error that names all of them, those of one kind on one line, in the graph's order."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for refusal in refusals:
+        kind = (refusal.op, refusal.reason, refusal.mend)
+        alike.setdefault(kind, []).append(refusal.node)
+    lines = [f"{op} {_listed(nodes)}: {why}; {mend}" for (op, why, mend), nodes in alike.items()]
+    if len(lines) == 1:
+        ((op, why, mend), nodes) = next(iter(alike.items()))
+        return UnsupportedError(f"{op} {_listed(nodes)}: {why}", mend, where)
+    message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
+    ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
+    return UnsupportedError(message, f"cut or replace them: {ops}", where)
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    shown = ", ".join(repr(node) for node in nodes[:_NODES_SHOWN])
+    more = len(nodes) - _NODES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

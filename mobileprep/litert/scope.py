@@ -1,0 +1,161 @@
+"""What a lowering works with: it looks at the graph's facts here, and emits operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.formats.tflite.records import Options, OptionValue
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.program import Op, Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.ops.shape_inference import Shapes
+from mobileprep.ops.static_values import StaticValues
+
+ACTIVATION = "fused_activation_function"
+
+
+class Scope:
+    """The operators of a graph that is being lowered, and what is known of the graph.
+
+    Args:
+        graph: the graph.
+        shapes: the shapes of its tensors.
+        fed: names of the nodes whose outputs are fed.
+    """
+
+    def __init__(self, graph: Graph, shapes: Mapping[str, Shapes], fed: frozenset[str]) -> None:
+        self.graph = graph
+        self.ops: list[Op] = []
+        self._shapes = shapes
+        self._static = StaticValues(graph.by_name, self.shape_of, fed)
+        self._constants: dict[tuple[object, ...], Value] = {}
+        self._relaid: dict[tuple[int, str], tuple[Array, Value]] = {}
+        self._names: set[str] = set()
+
+    def shape_of(self, ref: Ref) -> TensorShape:
+        """The shape of a tensor of the graph."""
+        outputs = self._shapes.get(ref.node, ())
+        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+
+    def output_shape(self, node: Node, index: int = 0) -> TensorShape:
+        """The shape of a node's output."""
+        return self.shape_of(Ref(node.name, index))
+
+    def known(self, node: Node, index: int) -> Array | None:
+        """The elements of a node's input where they follow from constants and shapes."""
+        return self._static.value(node.data_inputs[index])
+
+    def as_shape(self, node: Node, index: int) -> TensorShape:
+        """A node's input read as a shape, -1 for each size that is not known, or None."""
+        return self._static.as_shape(node.data_inputs[index])
+
+    def needed(self, node: Node, index: int, what: str) -> Array:
+        """The elements of an input that must be known.
+
+        Raises:
+            CannotExpressError: they are not.
+        """
+        value = self.known(node, index)
+        if value is None:
+            reason = f"its {what} is computed while the graph runs"
+            raise CannotExpressError(reason, f"make the {what} a constant")
+        return value
+
+    def integers(self, node: Node, index: int, what: str) -> tuple[int, ...]:
+        """The whole numbers of an input that must be known; see ``needed``."""
+        return tuple(int(x) for x in self.needed(node, index, what).reshape(-1))
+
+    def constant(self, array: Array, name: str = "", dtype: DType | None = None) -> Value:
+        """A constant; small ones of equal elements are one value."""
+        array = np.asarray(array)
+        kind = dtype or dtype_from_numpy(array.dtype)
+        if kind is None:
+            reason = f"numbers of type {array.dtype} have no counterpart"
+            raise CannotExpressError(reason, "cast them to float32")
+        key = (kind, array.shape, array.tobytes()) if array.nbytes <= _SMALL else None
+        if key is not None and key in self._constants:
+            return self._constants[key]
+        value = Value(self.unique(name or "constant"), kind, array.shape, array)
+        if key is not None:
+            self._constants[key] = value
+        return value
+
+    def integers_constant(self, numbers: Sequence[int], name: str = "") -> Value:
+        """A constant vector of int32, such as axes or sizes."""
+        return self.constant(np.array(numbers, np.int32), name)
+
+    def relaid(self, weights: Value, form: str, change: Array) -> Value:
+        """A constant in another layout, made once however many nodes read it.
+
+        Args:
+            weights: the constant as the graph has it.
+            form: what the layout is called.
+            change: the elements in that layout.
+        """
+        assert weights.data is not None
+        key = (id(weights.data), form)
+        found = self._relaid.get(key)
+        if found is None:
+            made = self.constant(change, weights.name, weights.dtype)
+            found = self._relaid[key] = (weights.data, made)
+        return found[1]
+
+    def emit(
+        self,
+        code: str,
+        inputs: Sequence[Value | None],
+        shape: TensorShape,
+        dtype: DType,
+        table: str = "",
+        /,
+        **options: OptionValue,
+    ) -> Value:
+        """Add an operator with one output, and give the output."""
+        return self.emit_many(code, inputs, [(shape, dtype)], table, **options)[0]
+
+    def emit_many(
+        self,
+        code: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[tuple[TensorShape, DType]],
+        table: str = "",
+        /,
+        **options: OptionValue,
+    ) -> tuple[Value, ...]:
+        """Add an operator, and give its outputs."""
+        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        described = Options(table, options) if table else None
+        self.ops.append(Op(code, tuple(inputs), made, described))
+        return made
+
+    def emit_custom(
+        self,
+        custom: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[tuple[TensorShape, DType]],
+        options: bytes,
+    ) -> tuple[Value, ...]:
+        """Add a custom operator, and give its outputs."""
+        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        op = Op("CUSTOM", tuple(inputs), made, None, custom, options)
+        self.ops.append(op)
+        return made
+
+    def unique(self, name: str) -> str:
+        """A name that no other constant has."""
+        found, number = name, 0
+        while found in self._names:
+            number += 1
+            found = f"{name}_{number}"
+        self._names.add(found)
+        return found
+
+
+_SMALL = 1 << 12

@@ -1,0 +1,125 @@
+"""Arithmetic of layouts: the sizes of tensors, and weights, in the order that LiteRT has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.scope import Scope
+
+CHANNELS_FIRST: Final = ("NCHW", "NCDHW")
+
+
+def permuted(shape: TensorShape, order: Sequence[int]) -> TensorShape:
+    """The sizes after a transposition."""
+    return None if shape is None else tuple(shape[i] for i in order)
+
+
+def transposed(scope: Scope, value: Value, order: Sequence[int]) -> Value:
+    """A value with its dimensions in another order; constants are turned at once."""
+    if value.data is not None:
+        return scope.constant(np.transpose(value.data, order), value.name, value.dtype)
+    shape = permuted(value.shape, order)
+    inputs = [value, scope.integers_constant(order, "permutation")]
+    return scope.emit("TRANSPOSE", inputs, shape, value.dtype, "TransposeOptions")
+
+
+def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
+    """A value under another shape, of which one size may be -1."""
+    if value.data is not None:
+        return scope.constant(value.data.reshape(shape), value.name, value.dtype)
+    sizes = tuple(shape)
+    inputs = [value, scope.integers_constant(sizes, "shape")]
+    return scope.emit("RESHAPE", inputs, sizes, value.dtype, "ReshapeOptions", new_shape=sizes)
+
+
+def is_channels_first(node: Node) -> bool:
+    """Whether a node's tensors have their channels before height and width."""
+    return node.attr_str("data_format", "NHWC") in CHANNELS_FIRST
+
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """The order of dimensions that moves channels from the second place to the last."""
+    return (0, *range(2, rank), 1)
+
+
+def to_first(rank: int) -> tuple[int, ...]:
+    """The order of dimensions that moves channels from the last place to the second."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def channels_last(scope: Scope, node: Node, value: Value, rank: int = 4) -> Value:
+    """A node's input with its channels last."""
+    return transposed(scope, value, to_last(rank)) if is_channels_first(node) else value
+
+
+def last_shape(node: Node, shape: TensorShape, rank: int = 4) -> TensorShape:
+    """The shape of a node's output with its channels last."""
+    return permuted(shape, to_last(rank)) if is_channels_first(node) else shape
+
+
+def as_given(scope: Scope, node: Node, value: Value, rank: int = 4) -> Value:
+    """A result with channels last, in the layout that the node's consumers expect."""
+    return transposed(scope, value, to_first(rank)) if is_channels_first(node) else value
+
+
+def spatial(node: Node, name: str, rank: int = 4) -> tuple[int, ...]:
+    """The sizes of an attribute along height and width, or depth, height and width.
+
+    Raises:
+        CannotExpressError: it is not 1 along batch and channels.
+    """
+    values = node.attr_ints(name, (1,) * rank)
+    if len(values) != rank:
+        reason = f"its {name} are {list(values)}"
+        raise CannotExpressError(reason, f"give {rank} numbers")
+    first = is_channels_first(node)
+    inner, outer = (values[2:], values[:2]) if first else (values[1:-1], (values[0], values[-1]))
+    if any(value != 1 for value in outer):
+        reason = f"its {name} {list(values)} are not 1 along batch and channels"
+        raise CannotExpressError(reason, "LiteRT moves along height and width alone")
+    return inner
+
+
+def padded(scope: Scope, node: Node, value: Value, fill: float | None = None) -> tuple[Value, str]:
+    """A node's channels-last input with explicit padding applied, and the padding that is left.
+
+    Args:
+        scope: where operators are emitted.
+        node: what pads.
+        value: its input, channels last.
+        fill: what to pad with, None for zeros.
+    """
+    padding = node.attr_str("padding")
+    if padding != "EXPLICIT":
+        return value, padding
+    amounts = np.array(node.attr_ints("explicit_paddings", ()), np.int32)
+    rank = value.rank or amounts.size // 2
+    if amounts.size != 2 * rank:
+        reason = f"it has {amounts.size} explicit paddings for {rank} dimensions"
+        raise CannotExpressError(reason, "give two for each dimension")
+    pairs = amounts.reshape(rank, 2)
+    if is_channels_first(node):
+        pairs = pairs[list(to_last(rank))]
+    return pad(scope, value, pairs, fill), "VALID"
+
+
+def pad(scope: Scope, value: Value, pairs: np.ndarray, fill: float | None = None) -> Value:
+    """A value with elements added around it, none where all amounts are 0."""
+    if not pairs.any():
+        return value
+    shape = value.shape
+    if shape is not None:
+        sums = zip(shape, pairs, strict=True)
+        shape = tuple(-1 if d < 0 else d + int(p.sum()) for d, p in sums)
+    amounts = scope.constant(pairs.astype(np.int32), "paddings")
+    if fill is None:
+        return scope.emit("PAD", [value, amounts], shape, value.dtype, "PadOptions")
+    filler = scope.constant(np.array(fill, value.dtype.numpy), "padding_value")
+    return scope.emit("PADV2", [value, amounts, filler], shape, value.dtype, "PadV2Options")

@@ -1,0 +1,380 @@
+"""The version that each operator must be written with, and the runtime that first had it.
+
+Source: LiteRT's ``op_version.cc`` and ``runtime_version.cc``, as far as lowering emits operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.litert.program import Op, Value
+
+Rule = Callable[[Op], int]
+
+# For each operator the release of TensorFlow Lite that first ran version 1, 2 and so on.
+_RELEASES: Final[Mapping[str, str]] = {
+    "ABS": "1.13.0 2.4.0 2.5.0 2.6.0 2.12.0",
+    "ADD": "1.5.0 1.14.0 2.4.0 2.6.0 2.13.0 2.23.0",
+    "ADD_N": "1.14.0",
+    "ARG_MAX": "1.9.0 1.14.0 2.9.0",
+    "ARG_MIN": "1.9.0 1.14.0 2.9.0",
+    "ATAN2": "2.10.0",
+    "AVERAGE_POOL_2D": "1.5.0 1.14.0 2.3.0",
+    "BATCH_MATMUL": "2.3.0 2.3.0 2.4.0 2.5.0",
+    "BATCH_TO_SPACE_ND": "1.6.0 1.14.0 2.3.0 2.12.0",
+    "BROADCAST_TO": "2.5.0 2.5.0 2.5.0",
+    "CAST": "1.5.0 2.7.0 2.8.0 2.9.0 2.12.0 2.15.0 2.17.0 2.21.0",
+    "CEIL": "1.14.0",
+    "CONCATENATION": "1.5.0 1.14.0 2.3.0 2.14.0 2.21.0",
+    "CONV_2D": "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
+    "CONV_3D": "2.5.0",
+    "COS": "1.14.0",
+    "CUMSUM": "2.4.0",
+    "DEPTHWISE_CONV_2D": "1.5.0 1.12.0 1.14.0 2.2.0 2.3.0 2.3.0 2.11.0",
+    "DEPTH_TO_SPACE": "2.1.0 2.5.0",
+    "DEQUANTIZE": "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0",
+    "DIV": "1.6.0 2.3.0",
+    "ELU": "1.14.0",
+    "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0 2.21.0",
+    "EXP": "1.7.0 2.12.0",
+    "EXPAND_DIMS": "1.10.0",
+    "FILL": "1.13.0 2.3.0 2.5.0 2.12.0",
+    "FLOOR": "1.9.0",
+    "FLOOR_DIV": "1.14.0 1.14.0 2.13.0",
+    "FLOOR_MOD": "1.13.0 2.13.0",
+    "FULLY_CONNECTED": (
+        "1.5.0 1.10.0 1.14.0 1.14.0 2.0.0 2.1.0 2.3.0 2.3.0 2.3.0 2.11.0 2.15.0 2.17.0 2.18.0"
+    ),
+    "GATHER": "1.6.0 1.14.0 1.15.0 2.4.0 2.5.0 2.13.0 2.15.0",
+    "GATHER_ND": "1.14.0 2.3.0 2.5.0 2.13.0 2.16.0",
+    "GELU": "2.9.0 2.9.0",
+    "GREATER": "1.14.0 1.14.0",
+    "GREATER_EQUAL": "1.14.0 1.14.0 2.13.0",
+    "HARD_SWISH": "1.15.0",
+    "L2_NORMALIZATION": "1.5.0 1.14.0",
+    "LEAKY_RELU": "1.13.1 2.3.0",
+    "LESS": "1.14.0 1.14.0 2.13.0",
+    "LESS_EQUAL": "1.14.0 1.14.0",
+    "LOCAL_RESPONSE_NORMALIZATION": "1.5.0",
+    "LOG": "1.14.0 2.15.0",
+    "LOGICAL_AND": "1.11.0",
+    "LOGICAL_NOT": "1.11.0",
+    "LOGICAL_OR": "1.11.0",
+    "LOGISTIC": "1.14.0 1.14.0 2.3.0",
+    "LOG_SOFTMAX": "1.14.0 1.14.0",
+    "MAXIMUM": "1.14.0 1.14.0 2.3.0 2.3.0",
+    "MAX_POOL_2D": "1.5.0 1.14.0 2.3.0",
+    "MEAN": "1.6.0 1.14.0 2.4.0",
+    "MINIMUM": "1.14.0 1.14.0 2.3.0 2.3.0",
+    "MIRROR_PAD": "1.13.1 2.3.0 2.12.0",
+    "MUL": "1.5.0 1.14.0 1.15.0 2.3.0 2.6.0 2.11.0 2.13.0 2.23.0",
+    "NEG": "1.9.0",
+    "NON_MAX_SUPPRESSION_V4": "2.1.0",
+    "NON_MAX_SUPPRESSION_V5": "2.1.0",
+    "NOT_EQUAL": "1.14.0 1.14.0 2.3.0 2.21.0",
+    "ONE_HOT": "1.11.0",
+    "PACK": "1.11.0 1.14.0 2.3.0 2.13.0",
+    "PAD": "1.5.0 1.14.0 2.4.0 2.6.0 2.20.0",
+    "PADV2": "1.9.0 1.14.0 2.4.0 2.6.0 2.20.0",
+    "POW": "1.10.0",
+    "PRELU": "1.8.0",
+    "RANGE": "1.13.0 2.14.0",
+    "RANK": "1.14.0",
+    "REDUCE_ALL": "2.6.0",
+    "REDUCE_ANY": "1.11.0",
+    "REDUCE_MAX": "1.11.0 1.14.0 2.5.0",
+    "REDUCE_MIN": "1.11.0 1.14.0 2.5.0",
+    "REDUCE_PROD": "1.11.0 2.6.0",
+    "RELU": "1.5.0 2.1.0 2.5.0",
+    "RELU6": "1.5.0 1.14.0 2.5.0",
+    "RELU_N1_TO_1": "1.5.0",
+    "RESHAPE": "1.5.0",
+    "RESIZE_BILINEAR": "1.7.0 1.14.0 2.2.0 2.5.0",
+    "RESIZE_NEAREST_NEIGHBOR": "1.13.1 1.14.0 2.3.0 2.4.0",
+    "REVERSE_V2": "1.14.0 2.2.0 2.5.0",
+    "ROUND": "1.14.0",
+    "RSQRT": "1.10.0 2.5.0 2.15.0",
+    "SCATTER_ND": "2.1.0",
+    "SELECT": "1.14.0 1.14.0 2.12.0 2.12.0",
+    "SELECT_V2": "2.2.0 2.12.0",
+    "SHAPE": "1.10.0",
+    "SIGN": "2.11.0 2.12.0",
+    "SIN": "1.9.0",
+    "SLICE": "1.14.0 1.14.0 1.14.0 2.4.0 2.5.0 2.14.0 2.21.0",
+    "SOFTMAX": "1.5.0 1.14.0 2.3.0",
+    "SPACE_TO_BATCH_ND": "1.6.0 1.14.0 2.3.0 2.12.0",
+    "SPACE_TO_DEPTH": "1.5.0 1.14.0",
+    "SPLIT": "1.5.0 1.14.0 1.14.0 2.3.0",
+    "SPLIT_V": "1.13.1 2.3.0",
+    "SQRT": "1.10.0 2.21.0",
+    "SQUARE": "1.12.0",
+    "SQUARED_DIFFERENCE": "1.13.1 2.5.0",
+    "SQUEEZE": "1.6.0 2.5.0",
+    "STRIDED_SLICE": "1.6.0 1.14.0 2.1.0 2.2.0 2.5.0 2.6.0 2.14.0 2.14.0",
+    "SUB": "1.6.0 1.14.0 2.3.0 2.4.0 2.4.0",
+    "SUM": "1.10.0 1.15.0",
+    "TANH": "1.14.0 1.14.0 2.3.0",
+    "TILE": "1.10.1 2.2.0 2.8.0",
+    "TOPK_V2": "1.7.0 1.14.0 2.13.0",
+    "TRANSPOSE": "1.6.0 1.14.0 1.15.0 2.3.0 2.4.0 2.12.0 2.14.4 2.22.0",
+    "TRANSPOSE_CONV": "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
+    "UNPACK": "1.11.0 1.14.0 2.2.0 2.3.0 2.22.0",
+    "WHERE": "1.14.0 2.8.0",
+    "ZEROS_LIKE": "1.12.0",
+}
+
+
+def operator_version(op: Op) -> int:
+    """The lowest version of an operator whose runtimes compute what is asked of it."""
+    rule = _RULES.get(op.code)
+    return 1 if rule is None else rule(op)
+
+
+def runtime_version(ops: Sequence[Op]) -> str:
+    """The oldest release of TensorFlow Lite that runs all operators, such as ``2.3.0``."""
+    needed = [_release(op) for op in ops]
+    return max(needed, key=_ordered, default="1.5.0")
+
+
+def _release(op: Op) -> str:
+    releases = _RELEASES.get(op.code, "1.5.0").split()
+    return releases[min(operator_version(op), len(releases)) - 1]
+
+
+def _ordered(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def _kind(op: Op, index: int = 0) -> DType | None:
+    value = op.inputs[index] if index < len(op.inputs) else None
+    return None if value is None else value.dtype
+
+
+def _rank(value: Value | None) -> int:
+    return 0 if value is None else value.rank or 0
+
+
+def _option(op: Op, name: str, default: object = 0) -> object:
+    return default if op.options is None else op.options.values.get(name, default)
+
+
+def _by_type(versions: Mapping[DType, int], index: int = 0) -> Rule:
+    """A version that an input's type decides."""
+
+    def rule(op: Op) -> int:
+        kind = _kind(op, index)
+        return 1 if kind is None else versions.get(kind, 1)
+
+    return rule
+
+
+def _repeated(version: int, versions: Mapping[DType, int]) -> Rule:
+    """A version that types decide first, then whether more than four dimensions are repeated."""
+    plain = _by_type(versions)
+
+    def rule(op: Op) -> int:
+        if plain(op) > version:
+            return plain(op)
+        shapes = {v.shape for v in op.inputs if v is not None}
+        if len(shapes) > 1 and max(map(_rank, op.inputs)) > 4:
+            return version
+        return plain(op)
+
+    return rule
+
+
+def _is_weights_only(op: Op) -> bool:
+    """Whether weights have 8 bits, and all else is float."""
+    return _kind(op) is DType.FLOAT and _kind(op, 1) is DType.INT8
+
+
+def _per_channel(op: Op) -> bool:
+    weights = op.inputs[1]
+    details = None if weights is None else weights.quantization
+    return details is not None and details.scales.size > 1
+
+
+def _conv_2d(op: Op) -> int:
+    weights = op.inputs[1]
+    taken = op.inputs[0]
+    shapes = [v.shape for v in (taken, weights) if v is not None]
+    if len(shapes) == 2 and shapes[0] and shapes[1] and shapes[0][-1] > shapes[1][-1]:
+        return 6
+    if _is_weights_only(op):
+        return 5 if _per_channel(op) else 2
+    return 3 if _kind(op) is DType.INT8 else 1
+
+
+def _depthwise(op: Op) -> int:
+    if _is_weights_only(op):
+        return 6 if _per_channel(op) else 4
+    if _kind(op) is DType.INT8:
+        return 3
+    dilations = [_option(op, f"dilation_{side}_factor", 1) for side in "hw"]
+    return 1 if dilations == [1, 1] else 2
+
+
+def _fully_connected(op: Op) -> int:
+    if _is_weights_only(op) and _per_channel(op):
+        return 12
+    if len(op.inputs) == 2:
+        return 6
+    if _option(op, "keep_num_dims", False):
+        return 5
+    if _is_weights_only(op):
+        return 9 if _option(op, "asymmetric_quantize_inputs", False) else 3
+    return 4 if _kind(op) is DType.INT8 else 1
+
+
+def _batch_matmul(op: Op) -> int:
+    if _is_weights_only(op) and _option(op, "asymmetric_quantize_inputs", False):
+        return 4
+    return _by_type({DType.INT8: 2, DType.INT16: 3})(op)
+
+
+def _transpose_conv(op: Op) -> int:
+    if _option(op, "fused_activation_function", "NONE") != "NONE":
+        return 4
+    return 3 if len(op.inputs) == 4 else _by_type({DType.INT8: 2}, 1)(op)
+
+
+def _transpose(op: Op) -> int:
+    rank = _rank(op.inputs[0])
+    if rank > 4:
+        return {5: 4, 6: 6}.get(rank, 8)
+    return _by_type({DType.INT16: 5, DType.BOOL: 3, DType.INT8: 2})(op)
+
+
+def _gather(op: Op) -> int:
+    if _option(op, "batch_dims"):
+        return 5
+    return _by_type({DType.INT16: 4, DType.BOOL: 3, DType.INT8: 2})(op)
+
+
+def _pad(op: Op) -> int:
+    if _kind(op) is DType.BOOL:
+        return 5
+    if _rank(op.inputs[0]) > 4:
+        return 4
+    return _by_type({DType.INT16: 3, DType.INT8: 2})(op)
+
+
+def _slice(op: Op) -> int:
+    if _rank(op.inputs[0]) > 4:
+        return 5
+    return _by_type({DType.UINT32: 6, DType.INT16: 4, DType.INT8: 2})(op)
+
+
+def _strided_slice(op: Op) -> int:
+    if _rank(op.inputs[0]) > 4:
+        return 4
+    return _by_type({DType.UINT32: 7, DType.BOOL: 3, DType.INT8: 2})(op)
+
+
+def _blocks(op: Op) -> int:
+    if _kind(op) is DType.INT16:
+        return 4
+    if _rank(op.inputs[0]) != 4:
+        return 3
+    return 2 if _kind(op) is DType.INT8 else 1
+
+
+def _resize(op: Op) -> int:
+    aligned = op.code == "RESIZE_NEAREST_NEIGHBOR" and _option(op, "align_corners", False)
+    if aligned or _option(op, "half_pixel_centers", False):
+        return 3
+    return _by_type({DType.INT16: 4, DType.INT8: 2})(op)
+
+
+def _cast(op: Op) -> int:
+    kinds = {_kind(op), op.outputs[0].dtype}
+    newest = {
+        DType.BFLOAT16: 7,
+        DType.DOUBLE: 5,
+        DType.HALF: 5,
+        DType.UINT16: 4,
+        DType.INT8: 3,
+        DType.UINT32: 2,
+    }
+    return max(newest.get(kind, 1) for kind in kinds if kind is not None)
+
+
+def _dequantize(op: Op) -> int:
+    value = op.inputs[0]
+    details = None if value is None else value.quantization
+    if _kind(op) is DType.INT8 and details is not None and details.scales.size > 1:
+        return 5
+    return _by_type({DType.HALF: 3, DType.INT16: 3, DType.INT8: 2})(op)
+
+
+def _select(op: Op) -> int:
+    if any(_rank(value) == 5 for value in op.inputs):
+        return 3
+    return _by_type({DType.UINT32: 4, DType.INT8: 2})(op)
+
+
+def _broadcast_to(op: Op) -> int:
+    return 3 if _kind(op) in (DType.INT8, DType.INT16) else 2
+
+
+_EIGHT_BITS: Final = {DType.INT8: 2}
+_INTEGERS: Final = {DType.INT8: 2, DType.INT16: 3}
+
+_RULES: Final[Mapping[str, Rule]] = {
+    **dict.fromkeys(("EQUAL",), _by_type({DType.INT16: 5, DType.INT8: 2})),
+    **dict.fromkeys(("NOT_EQUAL",), _by_type({DType.INT16: 4, DType.INT8: 2})),
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), _repeated(3, {DType.INT16: 4, DType.INT8: 2})),
+    **dict.fromkeys(("PAD", "PADV2"), _pad),
+    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resize),
+    **dict.fromkeys(("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), _blocks),
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _by_type({DType.BOOL: 3, DType.INT8: 2})),
+    **dict.fromkeys(
+        (
+            *("MAX_POOL_2D", "AVERAGE_POOL_2D", "CONCATENATION", "SOFTMAX", "MEAN", "MIRROR_PAD"),
+            *("REDUCE_MAX", "REDUCE_MIN", "RELU", "RELU6", "RSQRT", "TANH", "LOGISTIC", "PACK"),
+            *("LESS", "GREATER_EQUAL", "TOPK_V2"),
+        ),
+        _by_type(_INTEGERS),
+    ),
+    **dict.fromkeys(
+        (
+            *("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "SPLIT_V", "SUM", "LOG_SOFTMAX", "GREATER"),
+            *("LESS_EQUAL", "SQUARED_DIFFERENCE", "REDUCE_PROD", "EXP", "LOG", "SQRT", "GELU"),
+            *("L2_NORMALIZATION",),
+        ),
+        _by_type(_EIGHT_BITS),
+    ),
+    "ABS": _by_type({DType.INT32: 5, DType.INT16: 3, DType.INT8: 2}),
+    "ADD": _by_type({DType.INT64: 4, DType.INT16: 3, DType.INT8: 2}),
+    "BATCH_MATMUL": _batch_matmul,
+    "BROADCAST_TO": _broadcast_to,
+    "CAST": _cast,
+    "CONV_2D": _conv_2d,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "DEQUANTIZE": _dequantize,
+    "DIV": _repeated(2, {}),
+    "FILL": _by_type({DType.BOOL: 2, DType.INT8: 3, DType.INT16: 3, DType.HALF: 4}, 1),
+    "FLOOR_DIV": _by_type({DType.FLOAT: 2, DType.INT8: 3, DType.INT16: 3}),
+    "FLOOR_MOD": _by_type({DType.INT8: 2, DType.INT16: 2}),
+    "FULLY_CONNECTED": _fully_connected,
+    "GATHER": _gather,
+    "GATHER_ND": _by_type({DType.BOOL: 5, DType.INT16: 3}),
+    "LEAKY_RELU": _by_type({DType.INT16: 2}),
+    "MUL": _by_type({DType.INT64: 5, DType.COMPLEX64: 6, DType.INT16: 4, DType.INT8: 2}),
+    "RANGE": _by_type({DType.INT64: 2}),
+    "REVERSE_V2": _by_type({DType.BOOL: 2, DType.INT8: 3}),
+    "SELECT": _select,
+    "SELECT_V2": _by_type({DType.UINT32: 2}),
+    "SIGN": _by_type({DType.INT32: 2}),
+    "SLICE": _slice,
+    "SPLIT": _by_type({DType.INT32: 3, DType.INT16: 4, DType.INT8: 2}, 1),
+    "STRIDED_SLICE": _strided_slice,
+    "SUB": _repeated(3, {DType.INT64: 4, DType.INT16: 5, DType.INT8: 2}),
+    "TILE": _by_type({DType.INT8: 3}),
+    "TRANSPOSE": _transpose,
+    "TRANSPOSE_CONV": _transpose_conv,
+    "UNPACK": _by_type({DType.INT8: 2, DType.UINT8: 2, DType.BOOL: 3, DType.INT16: 4}),
+    "WHERE": lambda op: 1 if _kind(op) is DType.BOOL else 2,
+}

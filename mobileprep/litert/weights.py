@@ -1,0 +1,148 @@
+"""Weights stored in fewer bits: float16, or int8 with a scale for each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.program import Op, Program, Value
+
+LAYER_AXES: Final[Mapping[str, int]] = {
+    "CONV_2D": 0,
+    "DEPTHWISE_CONV_2D": 3,
+    "FULLY_CONNECTED": 0,
+    "TRANSPOSE_CONV": 0,
+    "CONV_3D": 4,
+}
+"""Operators whose second input are weights, and the dimension of these that is the channels."""
+
+# Their kernels take weights of int8 with inputs of float32.
+_HYBRID: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
+# As converters have it: fewer save nothing to speak of.
+_FEWEST: Final = 1024
+_FEWEST_FLOAT16: Final = 64
+_LARGEST: Final = 127
+
+
+def in_float16(program: Program) -> Program:
+    """Constants of float32 stored as float16, each with a DEQUANTIZE before its readers.
+
+    Constants beyond float16's range, and those of a few elements, stay as they are.
+    """
+    changed = _Changed()
+
+    def stored(value: Value) -> Value:
+        if (
+            value.data is None
+            or value.dtype is not DType.FLOAT
+            or value.data.size < _FEWEST_FLOAT16
+        ):
+            return value
+        with np.errstate(over="ignore"):
+            half = value.data.astype(np.float16)
+        if not np.isfinite(half).all():
+            return value
+        return changed.dequantized(value, replace(value, dtype=DType.HALF, data=half))
+
+    for op in program.ops:
+        inputs = tuple(None if v is None else stored(v) for v in op.inputs)
+        changed.add(replace(op, inputs=inputs) if inputs != op.inputs else op)
+    return program.with_ops(changed.ops)
+
+
+def in_int8(program: Program) -> Program:
+    """Weights of layers stored as int8, symmetric, with a scale for each output channel.
+
+    Where a layer's kernel takes no such weights, a DEQUANTIZE stands before it.
+    """
+    changed = _Changed()
+    for op in program.ops:
+        axis = LAYER_AXES.get(op.code)
+        weights = op.inputs[1] if axis is not None and len(op.inputs) > 1 else None
+        if axis is None or weights is None or not _is_large(weights):
+            changed.add(op)
+            continue
+        stored = changed.quantized(weights, axis)
+        if op.code not in _HYBRID or _is_grouped(op):
+            stored = changed.dequantized(weights, stored)
+        changed.add(_hybrid(replace(op, inputs=(op.inputs[0], stored, *op.inputs[2:]))))
+    return program.with_ops(changed.ops)
+
+
+def quantized_weights(values: Array, axis: int) -> tuple[Array, Quantization]:
+    """Weights in [-127, 127] by the largest magnitude of each channel.
+
+    Args:
+        values: finite numbers in float32.
+        axis: the dimension of the channels.
+
+    Source: LiteRT's quantization specification.
+    """
+    others = tuple(i for i in range(values.ndim) if i != axis)
+    largest = np.abs(values).max(axis=others, keepdims=True).astype(np.float64)
+    scales = np.where(largest > 0, largest / _LARGEST, 1.0).astype(np.float32)
+    rounded = np.clip(np.rint(values / scales), -_LARGEST, _LARGEST).astype(np.int8)
+    flat = scales.reshape(-1)
+    return rounded, Quantization(flat, np.zeros(flat.shape, np.int64), axis)
+
+
+class _Changed:
+    """Operators in the making, and the stored form of each constant."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self._floats: dict[Value, Value] = {}
+        self._integers: dict[Value, Value] = {}
+
+    def add(self, op: Op) -> None:
+        """Add an operator."""
+        self.ops.append(op)
+
+    def dequantized(self, value: Value, stored: Value) -> Value:
+        """A constant as float32 again, made once."""
+        if value not in self._floats:
+            made = Value(f"{value.name}_float", DType.FLOAT, value.shape)
+            options = Options("DequantizeOptions")
+            self.ops.append(Op("DEQUANTIZE", (stored,), (made,), options))
+            self._floats[value] = made
+        return self._floats[value]
+
+    def quantized(self, value: Value, axis: int) -> Value:
+        """A constant as int8, made once."""
+        if value not in self._integers:
+            assert value.data is not None
+            data, details = quantized_weights(value.data, axis)
+            made = replace(value, dtype=DType.INT8, data=data, quantization=details)
+            self._integers[value] = made
+        return self._integers[value]
+
+
+def _is_large(weights: Value) -> bool:
+    data = weights.data
+    if data is None or weights.dtype is not DType.FLOAT or data.size < _FEWEST:
+        return False
+    return bool(np.isfinite(data).all())
+
+
+def _is_grouped(op: Op) -> bool:
+    """Whether a convolution has groups, which the hybrid kernels do not know."""
+    image, weights = op.inputs[:2]
+    if op.code != "CONV_2D" or image is None or weights is None:
+        return False
+    return not (image.shape and weights.shape and image.shape[-1] == weights.shape[-1])
+
+
+def _hybrid(op: Op) -> Op:
+    """A dense layer that rounds its inputs around their middle, which loses less."""
+    weights = op.inputs[1]
+    if op.code != "FULLY_CONNECTED" or weights is None or weights.dtype is not DType.INT8:
+        return op
+    options = op.options or Options("FullyConnectedOptions")
+    values = {**options.values, "asymmetric_quantize_inputs": True}
+    return replace(op, options=replace(options, values=values))

@@ -1,0 +1,224 @@
+"""Files for an app's own build: to link TensorFlow 1.15, and to have the model in the app."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from mobileprep.packaging.makefile import MAKEFILE, text_of
+from mobileprep.packaging.targets import Abi, platform_named
+
+# The newest that was published.
+_ANDROID_LIBRARY: Final = "org.tensorflow:tensorflow-android:1.13.1"
+# The newest is older than 1.15 too.
+_POD: Final = "TensorFlow-experimental"
+# Below the folder of the makefile build.
+_INCLUDES: Final = (
+    *("downloads", "downloads/eigen", "downloads/absl", "downloads/nsync/public"),
+    *("downloads/protobuf/src", "gen/proto", "gen/proto_text"),
+)
+_CORE: Final = "libtensorflow-core.a"
+_GNU_STL: Final = "$(NDK_ROOT)/sources/cxx-stl/gnu-libstdc++/4.9/libs/$(ANDROID_ARCH)"
+
+
+class _Linking(NamedTuple):
+    """What make links an app with: the makefile's library, nsync, folders and libraries."""
+
+    library: str
+    nsync: str
+    folders: tuple[str, ...]
+    libraries: str
+
+
+_LINKED: Final = MappingProxyType(
+    {
+        "android": _Linking(
+            "lib/android_$(ANDROID_ARCH)",
+            "$(ANDROID_ARCH).android.c++11",
+            ("$(TENSORFLOW_MAKEFILE)/gen/protobuf_android/$(ANDROID_ARCH)/lib", _GNU_STL),
+            "-lgnustl_static -lprotobuf -llog -lz -lm -ldl -latomic",
+        ),
+        "raspberry-pi": _Linking(
+            "lib",
+            "default.linux.c++11",
+            ("/usr/local/lib",),
+            "-lstdc++ -lprotobuf -lz -lm -ldl -lpthread",
+        ),
+        "linux": _Linking(
+            "lib",
+            "default.linux.c++11",
+            ("$(TENSORFLOW_MAKEFILE)/gen/protobuf-host/lib",),
+            "-lstdc++ -lprotobuf -lz -lm -ldl -lpthread -lrt",
+        ),
+    }
+)
+"""The platforms on which make links apps."""
+
+
+def app_files(platform: str, abis: Collection[str], name: str, model: str) -> dict[str, str]:
+    """What goes with a model for the build of its app: file names and texts.
+
+    - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, TensorFlow.
+    - ``app.mk`` for Android, the Raspberry Pi and Linux: include paths, and how to link.
+    - ``app.xcconfig`` for iOS: the same, for Xcode.
+    - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
+
+    Args:
+        platform: a name of ``targets.PLATFORMS``; for ``generic`` there are none.
+        abis: its binary interfaces to build for; all where there are none.
+        name: the model's name.
+        model: the name of the model file that ships.
+
+    Raises:
+        UnsupportedError: an unknown platform or binary interface.
+    """
+    wanted = platform_named(platform).abis_named(abis)
+    if platform == "ios":
+        return {"app.xcconfig": _xcconfig(wanted), f"{name}.podspec": _podspec(name, model)}
+    files = {"app.mk": _make(platform, wanted)} if platform in _LINKED else {}
+    if platform == "android":
+        files["app.gradle"] = _gradle(wanted, name, model)
+    return files
+
+
+def _make(platform: str, abis: Sequence[Abi]) -> str:
+    linking = _LINKED[platform]
+    architecture = [f"ANDROID_ARCH ?= {abis[0].make}"] if platform == "android" else []
+    link = [
+        "-Wl,--allow-multiple-definition",
+        "-Wl,--whole-archive $(TENSORFLOW_LIBRARY) -Wl,--no-whole-archive",
+        "$(TENSORFLOW_NSYNC)",
+        *(f"-L{folder}" for folder in linking.folders),
+        linking.libraries,
+        *platform_named(platform).link_flags,
+    ]
+    library = f"$(TENSORFLOW_MAKEFILE)/gen/{linking.library}/{_CORE}"
+    nsync = f"$(TENSORFLOW_MAKEFILE)/downloads/nsync/builds/{linking.nsync}/nsync.a"
+    return text_of(
+        [
+            "# Compiles and links an app in C++ with TensorFlow 1.15 as selective_registration.mk",
+            "# builds it. Set TENSORFLOW to TensorFlow's folder and include this file:",
+            "#   CXXFLAGS += $(TENSORFLOW_CXXFLAGS)",
+            "#   app: app.o ; $(CXX) -o $@ $^ $(TENSORFLOW_LDFLAGS)",
+            "TENSORFLOW ?= tensorflow",
+            *architecture,
+            f"TENSORFLOW_MAKEFILE = $(TENSORFLOW)/{MAKEFILE}",
+            f"TENSORFLOW_LIBRARY = {library}",
+            "# What compile_nsync.sh prints.",
+            f"TENSORFLOW_NSYNC ?= {nsync}",
+            "TENSORFLOW_CXXFLAGS = -std=c++14 -I$(TENSORFLOW) \\",
+            *_continued(f"-I$(TENSORFLOW_MAKEFILE)/{folder}" for folder in _INCLUDES),
+            "# Ops and kernels register themselves in constructors of objects that nothing names.",
+            "TENSORFLOW_LDFLAGS = \\",
+            *_continued(link),
+        ]
+    )
+
+
+def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
+    named = ", ".join(f"'{abi.name}'" for abi in abis)
+    extension = model.rpartition(".")[2]
+    pages = " ".join(platform_named("android").link_flags)
+    return f"""\
+// Takes {model}, and the code that runs it, into an Android app. In its build.gradle, behind the
+// plugin com.android.application:
+//   apply from: 'PATH/app.gradle'
+// TensorFlow is what was published, with all kernels of a mobile build. One of your own, built by
+// selective_registration.mk or .bazelrc, is in a folder that is named before that line: ABI/*.so,
+// and TensorFlow's classes in a .jar:
+//   ext.tensorflowLibraries = file('libs')
+def folder = buildscript.sourceFile.parentFile
+def assets = layout.buildDirectory.dir('mobileprep/{name}').get().asFile
+def copied = tasks.create(name: 'copyModel_{name}', type: Copy) {{
+    from folder
+    include '{model}', '{name}_labels.txt'
+    into assets
+}}
+tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}
+def code = ['java', 'kotlin'].collect {{ new File(folder, "integration/$it") }}
+def classes = code.collect {{ fileTree(it).files*.name*.replaceAll(/\\.\\w+$/, '') }}
+def packing = android.hasProperty('androidResources') ? 'androidResources' : 'aaptOptions'
+
+android.defaultConfig.ndk.abiFilters {named}
+// Of the app's own native code; devices with Android 15 and newer may have pages of 16 KB.
+android.defaultConfig.externalNativeBuild.cmake.arguments \\
+        '-DCMAKE_SHARED_LINKER_FLAGS={pages}'
+// A compressed file cannot be mapped into memory.
+android."$packing".noCompress '{extension}'
+android.sourceSets.main.assets.srcDir assets
+// A class that is there in both languages is taken in Java.
+(classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
+    android.sourceSets.main.java.srcDir it
+}}
+if (project.hasProperty('tensorflowLibraries')) {{
+    android.sourceSets.main.jniLibs.srcDir tensorflowLibraries
+    dependencies.add('implementation', fileTree(dir: tensorflowLibraries, include: '*.jar'))
+}} else {{
+    dependencies.add('implementation', '{_ANDROID_LIBRARY}')
+}}
+"""
+
+
+def _xcconfig(abis: Sequence[Abi]) -> str:
+    sdks = {"arm64": "iphoneos", "x86_64": "iphonesimulator"}
+    includes = " ".join(f'"$(TENSORFLOW_MAKEFILE)/{folder}"' for folder in _INCLUDES)
+    libraries = (
+        f'-force_load "$(TENSORFLOW_MAKEFILE)/gen/lib/ios_$(TENSORFLOW_ARCH)/{_CORE}" '
+        '"$(TENSORFLOW_MAKEFILE)/gen/protobuf_ios/lib/libprotobuf.a" '
+        '"$(TENSORFLOW_MAKEFILE)/downloads/nsync/builds/lipo.ios.c++11/nsync.a" '
+        "-framework Accelerate -framework CoreFoundation -lz"
+    )
+    return text_of(
+        [
+            "// Builds an app with TensorFlow 1.15 as selective_registration.mk builds it. In the",
+            "// app's own .xcconfig, and TENSORFLOW below it where its folder is another:",
+            '//   #include "PATH/app.xcconfig"',
+            "TENSORFLOW = $(SRCROOT)/tensorflow",
+            f"TENSORFLOW_MAKEFILE = $(TENSORFLOW)/{MAKEFILE}",
+            *(f"ARCHS[sdk={sdks[abi.name]}*] = {abi.name}" for abi in abis),
+            *(f"TENSORFLOW_ARCH[sdk={sdks[abi.name]}*] = {abi.make}" for abi in abis),
+            f'HEADER_SEARCH_PATHS = $(inherited) "$(TENSORFLOW)" {includes}',
+            "// Ops and kernels register themselves in constructors of objects that nothing names.",
+            "// -all_load would load both libraries of protobuf, which have objects in common.",
+            f"OTHER_LDFLAGS = $(inherited) {libraries}",
+            "CLANG_CXX_LANGUAGE_STANDARD = gnu++14",
+            "CLANG_CXX_LIBRARY = libc++",
+            "ENABLE_BITCODE = NO",
+        ]
+    )
+
+
+def _podspec(name: str, model: str) -> str:
+    return f"""\
+# {model}, and the code that runs it, as a pod. In the app's Podfile:
+#   pod '{name}', :path => 'PATH'
+# TensorFlow is the pod that was published, or, with app.xcconfig and TENSORFLOW in the environment,
+# the one in that folder, built by selective_registration.mk.
+Pod::Spec.new do |pod|
+  pod.name = '{name}'
+  pod.version = '1.0.0'
+  pod.summary = 'The model {model}, and the code that runs it'
+  pod.source = {{ :path => '.' }}
+  pod.platform = :ios, '9.0'
+  pod.static_framework = true
+  pod.resources = '{{{model},{name}_labels.txt}}'
+  pod.source_files = 'integration/{{cpp,objc}}/*.{{h,cc,mm}}'
+  pod.requires_arc = true
+  pod.libraries = 'c++', 'z'
+  pod.frameworks = 'Accelerate'
+  if ENV['TENSORFLOW']
+    folders = %w[{" ".join(_INCLUDES)}].map {{ |folder| "/{MAKEFILE}/#{{folder}}" }}
+    paths = ['', *folders].map {{ |folder| "\\"#{{ENV['TENSORFLOW']}}#{{folder}}\\"" }}
+    pod.pod_target_xcconfig = {{ 'HEADER_SEARCH_PATHS' => paths.join(' ') }}
+  else
+    pod.dependency '{_POD}'
+  end
+end
+"""
+
+
+def _continued(parts: Iterable[str]) -> list[str]:
+    """Lines of a makefile that go on from the one before."""
+    lines = [f"  {part}" for part in parts]
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]

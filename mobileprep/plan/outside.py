@@ -1,0 +1,39 @@
+"""The files from outside that a target depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mobileprep.plan.app import app_classes
+from mobileprep.plan.calibrating import calibration_members
+from mobileprep.plan.sources import checkpoint_files, data_files, graph_files, single_file
+from mobileprep.plan.spec import StageFile
+from mobileprep.plan.step_files import named_files, plugin_file
+from mobileprep.recipe.model import Target
+
+
+def outside_files(target: Target) -> Iterator[StageFile]:
+    """The files from outside that a target depends on."""
+    source = target.source
+    yield from graph_files(source).members
+    if source.checkpoint is not None:
+        yield from checkpoint_files(source.checkpoint).members
+    if source.saver is not None:
+        yield from single_file(source.saver).members
+    if target.validation is not None:
+        yield from data_files(target.validation.data).members
+        for file in target.validation.functions:
+            yield from single_file(file).members
+    yield from calibration_members(target)
+    if target.device_file is not None:
+        yield from single_file(target.device_file).members
+    if target.check is not None and target.check.data is not None:
+        yield from data_files(target.check.data).members
+    classes = app_classes(target)
+    if classes is not None:
+        yield from single_file(classes).members
+    for step in target.transforms:
+        plugin = plugin_file(step)
+        yield from () if plugin is None else plugin.members
+        for files in named_files(step).values():
+            yield from files.members

@@ -1,0 +1,56 @@
+"""What a page tells, as JSON-able data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from mobileprep.report.collect import Report
+from mobileprep.report.json import report_data
+
+FORMAT: Final = 1
+"""Raised when pages tell something in another way, so that none reads another's data wrongly."""
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """A stage of the build that left a page.
+
+    Args:
+        task: its name.
+        kind: what it does.
+        seconds: how long it took: in this build, or where its results come from the store, then.
+        ran: whether it ran in this build.
+    """
+
+    task: str
+    kind: str
+    seconds: float
+    ran: bool
+
+
+def page_data(
+    recipe: str,
+    tool: str,
+    targets: Sequence[tuple[Report, Mapping[str, Any]]],
+    stages: Sequence[StageTime],
+) -> dict[str, Any]:
+    """What a page tells of a recipe's targets.
+
+    Args:
+        recipe: the recipe's name.
+        tool: the program and its version.
+        targets: of each target its report, and what the stage ``nodes`` left.
+        stages: those of the build.
+    """
+    return {
+        "format": FORMAT,
+        "recipe": recipe,
+        "tool": tool,
+        "targets": [
+            {"name": report.target, "report": report_data(report), "nodes": nodes}
+            for report, nodes in targets
+        ],
+        "stages": [asdict(stage) for stage in stages],
+    }

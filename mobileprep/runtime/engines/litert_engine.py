@@ -1,0 +1,103 @@
+"""The engine that runs .tflite files, with LiteRT's own interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.op_sets import PLACEHOLDERS
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Array
+from mobileprep.ir.tflite import TENSOR
+from mobileprep.runtime.engines.libraries import import_library
+from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
+
+
+class LiteRtEngine:
+    """Runs a .tflite file, of which any tensor may be fetched and the inputs be fed.
+
+    Args:
+        graph: the file as ``ir.tflite`` reads it, which has looked at every offset in it.
+        path: the file.
+        threads: how many to use, 0 or less for what LiteRT takes by itself.
+
+    Raises:
+        UnsupportedError: ai-edge-litert is not installed, or does not take the file.
+    """
+
+    name = "litert"
+
+    def __init__(self, graph: Graph, path: Path, threads: int = 0) -> None:
+        self._graph = graph
+        self._path = path
+        self._threads = threads if threads > 0 else None
+        install = "pip install ai-edge-litert"
+        self._library = import_library("ai_edge_litert.interpreter", "ai-edge-litert", install)
+        self._interpreters: dict[bool, Any] = {}
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``."""
+        where = str(self._path)
+        refs = [known_ref(self._graph, name, "fetch", where) for name in fetches]
+        given = checked_feeds(self._graph, feeds, where)
+        for name in given:
+            if self._graph[Ref(name).node].op not in PLACEHOLDERS:
+                message = f"{name!r} is no input of the file, and LiteRT feeds inputs alone"
+                raise UsageError(message, "feed the inputs", where)
+        numbers = [self._number(ref) for ref in refs]
+        try:
+            return self._run(numbers, given)
+        except (RuntimeError, ValueError) as error:
+            message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
+            raise UnsupportedError(message, "update ai-edge-litert", where) from error
+
+    def _number(self, ref: Ref) -> int:
+        """Which of the file's tensors a reference means."""
+        node = self._graph[ref.node]
+        numbers = node.attr_ints(TENSOR)
+        if ref.index >= len(numbers):
+            message = f"{ref.node!r} has no output {ref.index}"
+            raise UsageError(message, "name one of its outputs", str(self._path))
+        return numbers[ref.index]
+
+    def _run(self, numbers: Sequence[int], feeds: Mapping[str, Array]) -> list[Array]:
+        interpreter, outputs = self._opened(all_kept=False)
+        if not set(numbers) <= outputs:
+            # Memory of what lies between is used again, unless the interpreter is told not to.
+            interpreter, _ = self._opened(all_kept=True)
+        inputs = {name: self._number(Ref(name)) for name in feeds}
+        details = {d["index"]: d for d in interpreter.get_input_details()}
+        changed = [
+            name
+            for name, array in feeds.items()
+            if tuple(details[inputs[name]]["shape"]) != array.shape
+        ]
+        for name in changed:
+            interpreter.resize_tensor_input(inputs[name], feeds[name].shape)
+        if changed:
+            interpreter.allocate_tensors()
+        for name, array in feeds.items():
+            interpreter.set_tensor(inputs[name], np.ascontiguousarray(array))
+        interpreter.invoke()
+        return [np.asarray(interpreter.get_tensor(number)) for number in numbers]
+
+    def _opened(self, *, all_kept: bool) -> tuple[Any, set[int]]:
+        if all_kept not in self._interpreters:
+            options: dict[str, Any] = {}
+            if all_kept:
+                # Delegates keep what lies between their operators to themselves.
+                plain = self._library.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                options["experimental_op_resolver_type"] = plain
+                options["experimental_preserve_all_tensors"] = True
+            made = self._library.Interpreter(
+                model_path=str(self._path), num_threads=self._threads, **options
+            )
+            made.allocate_tensors()
+            self._interpreters[all_kept] = made
+        found = self._interpreters[all_kept]
+        return found, {d["index"] for d in found.get_output_details()}

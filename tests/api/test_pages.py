@@ -1,0 +1,128 @@
+"""The page that a build leaves for each recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobileprep.api.building import build
+from mobileprep.api.pages import remove_page
+from mobileprep.errors import MobileprepError
+from tests.report.page.browser import built
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    return built(tmp_path)
+
+
+def again(page: Path, **options: Any) -> list[str]:
+    told: list[str] = []
+    recipe = page.parents[2] / "recipe.yaml"
+    build(recipe, page.parents[1], warn=told.append, **options)
+    return told
+
+
+def held(page: Path) -> Any:
+    found = re.search(rb'id="data">([^<]*)<', page.read_bytes())
+    assert found is not None
+    return json.loads(found[1])
+
+
+def without_times(page: Path) -> Any:
+    data = held(page)
+    del data["stages"]
+    return data
+
+
+def test_it_tells_of_all_targets_and_of_the_stages_that_ran(page: Path) -> None:
+    data = held(page)
+    assert [target["name"] for target in data["targets"]] == ["phone", "web"]
+    assert all(stage["ran"] for stage in data["stages"])
+    steps = [step["name"] for step in data["targets"][0]["nodes"]["steps"]]
+    assert steps == [step["name"] for step in data["targets"][0]["report"]["steps"]]
+    assert steps[:2] == ["strip_unused_nodes", "remove_nodes"]
+
+
+def test_a_build_with_nothing_to_do_leaves_it_alone(page: Path) -> None:
+    before = page.stat()
+    assert again(page) == []
+    after = page.stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_only_times_differ_when_all_is_made_again(page: Path) -> None:
+    before = without_times(page)
+    again(page, force=True)
+    assert without_times(page) == before
+
+
+def test_what_came_from_the_store_is_told(page: Path) -> None:
+    recipe = page.parents[2] / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("model_bytes: 1 MB", "model_bytes: 2 MB"))
+    again(page)
+    ran = {stage["task"] for stage in held(page)["stages"] if stage["ran"]}
+    assert ran == {"shown/phone/budget"}
+
+
+def test_a_page_that_is_gone_is_written_again(page: Path) -> None:
+    before = without_times(page)
+    page.unlink()
+    again(page)
+    assert without_times(page) == before
+    assert not any(stage["ran"] for stage in held(page)["stages"])
+
+
+def test_a_page_that_was_edited_is_written_again(page: Path) -> None:
+    before = without_times(page)
+    page.write_bytes(page.read_bytes()[:-100])
+    again(page)
+    assert without_times(page) == before
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link to nothing"])
+def test_what_is_no_file_keeps_no_build_waiting(page: Path, kind: str) -> None:
+    page.unlink()
+    if kind == "a link to nothing":
+        page.symlink_to(page.parent / "nothing")
+        assert again(page) == []
+        assert not page.is_symlink()
+        return
+    page.mkdir() if kind == "a folder" else os.mkfifo(page)
+    (warning,) = again(page)
+    assert "is no page of a build" in warning
+
+
+def test_it_is_of_the_targets_that_were_asked_for(page: Path) -> None:
+    again(page, targets=["web"])
+    assert [target["name"] for target in held(page)["targets"]] == ["web"]
+
+
+def test_a_file_of_another_is_left_as_it_is(page: Path) -> None:
+    page.write_text("mine")
+    (warning,) = again(page)
+    assert "is no page of a build" in warning
+    assert page.read_text() == "mine"
+    assert not remove_page(page.parent)
+    assert page.exists()
+
+
+def test_a_build_that_fails_leaves_the_page_of_the_one_before(page: Path) -> None:
+    before = page.read_bytes()
+    recipe = page.parents[2] / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("model_bytes: 1 MB", "model_bytes: 1 B"))
+    with pytest.raises(MobileprepError):
+        again(page)
+    assert page.read_bytes() == before
+
+
+def test_it_is_removed_once(page: Path) -> None:
+    assert remove_page(page.parent)
+    assert not page.exists()
+    assert not remove_page(page.parent)

@@ -1,0 +1,47 @@
+"""The verb ``tflite``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobileprep.cli import tflite
+from mobileprep.cli.main import main
+from mobileprep.ir.files import write_graph
+from mobileprep.litert.convert import MODES
+from tests.stages.jobs import classifier
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    path = tmp_path / "frozen.pb"
+    write_graph(path, classifier())
+    return path
+
+
+def test_the_modes_are_those_of_the_converter() -> None:
+    assert tflite._MODES == MODES
+
+
+def test_a_file_is_written_and_told(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "m.tflite"
+    assert main(["tflite", f"--in_graph={graph}", "--out-file", str(target)]) == 0
+    assert target.read_bytes()[4:8] == b"TFL3"
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"{target}: ")
+    assert "operators" in told.err
+
+
+@pytest.mark.parametrize(
+    ("shapes", "fault"), [("1,2:3", "2 shapes are given"), ("a", "no shape"), ("-2,3", "below -1")]
+)
+def test_shapes_that_are_none_are_refused(
+    shapes: str, fault: str, graph: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [f"--in_graph={graph}", "--out_file=m.tflite", "--inputs=x"]
+    assert main(["tflite", *arguments, f"--input_shapes={shapes}"]) == 2
+    assert fault in capsys.readouterr().err

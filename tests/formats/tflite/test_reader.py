@@ -1,0 +1,103 @@
+"""Reading .tflite files: what was written, and nothing of what is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.formats.tflite.checker import check
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.formats.tflite.records import (
+    LiteTensor,
+    ModelRecord,
+    OperatorCode,
+    OperatorRecord,
+    Options,
+    Quantization,
+    SignatureRecord,
+    SubGraphRecord,
+)
+from mobileprep.formats.tflite.writer import model_bytes
+
+
+def record() -> ModelRecord:
+    """A dense layer with weights in int8, and a custom operator."""
+    details = Quantization(np.float32([0.5, 0.25]), np.int64([0, 0]), 0)
+    tensors = (
+        LiteTensor("x", "FLOAT32", (1, 3), (-1, 3)),
+        LiteTensor("w", "INT8", (2, 3), None, 1, details),
+        LiteTensor("y", "FLOAT32", (1, 2), (-1, 2)),
+        LiteTensor("z", "FLOAT32", (1, 2)),
+    )
+    dense = OperatorRecord(
+        OperatorCode("FULLY_CONNECTED", "", 12),
+        (0, 1, -1),
+        (2,),
+        Options("FullyConnectedOptions", {"fused_activation_function": "RELU"}),
+    )
+    custom = OperatorRecord(OperatorCode("CUSTOM", "Mine"), (2,), (3,), None, b"\1\2\3")
+    graph = SubGraphRecord("main", tensors, (0,), (2, 3), (dense, custom))
+    signature = SignatureRecord("serving_default", (("x", 0),), (("y", 2), ("z", 3)))
+    metadata = (("min_runtime_version", b"2.17.0"),)
+    return ModelRecord((graph,), (b"", bytes(range(6))), (signature,), metadata, "a test")
+
+
+CONTENT = bytes(model_bytes(record()))
+
+
+def test_what_was_written_is_read() -> None:
+    found, wanted = read_model(CONTENT, "m.tflite"), record()
+    assert found.signatures == wanted.signatures
+    assert found.metadata == wanted.metadata
+    assert found.description == wanted.description
+    assert bytes(found.buffers[1]) == wanted.buffers[1]
+    graph = found.subgraphs[0]
+    assert [t.name for t in graph.tensors] == ["x", "w", "y", "z"]
+    assert graph.tensors[0] == wanted.subgraphs[0].tensors[0]
+    weights = graph.tensors[1].quantization
+    assert weights is not None
+    np.testing.assert_array_equal(weights.scales, [0.5, 0.25])
+    assert [(o.code, o.inputs, o.outputs) for o in graph.operators] == [
+        (o.code, o.inputs, o.outputs) for o in wanted.subgraphs[0].operators
+    ]
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 20, 100, len(CONTENT) // 2, len(CONTENT) - 32])
+def test_a_file_that_is_cut_off_is_refused(length: int) -> None:
+    with pytest.raises(CorruptFileError):
+        read_model(CONTENT[:length], "m.tflite")
+
+
+def test_a_file_of_another_kind_is_refused() -> None:
+    with pytest.raises(CorruptFileError, match=r"is no \.tflite file"):
+        check(b"not a model at all", "m.tflite")
+
+
+def test_any_byte_may_be_damaged() -> None:
+    """Whatever is there instead, the file is read, or refused in words."""
+    for position in range(len(CONTENT)):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            damaged = bytearray(CONTENT)
+            damaged[position] = value
+            with contextlib.suppress(MobileprepError):
+                read_model(bytes(damaged), "m.tflite")
+
+
+def test_any_word_may_be_damaged() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(2000):
+        damaged = np.frombuffer(CONTENT, np.uint8).copy()
+        at = int(generator.integers(len(CONTENT) - 4))
+        damaged[at : at + 4] = generator.integers(256, size=4)
+        with contextlib.suppress(MobileprepError):
+            read_model(damaged.tobytes(), "m.tflite")
+
+
+def test_a_constant_of_the_wrong_size_is_refused() -> None:
+    graph = record().subgraphs[0]
+    short = ModelRecord((graph,), (b"", b"12345"))
+    with pytest.raises(CorruptFileError, match="takes 6 bytes, and has 5"):
+        read_model(bytes(model_bytes(short)), "m.tflite")

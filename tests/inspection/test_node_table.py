@@ -1,0 +1,67 @@
+"""Nodes in columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.inspection import node_table as module
+from mobileprep.inspection.node_table import NodeTable, node_table, too_large
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
+from tests.stages.jobs import op, placeholder
+
+
+def graph() -> Graph:
+    return Graph(
+        [
+            placeholder((-1, 4)),
+            constant("w", Tensor.of(np.ones((4, 3), np.float32))),
+            constant("b", Tensor.of(np.array([1, 2, 3], np.float32))),
+            op("product", "MatMul", "x", "w"),
+            op("y", "BiasAdd", "product", "b", "^w"),
+        ]
+    )
+
+
+def texts(table: NodeTable, numbers: tuple[int, ...]) -> list[str]:
+    return [table.texts[number] for number in numbers]
+
+
+def test_each_node_has_its_op_inputs_shapes_and_sizes() -> None:
+    table = node_table(graph(), {"x": (2, 4)})
+    assert table.names == ("x", "w", "b", "product", "y")
+    assert texts(table, table.ops) == ["Placeholder", "Const", "Const", "MatMul", "BiasAdd"]
+    assert table.inputs[4] == (3, 0, 2, 0, 1, -1)
+    assert texts(table, table.shapes[4]) == ["2x3"]
+    assert (table.parameters, table.bytes) == ((0, 12, 3, 0, 0), (0, 48, 12, 0, 0))
+    assert table.flops == (0, 0, 0, 2 * 2 * 4 * 3, 6)
+
+
+def test_a_short_constant_tells_its_values() -> None:
+    table = node_table(graph(), {})
+    assert "value: Tensor(float32, [3]) [1.0, 2.0, 3.0]" in texts(table, table.attrs[2])
+    assert "value: Tensor(float32, [4, 3])" in texts(table, table.attrs[1])
+
+
+def test_a_graph_that_no_shapes_go_through_has_its_nodes_all_the_same() -> None:
+    broken = Graph([op("a", "Relu", "b"), op("b", "Relu", "a")])
+    table = node_table(broken, {})
+    assert (table.names, table.shapes) == (("a", "b"), ((), ()))
+
+
+def test_inputs_that_are_not_there_are_left_out() -> None:
+    assert node_table(Graph([op("a", "Relu", "gone")]), {}).inputs == ((),)
+
+
+@pytest.mark.parametrize(("bound", "word"), [("MOST_NODES", "nodes"), ("_MOST_TEXT", "letters")])
+def test_of_a_graph_that_is_too_large_only_that_is_told(
+    bound: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not too_large(graph())
+    monkeypatch.setattr(module, bound, 2)
+    assert too_large(graph())
+    table = node_table(graph(), {})
+    assert word in table.left_out
+    assert table.names == ()

@@ -1,0 +1,106 @@
+"""Small graphs for the tests of LiteRT, and the interpreter that answers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import parse_ref
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.litert.convert import Mode, converted
+from mobileprep.litert.prepare import CutInput
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+
+
+def feed(name: str, shape: Sequence[int], dtype: DType = DType.FLOAT) -> Node:
+    """A placeholder."""
+    return Node(
+        name,
+        "Placeholder",
+        (),
+        "",
+        {"dtype": attr.dtype(dtype), "shape": attr.shape(tuple(shape))},
+    )
+
+
+def const(name: str, values: Any) -> Node:
+    """A constant; Python's numbers are float32 and int32."""
+    array = np.asarray(values)
+    if array.dtype == np.float64:
+        array = array.astype(np.float32)
+    if array.dtype == np.int64 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int32)
+    return constant(name, Tensor.of(array))
+
+
+def op(name: str, kind: str, inputs: Sequence[str], **attrs: Any) -> Node:
+    """A node; attributes are Python's values."""
+    values = {key: _attribute(value) for key, value in attrs.items()}
+    return Node(name, kind, tuple(map(parse_ref, inputs)), "", values)
+
+
+def _attribute(value: Any) -> attr.AttrValue:
+    kinds = {bool: attr.boolean, int: attr.integer, float: attr.floating, str: attr.string}
+    if isinstance(value, DType):
+        return attr.dtype(value)
+    if isinstance(value, list):
+        return attr.integers(*value)
+    return kinds[type(value)](value)
+
+
+def model(
+    graph: Graph,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    mode: Mode = "float",
+) -> ModelRecord:
+    """The records of a graph's .tflite file."""
+    specs = [CutInput(name, (shapes or {}).get(name)) for name in inputs]
+    return converted(graph, specs, outputs, mode=mode)
+
+
+def codes(record: ModelRecord, subgraph: int = 0) -> list[str]:
+    """The operators of a file in their order."""
+    return [o.code.custom or o.code.builtin for o in record.subgraphs[subgraph].operators]
+
+
+def expected(graph: Graph, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+    """What our own kernels compute."""
+    return NumpyEngine(graph, "test").run(outputs, feeds)
+
+
+def answered(content: bytes | memoryview, feeds: Sequence[Array]) -> list[Array]:
+    """What LiteRT's interpreter computes; the test is skipped where it is not installed.
+
+    Args:
+        content: a .tflite file.
+        feeds: arrays in the order of the file's inputs.
+    """
+    module = pytest.importorskip(
+        "ai_edge_litert.interpreter", reason="ai-edge-litert is not installed"
+    )
+    interpreter = module.Interpreter(model_content=bytes(content), num_threads=1)
+    details = interpreter.get_input_details()
+    for detail, array in zip(details, feeds, strict=True):
+        interpreter.resize_tensor_input(detail["index"], array.shape)
+    interpreter.allocate_tensors()
+    for detail, array in zip(details, feeds, strict=True):
+        interpreter.set_tensor(detail["index"], array)
+    interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+
+def numpy_type(array: Array) -> DType:
+    """The element type of an array."""
+    found = dtype_from_numpy(array.dtype)
+    assert found is not None
+    return found

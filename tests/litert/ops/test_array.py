@@ -1,0 +1,188 @@
+"""Shapes, and elements moved as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from tests.litert.one_op import check, integers, numbers
+
+INT = np.int32
+
+
+def ints(*values: Any) -> np.ndarray:
+    return np.array(values, INT)
+
+
+@pytest.mark.parametrize("open_sizes", [False, True])
+@pytest.mark.parametrize("sizes", [(-1, 12), (6, 4), (-1,), (2, 2, 3, -1)])
+def test_reshape(sizes: tuple[int, ...], open_sizes: bool) -> None:
+    found = check("Reshape", [numbers(2, 3, 4), ints(*sizes)], constant=[1], open_sizes=open_sizes)
+    assert found == ["RESHAPE"]
+
+
+def test_a_reshape_to_a_fed_shape() -> None:
+    assert check("Reshape", [numbers(2, 3, 4), ints(4, 6)]) == ["RESHAPE"]
+
+
+def test_squeeze_and_expand() -> None:
+    assert check("Squeeze", [numbers(2, 1, 3, 1)], squeeze_dims=[1, 3]) == ["RESHAPE"]
+    assert check("Squeeze", [numbers(2, 1, 3, 1)], open_sizes=True, squeeze_dims=[1]) == ["RESHAPE"]
+    assert check("ExpandDims", [numbers(2, 3), ints(1)[0]], constant=[1]) == ["RESHAPE"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.uint8, np.bool_])
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])
+def test_transpose(dtype: type, order: tuple[int, ...]) -> None:
+    x = integers(2, 3, 4, low=0).astype(dtype)
+    assert check("Transpose", [x, ints(*order)], constant=[1]) == ["TRANSPOSE"]
+
+
+@pytest.mark.parametrize("rank", [1, 4, 5])
+def test_transposes_of_any_rank(rank: int) -> None:
+    x = numbers(*range(2, rank + 2))
+    check("Transpose", [x, np.array(range(rank)[::-1], np.int64)], constant=[1])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_concatenation(axis: int) -> None:
+    parts = [numbers(2, 3, 4), numbers(2, 3, 4, seed=5), ints(axis)[0]]
+    assert check("ConcatV2", parts, constant=[2]) == ["CONCATENATION"]
+    assert check("Concat", [parts[2], *parts[:2]], constant=[0]) == ["CONCATENATION"]
+
+
+def test_an_empty_part_adds_nothing() -> None:
+    parts = [numbers(2, 3), np.zeros((2, 0), np.float32), numbers(2, 1), ints(1)[0]]
+    assert check("ConcatV2", parts, constant=[1, 3]) == ["CONCATENATION"]
+
+
+def test_splits() -> None:
+    x = numbers(2, 6, 4)
+    values = [ints(1)[0], x]
+    assert check("Split", values, constant=[0], outputs=3, num_split=3) == ["SPLIT"]
+    values = [x, ints(1, 2, 3), ints(1)[0]]
+    assert check("SplitV", values, constant=[1, 2], outputs=3, num_split=3) == ["SPLIT_V"]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_packing(axis: int) -> None:
+    parts = [numbers(2, 3), numbers(2, 3, seed=5)]
+    assert check("Pack", parts, axis=axis) == ["PACK"]
+    assert check("Unpack", [numbers(3, 3, 3)], outputs=3, num=3, axis=axis) == ["UNPACK"]
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 6), (2, 3, 4, 5)])
+def test_slice(shape: tuple[int, ...]) -> None:
+    begin = ints(*(1 for _ in shape))
+    size = ints(*(-1 if i else 1 for i, _ in enumerate(shape)))
+    assert check("Slice", [numbers(*shape), begin, size], constant=[1, 2]) == ["SLICE"]
+
+
+CUTS: list[tuple[list[int], list[int], list[int], dict[str, int]]] = [
+    ([1, 0, 2], [3, 4, 5], [1, 2, 1], {}),
+    ([-1, 0, 0], [0, 4, 5], [-1, 1, 1], {"end_mask": 1}),
+    ([0, 1, 0], [0, 3, 0], [1, 1, 1], {"begin_mask": 1, "end_mask": 5}),
+    ([1, 0, 0], [2, 4, 5], [1, 1, 1], {"shrink_axis_mask": 1}),
+    ([0, 2], [0, 4], [1, 1], {"ellipsis_mask": 1}),
+    ([0, 0, 1], [0, 0, 3], [1, 1, 1], {"ellipsis_mask": 1, "new_axis_mask": 2}),
+    ([0, 0, 1], [0, 3, 4], [1, 1, 1], {"new_axis_mask": 1, "shrink_axis_mask": 4}),
+]
+
+
+@pytest.mark.parametrize(("begin", "end", "strides", "masks"), CUTS)
+def test_strided_slice(
+    begin: list[int], end: list[int], strides: list[int], masks: dict[str, int]
+) -> None:
+    values = [numbers(3, 4, 5), ints(*begin), ints(*end), ints(*strides)]
+    names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    all_masks: dict[str, Any] = {name: masks.get(name, 0) for name in names}
+    found = check("StridedSlice", values, constant=[1, 2, 3], **all_masks)
+    assert found[0] == "STRIDED_SLICE"
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.bool_])
+def test_gather(axis: int, dtype: type) -> None:
+    x = integers(4, 5, 6, low=0).astype(dtype)
+    values = [x, ints([0, 3], [1, 2]), ints(axis)[0]]
+    assert check("GatherV2", values, constant=[2], batch_dims=0) == ["GATHER"]
+
+
+def test_a_gather_in_batches() -> None:
+    values = [numbers(3, 5, 2), ints([0, 3], [1, 2], [4, 4]), ints(1)[0]]
+    assert check("GatherV2", values, constant=[2], batch_dims=1) == ["GATHER"]
+
+
+def test_gather_and_scatter_by_indices() -> None:
+    at = ints([0, 1], [2, 3])
+    assert check("GatherNd", [numbers(3, 4, 2), at]) == ["GATHER_ND"]
+    values = [ints([1], [3]), numbers(2, 4), ints(5, 4)]
+    assert check("ScatterNd", values, constant=[2]) == ["SCATTER_ND"]
+
+
+def test_repeats() -> None:
+    assert check("Tile", [numbers(2, 3), ints(2, 3)], constant=[1]) == ["TILE"]
+    assert check("BroadcastTo", [numbers(3, 1), ints(2, 3, 4)], constant=[1]) == ["BROADCAST_TO"]
+
+
+@pytest.mark.parametrize("kind", [DType.INT32, DType.INT64])
+def test_the_shape_of_an_open_size(kind: DType) -> None:
+    found = check("Shape", [numbers(2, 3)], open_sizes=True, out_type=kind)
+    assert found == ["SHAPE"]
+
+
+def test_the_number_of_elements_of_an_open_size() -> None:
+    assert check("Size", [numbers(2, 3)], open_sizes=True)[0] == "SHAPE"
+
+
+def test_what_fills() -> None:
+    assert check("Fill", [ints(2, 3), np.float32(4)]) == ["FILL"]
+    assert check("ZerosLike", [numbers(2, 3)], open_sizes=True) == ["ZEROS_LIKE"]
+    assert check("OnesLike", [numbers(2, 3)], open_sizes=True) == ["ZEROS_LIKE", "ADD"]
+    assert check("Range", [INT(1), INT(9), INT(3)]) == ["RANGE"]
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_one_hot(axis: int) -> None:
+    values = [ints([0, 2], [3, 1]), INT(4), np.float32(2), np.float32(-1)]
+    assert check("OneHot", values, constant=[1, 2, 3], axis=axis) == ["ONE_HOT"]
+
+
+@pytest.mark.parametrize("axes", [[0], [1], [-1], [0, 2]])
+def test_reverse(axes: list[int]) -> None:
+    found = check("ReverseV2", [numbers(2, 3, 4), ints(*axes)], constant=[1])
+    assert found == ["REVERSE_V2"] * len(axes)
+
+
+def test_where_and_select() -> None:
+    chosen = integers(3, 4) > 0
+    assert check("Where", [chosen]) == ["WHERE"]
+    x, y = numbers(3, 4), numbers(3, 4, seed=5)
+    assert check("SelectV2", [chosen[:, :1], x, y[:1]]) == ["SELECT_V2"]
+    assert check("Select", [chosen, x, y]) == ["SELECT"]
+    assert check("Select", [chosen[:, 0], x, y]) == ["SELECT"]
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4, 5), (2, 2, 3, 4, 5)])
+def test_pad(shape: tuple[int, ...]) -> None:
+    pairs = np.array([[i % 2, 1] for i, _ in enumerate(shape)], INT)
+    x = numbers(*shape)
+    assert check("Pad", [x, pairs], constant=[1]) == ["PAD"]
+    assert check("PadV2", [x, pairs, np.float32(7)], constant=[1, 2]) == ["PADV2"]
+
+
+@pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
+def test_mirror_pad(mode: str) -> None:
+    pairs = ints([1, 2], [0, 2], [0, 0])
+    assert check("MirrorPad", [numbers(4, 5, 3), pairs], constant=[1], mode=mode) == ["MIRROR_PAD"]
+
+
+def test_space_and_batch() -> None:
+    x = numbers(2, 4, 6, 3)
+    values = [x, ints(2, 3), ints([0, 0], [2, 1])]
+    assert check("SpaceToBatchND", values, constant=[1, 2]) == ["SPACE_TO_BATCH_ND"]
+    values = [numbers(12, 2, 3, 3), ints(2, 3), ints([1, 0], [0, 2])]
+    assert check("BatchToSpaceND", values, constant=[1, 2]) == ["BATCH_TO_SPACE_ND"]

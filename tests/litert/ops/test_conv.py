@@ -1,0 +1,120 @@
+"""Convolutions and products, over paddings, strides, dilations and layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import UnsupportedError
+from tests.litert.one_op import check, integers, numbers
+
+STRIDES = [[1, 1, 1, 1], [1, 2, 2, 1], [1, 2, 1, 1]]
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("strides", STRIDES)
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
+def test_conv_2d(padding: str, strides: list[int], kernel: tuple[int, int]) -> None:
+    x, w = numbers(2, 9, 8, 3), numbers(*kernel, 3, 4, seed=5)
+    found = check("Conv2D", [x, w], constant=[1], strides=strides, padding=padding)
+    assert found == ["CONV_2D"]
+
+
+def test_a_conv_2d_with_an_open_batch() -> None:
+    x, w = numbers(2, 9, 8, 3), numbers(3, 3, 3, 4, seed=5)
+    strides, padding = [1, 1, 1, 1], "SAME"
+    check("Conv2D", [x, w], constant=[1], open_sizes=True, strides=strides, padding=padding)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_a_dilated_conv_2d(padding: str) -> None:
+    x, w = numbers(1, 12, 11, 3), numbers(3, 3, 3, 4, seed=5)
+    attrs: dict[str, Any] = {"strides": [1, 1, 1, 1], "dilations": [1, 2, 3, 1]}
+    check("Conv2D", [x, w], constant=[1], padding=padding, **attrs)
+
+
+def test_explicit_padding_becomes_pad() -> None:
+    x, w = numbers(1, 7, 6, 3), numbers(3, 3, 3, 4, seed=5)
+    pads = [0, 0, 1, 2, 0, 1, 0, 0]
+    found = check(
+        "Conv2D",
+        [x, w],
+        constant=[1],
+        strides=[1, 2, 2, 1],
+        padding="EXPLICIT",
+        explicit_paddings=pads,
+    )
+    assert found == ["PAD", "CONV_2D"]
+
+
+def test_a_conv_2d_whose_weights_are_fed() -> None:
+    x, w = numbers(1, 7, 6, 3), numbers(3, 3, 3, 4, seed=5)
+    found = check("Conv2D", [x, w], strides=[1, 1, 1, 1], padding="SAME")
+    assert found == ["TRANSPOSE", "CONV_2D"]
+
+
+@pytest.mark.parametrize("multiplier", [1, 3])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_conv_2d(multiplier: int, padding: str, stride: int) -> None:
+    x, w = numbers(2, 9, 8, 4), numbers(3, 3, 4, multiplier, seed=5)
+    strides = [1, stride, stride, 1]
+    kind = "DepthwiseConv2dNative"
+    found = check(kind, [x, w], constant=[1], strides=strides, padding=padding)
+    assert found == ["DEPTHWISE_CONV_2D"]
+
+
+def test_a_dilated_depthwise_conv_2d() -> None:
+    x, w = numbers(1, 12, 11, 4), numbers(3, 3, 4, 1, seed=5)
+    attrs: dict[str, Any] = {"strides": [1, 1, 1, 1], "dilations": [1, 2, 2, 1]}
+    check("DepthwiseConv2dNative", [x, w], constant=[1], padding="SAME", **attrs)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_conv_2d_backprop_input(padding: str, stride: int) -> None:
+    height, width = (4 * stride, 5 * stride)
+    if padding == "VALID":
+        height, width = 3 * stride + 3, 4 * stride + 3
+    sizes = np.array([2, height, width, 3], np.int32)
+    w, x = numbers(3, 3, 3, 6), numbers(2, 4, 5, 6, seed=5)
+    strides = [1, stride, stride, 1]
+    kind = "Conv2DBackpropInput"
+    found = check(kind, [sizes, w, x], constant=[0, 1], strides=strides, padding=padding)
+    assert found == ["TRANSPOSE_CONV"]
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_conv_3d(padding: str, stride: int) -> None:
+    x, w = numbers(1, 6, 7, 8, 3), numbers(2, 3, 3, 3, 4, seed=5)
+    strides = [1, stride, stride, stride, 1]
+    found = check("Conv3D", [x, w], constant=[1], strides=strides, padding=padding)
+    assert found == ["CONV_3D"]
+
+
+@pytest.mark.parametrize("turned_left", [False, True])
+@pytest.mark.parametrize("turned_right", [False, True])
+@pytest.mark.parametrize("fed", [False, True])
+def test_matmul(turned_left: bool, turned_right: bool, fed: bool) -> None:
+    left = numbers(*((5, 3) if turned_left else (3, 5)))
+    right = numbers(*((4, 5) if turned_right else (5, 4)), seed=5)
+    attrs = {"transpose_a": turned_left, "transpose_b": turned_right}
+    found = check("MatMul", [left, right], constant=[] if fed else [1], **attrs)
+    assert found[-1] == ("BATCH_MATMUL" if fed else "FULLY_CONNECTED")
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (1, 6, 4, 5))])
+@pytest.mark.parametrize("turned", [False, True])
+def test_batch_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]], turned: bool) -> None:
+    left, right = numbers(*shapes[0]), numbers(*shapes[1], seed=5)
+    if turned:
+        right = np.ascontiguousarray(np.swapaxes(right, -1, -2))
+    assert check("BatchMatMulV2", [left, right], adj_y=turned) == ["BATCH_MATMUL"]
+
+
+def test_products_of_integers_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="not for int32"):
+        check("MatMul", [integers(2, 3), integers(3, 2)], constant=[1])

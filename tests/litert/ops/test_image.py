@@ -1,0 +1,58 @@
+"""Pictures: resizing, blocks of pixels, boxes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.litert.one_op import check, integers, numbers
+
+
+@pytest.mark.parametrize("kind", ["ResizeBilinear", "ResizeNearestNeighbor"])
+@pytest.mark.parametrize("size", [(7, 9), (3, 2), (10, 12)])
+@pytest.mark.parametrize(("align", "centers"), [(False, False), (True, False), (False, True)])
+def test_resizing(kind: str, size: tuple[int, int], align: bool, centers: bool) -> None:
+    values = [numbers(2, 5, 6, 3), np.array(size, np.int32)]
+    attrs = {"align_corners": align, "half_pixel_centers": centers}
+    # Weights of neighbours are differences of coordinates, rounded before they are scaled.
+    check(kind, values, constant=[1], tolerance=1e-5, **attrs)
+
+
+def test_bilinear_resizing_of_bytes_gives_floats() -> None:
+    values = [integers(1, 4, 4, 3, low=0, dtype=np.uint8), np.array([8, 8], np.int32)]
+    assert check("ResizeBilinear", values, constant=[1]) == ["CAST", "RESIZE_BILINEAR"]
+
+
+def test_blocks() -> None:
+    assert check("SpaceToDepth", [numbers(2, 4, 6, 3)], block_size=2) == ["SPACE_TO_DEPTH"]
+    assert check("DepthToSpace", [numbers(2, 2, 3, 12)], block_size=2) == ["DEPTH_TO_SPACE"]
+
+
+def boxes() -> tuple[np.ndarray, np.ndarray]:
+    corners = abs(numbers(12, 2)) * 3
+    return np.concatenate([corners, corners + 2], 1), numbers(12, seed=5)
+
+
+@pytest.mark.parametrize("kind", ["NonMaxSuppressionV2", "NonMaxSuppressionV3"])
+def test_non_max_suppression(kind: str) -> None:
+    found, scores = boxes()
+    values = [found, scores, np.int32(5), np.float32(0.3)]
+    if kind.endswith("3"):
+        values.append(np.float32(-0.2))
+    check(kind, values, constant=[2, 3, 4])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_non_max_suppression_with_a_count(padded: bool) -> None:
+    found, scores = boxes()
+    values = [found, scores, np.int32(9), np.float32(0.3), np.float32(0)]
+    attrs = {"pad_to_max_output_size": padded}
+    check("NonMaxSuppressionV4", values, constant=[2, 3, 4], outputs=2, **attrs)
+
+
+@pytest.mark.parametrize("sigma", [0, 0.5])
+def test_soft_non_max_suppression(sigma: float) -> None:
+    found, scores = boxes()
+    values = [found, scores, np.int32(9), np.float32(0.3), np.float32(0), np.float32(sigma)]
+    attrs = {"pad_to_max_output_size": False}
+    check("NonMaxSuppressionV5", values, constant=[2, 3, 4, 5], outputs=3, **attrs)

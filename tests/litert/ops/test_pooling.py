@@ -1,0 +1,39 @@
+"""Pooling, over paddings, strides and sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.litert.one_op import check, numbers
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AvgPool"])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("size", [[1, 2, 2, 1], [1, 3, 2, 1]])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pooling(kind: str, padding: str, size: list[int], stride: int) -> None:
+    strides = [1, stride, stride, 1]
+    found = check(kind, [numbers(2, 7, 8, 3)], ksize=size, strides=strides, padding=padding)
+    assert found == [{"MaxPool": "MAX_POOL_2D", "AvgPool": "AVERAGE_POOL_2D"}[kind]]
+
+
+def test_explicit_padding_of_max_pool_is_never_the_largest() -> None:
+    pads = [0, 0, 1, 1, 2, 0, 0, 0]
+    x = -1 - abs(numbers(1, 6, 6, 2))
+    found = check(
+        "MaxPool",
+        [x],
+        ksize=[1, 3, 3, 1],
+        strides=[1, 2, 2, 1],
+        padding="EXPLICIT",
+        explicit_paddings=pads,
+    )
+    assert found == ["PADV2", "MAX_POOL_2D"]
+
+
+@pytest.mark.parametrize("radius", [1, 5])
+def test_local_response_normalization(radius: int) -> None:
+    attrs = {"bias": 2.0, "alpha": 0.5, "beta": 0.75}
+    # Powers of float32, which the runtime takes by another function.
+    found = check("LRN", [numbers(2, 3, 4, 9)], depth_radius=radius, tolerance=1e-5, **attrs)
+    assert found == ["LOCAL_RESPONSE_NORMALIZATION"]

@@ -1,0 +1,49 @@
+"""Reductions, and what finds the largest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from tests.litert.one_op import check, integers, numbers
+
+AXES = [[0], [1], [-1], [1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("kind", ["Mean", "Sum", "Prod", "Max", "Min"])
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("keep", [False, True])
+def test_reductions(kind: str, axes: list[int], keep: bool) -> None:
+    values = [numbers(3, 4, 5), np.array(axes, np.int32)]
+    check(kind, values, constant=[1], keep_dims=keep)
+
+
+@pytest.mark.parametrize("kind", ["Sum", "Prod", "Max", "Min"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_reductions_of_integers(kind: str, dtype: type) -> None:
+    values = [integers(3, 4, low=1, high=4, dtype=dtype), np.array(1, np.int32)]
+    check(kind, values, constant=[1], keep_dims=False)
+
+
+def test_reductions_of_truths() -> None:
+    values = [integers(3, 4) > 0, np.array([1], np.int32)]
+    assert check("Any", values, constant=[1], keep_dims=False) == ["REDUCE_ANY"]
+    assert check("All", values, constant=[1], keep_dims=True) == ["REDUCE_ALL"]
+
+
+@pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("wanted", [DType.INT32, DType.INT64])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_the_place_of_the_largest(kind: str, wanted: DType, axis: int) -> None:
+    values = [numbers(3, 4, 5), np.array(axis, np.int32)]
+    check(kind, values, constant=[1], output_type=wanted)
+
+
+def test_the_largest_k() -> None:
+    values = [numbers(3, 9), np.int32(4)]
+    assert check("TopKV2", values, constant=[1], outputs=2) == ["TOPK_V2"]
+
+
+def test_the_l2_loss() -> None:
+    check("L2Loss", [numbers(3, 4, 5)])

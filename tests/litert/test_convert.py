@@ -1,0 +1,183 @@
+"""Whole graphs: what is fused, shared, dropped and refused, and the bytes of the file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mobileprep.errors import ArtifactError, UnsupportedError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import ALIGNMENT, MOST_BYTES, model_bytes
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import TOLERANCE, compare, numbers
+
+
+def network() -> Graph:
+    """Two convolutions with a bias, a batch norm and activations, and a dense layer."""
+    return Graph(
+        [
+            feed("image", (-1, 8, 8, 3)),
+            const("w1", numbers(3, 3, 3, 4)),
+            const("b1", numbers(4, seed=5)),
+            op("conv1", "Conv2D", ["image", "w1"], strides=[1, 2, 2, 1], padding="SAME"),
+            op("bias1", "BiasAdd", ["conv1", "b1"]),
+            op("relu1", "Relu6", ["bias1"], T=DType.FLOAT),
+            const("w2", numbers(3, 3, 4, 1, seed=6)),
+            op(
+                "dw", "DepthwiseConv2dNative", ["relu1", "w2"], strides=[1, 1, 1, 1], padding="SAME"
+            ),
+            const("gamma", abs(numbers(4, seed=7))),
+            const("beta", numbers(4, seed=8)),
+            const("mean", numbers(4, seed=9)),
+            const("variance", abs(numbers(4, seed=10)) + 0.5),
+            op(
+                "norm",
+                "FusedBatchNormV3",
+                ["dw", "gamma", "beta", "mean", "variance"],
+                T=DType.FLOAT,
+                U=DType.FLOAT,
+                is_training=False,
+                epsilon=0.001,
+            ),
+            op("relu2", "Relu", ["norm"]),
+            const("flat", [-1, 64]),
+            op("rows", "Reshape", ["relu2", "flat"]),
+            const("w3", numbers(64, 5, seed=11)),
+            const("b3", numbers(5, seed=12)),
+            op("dense", "MatMul", ["rows", "w3"]),
+            op("logits", "BiasAdd", ["dense", "b3"]),
+            op("probabilities", "Softmax", ["logits"]),
+        ]
+    )
+
+
+def test_layers_take_in_biases_batch_norms_and_activations() -> None:
+    record = model(network(), ["image"], ["probabilities"])
+    wanted = ["CONV_2D", "DEPTHWISE_CONV_2D", "RESHAPE", "FULLY_CONNECTED", "SOFTMAX"]
+    assert codes(record) == wanted
+    first, second = record.subgraphs[0].operators[:2]
+    assert first.options is not None
+    assert second.options is not None
+    assert first.options.values["fused_activation_function"] == "RELU6"
+    assert second.options.values["fused_activation_function"] == "RELU"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_the_file_computes_what_the_graph_computes_for_any_batch(batch: int) -> None:
+    content = model_bytes(model(network(), ["image"], ["probabilities"]))
+    feeds = {"image": numbers(batch, 8, 8, 3)}
+    wanted = expected(network(), feeds, ["probabilities"])
+    compare(answered(content, list(feeds.values())), wanted, TOLERANCE)
+
+
+def test_open_sizes_stand_in_the_signature_of_shapes() -> None:
+    image = model(network(), ["image"], ["probabilities"]).subgraphs[0].tensors[0]
+    assert (image.shape, image.signature) == ((1, 8, 8, 3), (-1, 8, 8, 3))
+    given = model(network(), ["image"], ["probabilities"], {"image": (2, 8, 8, 3)})
+    image = given.subgraphs[0].tensors[0]
+    assert (image.shape, image.signature) == ((2, 8, 8, 3), None)
+
+
+def test_the_signature_names_inputs_and_outputs_of_the_graph() -> None:
+    (signature,) = model(network(), ["image"], ["probabilities", "logits"]).signatures
+    assert [name for name, _ in signature.inputs] == ["image"]
+    assert [name for name, _ in signature.outputs] == ["probabilities", "logits"]
+
+
+def test_the_oldest_runtime_is_told() -> None:
+    (entry,) = model(network(), ["image"], ["probabilities"]).metadata
+    assert entry == ("min_runtime_version", b"1.5.0".ljust(16, b"\0"))
+
+
+def test_constants_are_stored_once() -> None:
+    w = numbers(3, 3, 2, 2)
+    strides = [1, 1, 1, 1]
+    nodes = [feed("x", (1, 6, 6, 2)), const("w", w), const("same", w.copy())]
+    nodes += [
+        op(f"y{i}", "Conv2D", ["x", name], strides=strides, padding=padding)
+        for i, (name, padding) in enumerate([("w", "SAME"), ("same", "SAME"), ("w", "VALID")])
+    ]
+    record = model(Graph(nodes), ["x"], ["y0", "y1", "y2"])
+    assert sum(len(b) == w.nbytes for b in record.buffers) == 1
+
+
+def test_asserts_and_control_dependencies_are_dropped() -> None:
+    nodes = [
+        feed("x", (2, 3)),
+        op("fine", "LogicalNot", ["none"]),
+        feed("none", (), DType.BOOL),
+        Node("check", "Assert", (Ref("fine"), Ref("x"))),
+        Node("y", "Relu", (Ref("x"), Ref("check", -1)), "", {"T": attr.dtype(DType.FLOAT)}),
+    ]
+    assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RELU"]
+
+
+def test_every_node_that_cannot_be_expressed_is_named_at_once() -> None:
+    nodes = [
+        feed("x", (2, 3)),
+        op("a", "Lgamma", ["x"]),
+        op("b", "Digamma", ["x"]),
+        op("c", "Digamma", ["x"]),
+        op("y", "AddN", ["a", "b", "c"]),
+    ]
+    with pytest.raises(UnsupportedError) as caught:
+        model(Graph(nodes), ["x"], ["y"])
+    message = str(caught.value)
+    assert "Lgamma 'a': LiteRT has no such operator" in message
+    assert "Digamma 'b'" in message
+    assert "AddN" not in message
+
+
+def test_names_that_are_not_there_are_refused() -> None:
+    with pytest.raises(UsageError, match="'picture' is not in the graph"):
+        model(network(), ["picture"], ["probabilities"])
+    with pytest.raises(UsageError, match="placeholder 'image', which is no input"):
+        model(network(), [], ["probabilities"])
+
+
+def test_a_graph_is_cut_at_any_tensor() -> None:
+    record = model(network(), ["relu1"], ["relu2"], {"relu1": (1, 4, 4, 4)})
+    assert codes(record) == ["DEPTHWISE_CONV_2D"]
+
+
+def test_buffers_are_aligned_and_the_file_tells_what_it_is() -> None:
+    content = model_bytes(model(network(), ["image"], ["probabilities"]))
+    assert bytes(content[4:8]) == b"TFL3"
+    for weights in (numbers(4, seed=5), numbers(5, seed=12)):
+        assert bytes(content).index(weights.tobytes()) % ALIGNMENT == 0
+
+
+def test_files_of_2_gib_are_refused_in_words() -> None:
+    # One object many times: the length without the memory.
+    record = ModelRecord((), (bytes(1 << 20),) * ((MOST_BYTES >> 20) + 1))
+    with pytest.raises(ArtifactError, match="less than 2 GiB"):
+        model_bytes(record, "big.tflite")
+
+
+def test_bytes_do_not_depend_on_the_order_of_hashes() -> None:
+    code = (
+        "import hashlib\n"
+        "from tests.litert.test_convert import network\n"
+        "from tests.litert.graphs import model\n"
+        "from mobileprep.formats.tflite.writer import model_bytes\n"
+        "content = model_bytes(model(network(), ['image'], ['probabilities']))\n"
+        "print(hashlib.sha256(content).hexdigest())\n"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ".", "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1

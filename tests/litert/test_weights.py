@@ -1,0 +1,80 @@
+"""Weights in fewer bits, in the file and in the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.litert.convert import Mode
+from mobileprep.litert.weights import quantized_weights
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import numbers
+
+
+def network() -> Graph:
+    strides = [1, 1, 1, 1]
+    return Graph(
+        [
+            feed("x", (1, 8, 8, 16)),
+            const("w1", numbers(3, 3, 16, 24)),
+            op("y1", "Conv2D", ["x", "w1"], strides=strides, padding="SAME"),
+            const("w2", numbers(5, 5, 24, 2, seed=5)),
+            op("y2", "DepthwiseConv2dNative", ["y1", "w2"], strides=strides, padding="SAME"),
+            op("r", "Relu", ["y2"]),
+            const("sizes", [1, 16, 16, 8]),
+            const("w3", numbers(3, 3, 8, 48, seed=6)),
+            op(
+                "y3",
+                "Conv2DBackpropInput",
+                ["sizes", "w3", "r"],
+                strides=[1, 2, 2, 1],
+                padding="SAME",
+            ),
+            const("flat", [1, 2048]),
+            op("rows", "Reshape", ["y3", "flat"]),
+            const("w4", numbers(2048, 10, seed=7)),
+            op("y", "MatMul", ["rows", "w4"]),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    # float16 has 11 bits; int8 weights have 8, and so have inputs while the graph runs.
+    ("mode", "tolerance", "share"),
+    [("float16", 2e-3, 0.52), ("weights", 0.05, 0.30)],
+)
+def test_a_network_stored_in_fewer_bits(mode: Mode, tolerance: float, share: float) -> None:
+    feeds = {"x": numbers(1, 8, 8, 16, seed=9)}
+    plain = model_bytes(model(network(), ["x"], ["y"]))
+    content = model_bytes(model(network(), ["x"], ["y"], mode=mode))
+    assert len(content) < share * len(plain)
+    (wanted,) = expected(network(), feeds, ["y"])
+    (found,) = answered(content, [feeds["x"]])
+    assert np.abs(found - wanted).max() < tolerance * np.abs(wanted).max()
+
+
+def test_versions_tell_of_weights_in_int8() -> None:
+    record = model(network(), ["x"], ["y"], mode="weights")
+    versions = {o.code.builtin: o.code.version for o in record.subgraphs[0].operators}
+    assert versions["CONV_2D"] == 5
+    assert versions["DEPTHWISE_CONV_2D"] == 6
+    assert versions["FULLY_CONNECTED"] == 12
+    assert versions["DEQUANTIZE"] == 5
+    assert codes(record).count("DEQUANTIZE") == 1
+
+
+def test_each_channel_has_its_scale() -> None:
+    values = np.array([[1, -254], [0, 0], [0.5, 0.25]], np.float32)
+    found, details = quantized_weights(values, 0)
+    np.testing.assert_array_equal(found, [[0, -127], [0, 0], [127, 64]])
+    np.testing.assert_allclose(details.scales, [2, 1, 0.5 / 127])
+    assert details.axis == 0
+    assert not details.zero_points.any()
+
+
+def test_what_float16_cannot_hold_stays() -> None:
+    large = np.full((8, 16), 1e6, np.float32)
+    graph = Graph([feed("x", (1, 8)), const("w", large), op("y", "MatMul", ["x", "w"])])
+    assert "DEQUANTIZE" not in codes(model(graph, ["x"], ["y"], mode="float16"))

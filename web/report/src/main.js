@@ -1,0 +1,59 @@
+// Draws the page from the data that it holds.
+
+import { scopes, sizes, tensors } from "./charts.js";
+import { comparison } from "./compare.js";
+import { choice, el, replace } from "./dom.js";
+import { GraphView } from "./graph.js";
+import { Target } from "./model.js";
+import { accuracy, budgets, files, ops, overview, section, stages, stepsTable } from "./sections.js";
+
+const read = (id) => {
+  const found = document.getElementById(id);
+  return found ? JSON.parse(found.textContent) : null;
+};
+
+const page = document.getElementById("page");
+const data = read("data");
+let other = read("compared");
+const main = el("main", { id: "main", tabindex: -1 });
+const links = el("ul");
+const TITLES = { overview: "Overview", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
+  ops: "Ops", budgets: "Budgets", files: "Files", stages: "Build", compare: "Compare" };
+
+function show(raw) {
+  const target = new Target(raw);
+  const view = new GraphView(target);
+  const go = (name, which) => view.show(name, which);
+  const compare = el("div");
+  const compareWith = () => replace(compare, comparison(target, other, go, (found) => {
+    other = found;
+    compareWith();
+    compare.querySelector("h2").focus();
+  }));
+  compareWith();
+  replace(main,
+    overview(target),
+    section("sizes", "Size at each step", sizes(target), stepsTable(target)),
+    view.element,
+    accuracy(target, go),
+    scopes(target, go),
+    tensors(target, go),
+    ops(target),
+    budgets(target),
+    files(target),
+    stages(data.stages),
+    compare);
+  replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, TITLES[part.id]))));
+  window.mobileprep = { view, target };
+}
+
+const targets = data.targets.map((t, at) => ({ value: at, title: t.name }));
+replace(page,
+  el("a", { class: "skip", href: "#main" }, "To the report"),
+  el("header", null,
+    el("div", null, el("h1", null, data.recipe), el("p", { class: "quiet" }, data.tool)),
+    targets.length > 1 ? choice("Target", targets, 0, (at) => show(data.targets[at])) : el("p", null, "Target ", el("strong", null, targets[0].title))),
+  el("nav", { class: "contents", "aria-label": "Contents" }, links),
+  main);
+show(data.targets[0]);
+document.documentElement.dataset.ready = "true";
