@@ -22,6 +22,7 @@ FREE = {
     "registry",
     "fsio",
     "destinations",
+    "limits",
     "processors",
     "user_code",
     "__init__",

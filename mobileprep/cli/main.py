@@ -18,7 +18,9 @@ from mobileprep.cli._shared.failures import (
     unwritable_output,
     whole_or_nothing,
 )
+from mobileprep.cli._shared.limit_flags import set_limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
+from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
@@ -157,11 +159,21 @@ def _told(verb: Verb, args: argparse.Namespace) -> int:
 
     found = Activities()
     with waiting(found):
-        code = verb.run(args)
+        code = _run(verb, args)
     told = slowest(found.seconds()) if args.verbose and verb.name not in _TELL_STAGES else ""
     if told:
         print(f"slowest: {told}", file=sys.stderr)
     return code
+
+
+def _run(verb: Verb, args: argparse.Namespace) -> int:
+    """Run a verb within its limits; errors that name no file name what the command line does."""
+    try:
+        set_limits_of(args)
+        return verb.run(args)
+    except MobileprepError as error:
+        error.subject = subject_of(args)
+        raise
 
 
 def _help(names: list[str]) -> int:
