@@ -15,12 +15,14 @@ import mobileprep
 ROOT = Path(mobileprep.__file__).parent
 PAGE = ROOT.parent / "docs" / "architecture.md"
 FREE = {
+    "activity",
     "errors",
     "frozen",
     "keys",
     "registry",
     "fsio",
     "destinations",
+    "limits",
     "processors",
     "user_code",
     "__init__",

@@ -170,8 +170,8 @@ class Target:
         Artifact,
         Option(
             "The form of the model that ships: a binary GraphDef (`frozen`), a text one (`text`), "
-            "or a file whose constants of 4,096 bytes and more the app maps into memory "
-            "(`memmapped`)."
+            "a file whose constants of 4,096 bytes and more the app maps into memory "
+            "(`memmapped`), or a file for LiteRT (`tflite`)."
         ),
     ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)

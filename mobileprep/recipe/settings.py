@@ -14,7 +14,7 @@ from mobileprep.options.declare import Option
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64", "arm64", "armhf", "aarch64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-Artifact: TypeAlias = Literal["frozen", "text", "memmapped"]
+Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
 ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
@@ -31,6 +31,23 @@ ELEMENT_TYPES: Final = (
     *("bool", "string", "complex64", "complex128"),
     *("qint8", "quint8", "qint16", "quint16", "qint32"),
 )
+SampleCount: TypeAlias = Annotated[
+    int | None,
+    Option(
+        "How many samples are run, spread evenly over the data. Without it, all.",
+        minimum=1,
+        maximum=1_000_000_000,
+    ),
+]
+SampleSeed: TypeAlias = Annotated[
+    int | None,
+    Option(
+        "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
+        "the first of each part.",
+        minimum=0,
+        maximum=4294967295,
+    ),
+]
 # Where things lie and were written: no part of what decides a result.
 ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 
