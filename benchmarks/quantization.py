@@ -195,7 +195,8 @@ def recipe_of(network: Network, quantize: Quantize) -> dict[str, Any]:
         "inputs": {name: {"shape": list(s)} for name, s in network.shapes.items()},
         "outputs": list(network.outputs),
         "transforms": CHAIN,
-        "targets": {"phone": {"quantize": quantize}},
+        # What it tells is measured here, on samples that are not the search's.
+        "targets": {"phone": {"quantize": quantize, "quantization_report": False}},
     }
     if quantize == "auto" or (isinstance(quantize, Mapping) and quantize["ranges"] == "observed"):
         recipe["calibration"] = {"data": "calibration.npz"}

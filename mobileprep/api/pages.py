@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from mobileprep import __version__
-from mobileprep.fsio import file_inside, write_bytes
+from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.state import Fresh
-from mobileprep.plan.spec import TargetPlan
+from mobileprep.plan.spec import Plan, TargetPlan
 from mobileprep.report.collect import Report
 from mobileprep.report.json import report_json
 from mobileprep.report.page.data import StageTime, page_data
-from mobileprep.report.page.render import MARK, PAGE, bundle_digest, render_page
+from mobileprep.report.page.render import PAGE, bundle_digest, page_key, render_page
 
-_KEY: Final = 64
+# The page of no graph that a page shows is longer.
+_LARGEST: Final = 1 << 30
 
 
 def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) -> list[str]:
@@ -41,11 +43,10 @@ def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) ->
     ran = {one.task for one in executor.ran}
     plan = executor.state.plan
     warnings = []
-    for recipe in dict.fromkeys(target.recipe for target in plan.targets):
-        targets = [t for t in plan.targets if t.recipe == recipe and t.folder in reports]
-        if len(targets) < sum(t.recipe == recipe for t in plan.targets):
-            continue  # a target failed: what is there tells of the last whole build
-        path = file_inside(out, f"{recipe}/{PAGE}")
+    for recipe, path in page_files(plan, out).items():
+        targets = [t for t in plan.targets if t.recipe == recipe]
+        if not all(target.folder in reports for target in targets):
+            continue  # one failed: what is there tells of the last whole build
         key = _key(executor, targets, reports)
         found = _found(path)
         if found == key and not any(task in ran for t in targets for task in t.tasks):
@@ -53,32 +54,33 @@ def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) ->
         if found is None:
             warnings.append(f"{path} is no page of a build, so that it is left as it is")
             continue
-        write_bytes(path, _page(executor, targets, reports, key), follow=False)
+        page = render_page(_told(executor, targets, reports), key=key)
+        write_bytes(path, page, follow=False)
+        executor.state.store.files.note(path, sha256_bytes(page))
     return warnings
+
+
+def page_files(plan: Plan, out: Path) -> dict[str, Path]:
+    """Where the pages of a plan's recipes lie, by the recipe's name."""
+    recipes = dict.fromkeys(t.recipe for t in plan.targets if t.nodes is not None)
+    return {recipe: file_inside(out, f"{recipe}/{PAGE}") for recipe in recipes}
 
 
 def remove_page(folder: Path) -> bool:
     """Remove the page of a recipe's folder; whether one was there."""
     path = folder / PAGE
-    if not path.is_file() or not _found(path):
+    if not path.is_file() or _found(path) is None:
         return False
     path.unlink()
     return True
 
 
-def target_page_data(
+def _told(
     executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str, Report]
 ) -> dict[str, Any]:
-    """What the page of one recipe's built targets tells."""
     told = [(reports[target.folder], _nodes(executor, target)) for target in targets]
     stages = list(_stages(executor, targets))
     return page_data(targets[0].recipe, f"mobileprep {__version__}", told, stages)
-
-
-def _page(
-    executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str, Report], key: str
-) -> bytes:
-    return render_page(target_page_data(executor, targets, reports), key=key)
 
 
 def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
@@ -102,14 +104,12 @@ def _key(executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str
 
 def _found(path: Path) -> str | None:
     """The key of the page that is there; empty where nothing is, None where no page of ours is."""
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(len(MARK) + _KEY)
-    except FileNotFoundError:
+    if not path.exists():
         return ""
-    except OSError:
+    try:
+        return page_key(read_file(path, limit=_LARGEST))
+    except CorruptFileError:
         return None
-    return head[len(MARK) :].decode("ascii", "replace") if head.startswith(MARK) else None
 
 
 def _stages(executor: Executor, targets: Sequence[TargetPlan]) -> Iterator[StageTime]:

@@ -6,6 +6,7 @@ TensorFlow Lite's quantization debugger calls leaving single layers in float sel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,15 +76,20 @@ class OutputComparison:
     def damage(self, graph: Graph) -> OutputDamage:
         """How far a graph is off.
 
+        Where an output has another shape, as with other numbers of detections, what either lacks
+        counts as zeros.
+
         Raises:
-            AccuracyError: an output has another shape.
+            AccuracyError: an output has another number of axes.
             UsageError, UnsupportedError, InvalidGraphError: the graph cannot be run.
         """
-        found = self._outputs(graph)
-        gaps = differences(self._fetches, self._expected, found)
+        runs = zip(self._expected, self._outputs(graph), strict=True)
+        pairs = [[_alike(x, y) for x, y in zip(*run, strict=True)] for run in runs]
+        wanted, found = ([[pair[side] for pair in run] for run in pairs] for side in (0, 1))
+        gaps = differences(self._fetches, wanted, found)
         sums = [DamageSum() for _ in self._fetches]
-        for expected, outputs in zip(self._expected, found, strict=True):
-            for total, x, y in zip(sums, expected, outputs, strict=True):
+        for run in pairs:
+            for total, (x, y) in zip(sums, run, strict=True):
                 if x.dtype.kind == "f":
                     total.add(x, y)
         lowest = min(total.damage().sqnr for total in sums)
@@ -92,6 +98,25 @@ class OutputComparison:
     def _outputs(self, graph: Graph) -> list[list[Array]]:
         running = Interpreter(graph, seed=SEED)
         return [[np.array(x) for x in running.run(self._fetches, feed)] for feed in self._feeds]
+
+
+def _alike(x: Array, y: Array) -> tuple[Array, Array]:
+    """Two arrays of the same number of axes, filled up with zeros to one shape.
+
+    Those that differ along several axes stay as they are, where most of it would be zeros.
+    """
+    if x.shape == y.shape or x.ndim != y.ndim:
+        return x, y
+    shape = tuple(map(max, zip(x.shape, y.shape, strict=True)))
+    if math.prod(shape) > 2 * (x.size + y.size):
+        return x, y
+
+    def filled(array: Array) -> Array:
+        return np.pad(
+            array, [(0, size - had) for size, had in zip(shape, array.shape, strict=True)]
+        )
+
+    return filled(x), filled(y)
 
 
 def quantized_layers(graph: Graph, quantized: Graph) -> tuple[str, ...]:

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from mobileprep.datasets.classes import labels_of_files
+from mobileprep.datasets.decoder import Decoder
 from mobileprep.datasets.listing import files_below
 from mobileprep.datasets.singles import Label, Sample
 from mobileprep.datasets.source import DataFiles, no_samples
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import read_file
-from mobileprep.ir.tensor import Array
-from mobileprep.runtime.sampling.inputs import FedTensor
 
 _MOST_BYTES: Final = 1 << 28
-
-
-class Decoder(Protocol):
-    """Makes samples of files."""
-
-    @property
-    def fed(self) -> FedTensor:
-        """The input that they are for."""
-
-    def sample(self, data: bytes, name: str) -> Array:
-        """A file's bytes as a sample, without an axis for samples.
-
-        Raises:
-            AccuracyError: it does not fit the input.
-            CorruptFileError, UnsupportedError: it cannot be decoded.
-        """
 
 
 class FileSamples:

@@ -122,7 +122,8 @@ class Generated:
                 with blaming(self._files.root, _AUTHOR):
                     value = next(values, _END)
             except AccuracyError as error:
-                message = f"{error.message}, after {count} samples"
+                samples = "1 sample" if count == 1 else f"{count} samples"
+                message = f"{error.message}, after {samples}"
                 raise error.at(error.where, message=message) from error
             if value is _END:
                 break

@@ -7,31 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.datasets.fitting import fitted
+from mobileprep.datasets.decoder import Decoder
 from mobileprep.errors import AccuracyError
-from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.photos import central_crop, decoded
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
-from mobileprep.options.data import Reading
-from mobileprep.runtime.sampling.inputs import FedTensor
 
 PICTURES: Final = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp"})
 
 
 @dataclass(frozen=True)
-class PictureReading:
-    """How pictures become samples of an input.
-
-    Args:
-        fed: the input; one of texts gets the files as they are.
-        reading: what the recipe asks for.
-        data: what messages call the data.
-    """
-
-    fed: FedTensor
-    reading: Reading
-    data: str
+class PictureReading(Decoder):
+    """How pictures become samples of an input."""
 
     def __post_init__(self) -> None:
         channels = 1 if self.reading.channels == "grayscale" else 3
@@ -40,16 +27,8 @@ class PictureReading:
                 message = f"{self.data}: {key!r} has {len(given)} numbers for {channels} channels"
                 raise AccuracyError(message, "give one number, or one for each channel")
 
-    def sample(self, data: bytes, name: str) -> Array:
-        """A picture file as a sample.
-
-        Raises:
-            AccuracyError: the picture does not fit the input.
-            CorruptFileError, UnsupportedError: it cannot be decoded.
-        """
-        if self.fed.dtype is DType.STRING:
-            return fitted(np.array(data, object), self.fed, name)
-        return fitted(self._normalized(self._resized(data)), self.fed, name)
+    def _decoded(self, data: bytes) -> Array:
+        return self._normalized(self._resized(data))
 
     def _resized(self, data: bytes) -> Array:
         """Values of 0 to 255, float32, in the channels of the network."""

@@ -5,48 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from mobileprep.datasets.fitting import fitted
-from mobileprep.formats.dtypes import DType
+from mobileprep.datasets.decoder import Decoder
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.wav import decode_wav, desired_sound
-from mobileprep.options.data import Reading
-from mobileprep.runtime.sampling.inputs import FedTensor
 
 SOUNDS: Final = frozenset({".wav"})
 
 
 @dataclass(frozen=True)
-class SoundReading:
-    """How sounds become samples of an input.
+class SoundReading(Decoder):
+    """How sounds become samples of an input."""
 
-    Args:
-        fed: the input; one of texts gets the files as they are.
-        reading: what the recipe asks for.
-        data: what messages call the data.
-    """
-
-    fed: FedTensor
-    reading: Reading
-    data: str
-
-    def sample(self, data: bytes, name: str) -> Array:
-        """A sound file as a sample: float32 from -1 to 1, [samples, channels] or [samples].
-
-        Raises:
-            AccuracyError: the sound does not fit the input.
-            CorruptFileError, UnsupportedError: it cannot be decoded.
-        """
-        if self.fed.dtype is DType.STRING:
-            return fitted(np.array(data, object), self.fed, name)
+    def _decoded(self, data: bytes) -> Array:
+        """float32 from -1 to 1, [samples, channels] or [samples]."""
         samples, _ = decode_wav(data)
         channels = self.reading.desired_channels or -1
         sound = desired_sound(samples, self._count(), channels)
         shape = self.fed.shape
         if sound.shape[1] == 1 and shape is not None and len(shape) == 2 and shape[1] != 1:
             sound = sound[:, 0]
-        return fitted(sound, self.fed, name)
+        return sound
 
     def _count(self) -> int:
         """What the recipe asks for, else what the input's shape says, else -1 for the file's."""

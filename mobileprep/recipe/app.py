@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
@@ -142,6 +142,9 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
     section = target.mapping("integration")
     if section is None:
         return
+    if "languages" not in section.entries:
+        place = target.tree.entries["integration"].key_place
+        yield Problem(place, "the key 'languages' is missing", "add 'languages: [java]'")
     package, name = section.get("package"), section.get("class_name")
     if isinstance(package, Scalar) and isinstance(package.value, str):
         for word in sorted(set(_KEYWORDS.split()) & set(package.value.split("."))):

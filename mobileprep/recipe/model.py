@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze

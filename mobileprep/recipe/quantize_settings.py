@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
-from mobileprep.recipe.settings import ASIDE, Data, InputFile
+from mobileprep.recipe.settings import ASIDE, Data, InputFile, SampleCount, SampleSeed
 
 QuantizeMode: TypeAlias = Literal[
     "none", "weights", "float16", "bfloat16", "round", "nodes", "auto"
@@ -58,23 +59,8 @@ class Calibration:
         float,
         Option("With `moving_average`: the weight that a batch leaves to those before it.", 0, 1),
     ] = 0.99
-    samples: Annotated[
-        int | None,
-        Option(
-            "How many samples are run, spread evenly over the data. Without it, all.",
-            minimum=1,
-            maximum=10_000_000,
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        Option(
-            "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
-            "the first of each part.",
-            minimum=0,
-            maximum=4294967295,
-        ),
-    ] = None
+    samples: SampleCount = None
+    seed: SampleSeed = None
     batch: Annotated[
         int,
         Option(

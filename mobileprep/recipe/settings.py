@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.data import DataKind, Reading
 from mobileprep.options.declare import Option
 
@@ -30,6 +31,23 @@ ELEMENT_TYPES: Final = (
     *("bool", "string", "complex64", "complex128"),
     *("qint8", "quint8", "qint16", "quint16", "qint32"),
 )
+SampleCount: TypeAlias = Annotated[
+    int | None,
+    Option(
+        "How many samples are run, spread evenly over the data. Without it, all.",
+        minimum=1,
+        maximum=1_000_000_000,
+    ),
+]
+SampleSeed: TypeAlias = Annotated[
+    int | None,
+    Option(
+        "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
+        "the first of each part.",
+        minimum=0,
+        maximum=4294967295,
+    ),
+]
 # Where things lie and were written: no part of what decides a result.
 ASIDE: Final[Mapping[str, bool]] = {"aside": True}
 

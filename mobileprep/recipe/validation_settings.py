@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Annotated, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
-from mobileprep.recipe.settings import ASIDE, Data, InputFile
+from mobileprep.recipe.settings import ASIDE, Data, InputFile, SampleCount, SampleSeed
 
 USUAL_LABELS: Final = "label"
 """The array of labels where the recipe names none."""
@@ -143,23 +144,8 @@ class Validation:
             max_items=100,
         ),
     ] = ()
-    samples: Annotated[
-        int | None,
-        Option(
-            "How many samples are run, spread evenly over the data. Without it, all.",
-            minimum=1,
-            maximum=1000000000,
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        Option(
-            "Draws the `samples`, one from each of as many equal parts of the data. Without it, "
-            "the first of each part.",
-            minimum=0,
-            maximum=4294967295,
-        ),
-    ] = None
+    samples: SampleCount = None
+    seed: SampleSeed = None
     batch: Annotated[
         int,
         Option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,26 @@ def test_a_page_that_is_gone_is_written_again(page: Path) -> None:
     again(page)
     assert without_times(page) == before
     assert not any(stage["ran"] for stage in held(page)["stages"])
+
+
+def test_a_page_that_was_edited_is_written_again(page: Path) -> None:
+    before = without_times(page)
+    page.write_bytes(page.read_bytes()[:-100])
+    again(page)
+    assert without_times(page) == before
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link to nothing"])
+def test_what_is_no_file_keeps_no_build_waiting(page: Path, kind: str) -> None:
+    page.unlink()
+    if kind == "a link to nothing":
+        page.symlink_to(page.parent / "nothing")
+        assert again(page) == []
+        assert not page.is_symlink()
+        return
+    page.mkdir() if kind == "a folder" else os.mkfifo(page)
+    (warning,) = again(page)
+    assert "is no page of a build" in warning
 
 
 def test_it_is_of_the_targets_that_were_asked_for(page: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mobileprep.calibration.layer_damage import (
     OutputComparison,
+    OutputDamage,
     layer_damage,
     quantized_layers,
 )
@@ -86,11 +87,26 @@ def test_the_worst_output_counts() -> None:
     assert both == _comparison().damage(quantized)
 
 
-def test_another_shape_is_an_error() -> None:
+def test_what_an_output_of_another_shape_lacks_counts_as_zeros() -> None:
     graph = _network()
-    other = graph.with_nodes([const("w3", normal(8, 9)) if n.name == "w3" else n for n in graph])
+    right = graph["w3"].attr_tensor("value").array()
+    fewer, none = right[:, :7], np.zeros_like(right)
+    none[:, :7] = fewer
+
+    def damage(weights: np.ndarray) -> OutputDamage:
+        nodes = [const("w3", weights) if n.name == "w3" else n for n in graph]
+        return _comparison().damage(graph.with_nodes(nodes))
+
+    assert damage(fewer) == damage(none)
+    assert damage(np.hstack([right, right[:, :1]])).sqnr < damage(right).sqnr
+
+
+@pytest.mark.parametrize("dims", [[2, 2, 4], [16, 1], [16]])
+def test_a_shape_that_has_little_in_common_is_an_error(dims: list[int]) -> None:
+    graph = Graph([placeholder(), node("out", "Identity", "x")])
+    shaped = [const("dims", dims, np.int32), node("out", "Reshape", "x dims")]
     with pytest.raises(AccuracyError, match="has the shape"):
-        _comparison().damage(other)
+        _comparison(graph).damage(Graph([placeholder(), *shaped]))
 
 
 def test_outputs_that_are_no_floats_count_by_the_share_that_differs() -> None:

@@ -220,6 +220,18 @@ def test_nodes_are_quantized_by_ranges_of_three_kinds(
     assert step == Step("quantize_nodes", (("ranges", ranges),), takes_ranges=takes_ranges)
 
 
+@pytest.mark.parametrize(
+    ("releases", "pads"), [('["1.15", "2.21"]', False), ('["2.21"]', True), ('"2.21"', True)]
+)
+def test_pads_are_in_eight_bits_where_every_release_of_the_target_has_kernels(
+    target, releases, pads
+):
+    text = f"targets: {{p: {{quantize: nodes, registration: {{tensorflow: {releases}}}}}}}\n"
+    (step,) = target(text).transforms
+    assert step.options.get("tensorflow") == ("2.21" if pads else None)
+    make_transform(step.name, step.options)
+
+
 def test_repairs_come_between_then_and_quantizing(target):
     found = target(
         "transforms: [strip_unused_nodes]\ncalibration: {data: d}\ntargets:\n"

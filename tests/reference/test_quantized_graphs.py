@@ -43,10 +43,9 @@ NETWORKS = {
     "musicnn/MTT_musicnn/model.meta": "../golden_MTT_musicnn_model",
     "basic-pitch-savedmodel/saved_model.pb": "golden_savedmodel_",
     f"{SUGYAN}/graph.pb": "golden_softmax-1000",
-    f"{SUGYAN}/graph_regression.pb": "golden_regression",
 }
-# tf-serving-testdata adds and multiplies single numbers: there is nothing to quantize in it.
-CHECKPOINTS = {"graph.pb": "softmax-1000.ckpt", "graph_regression.pb": "regression.ckpt"}
+# Left out: sugyan's other checkpoints, of the same graph, and tf-serving-testdata, which adds and
+# multiplies single numbers, so that there is nothing to quantize in it.
 PREPARING = ("strip_unused_nodes", "remove_dropout", "fold_constants", "fold_batch_norms")
 SOURCES: dict[str, dict[str, Any]] = {
     "original": {},
@@ -114,7 +113,7 @@ def _frozen(path: Path, fetches: list[str]) -> Graph:
     if path.name == "saved_model.pb":
         return freeze(path.parent).graph
     if path.parent.name == SUGYAN:
-        return freeze(path, fetches, checkpoint=path.with_name(CHECKPOINTS[path.name])).graph
+        return freeze(path, fetches, checkpoint=path.with_name("softmax-1000.ckpt")).graph
     return read_graph(path)
 
 

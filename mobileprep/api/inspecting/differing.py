@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.running import opened
 from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.matching import matching_nodes, renamed
 from mobileprep.ir.compare import GraphDifference, compare_graphs
 from mobileprep.ir.ends import ends, placeholders

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 PAGE: Final = "report.html"
 """The name of the page."""
-MARK: Final = b"<!doctype html>\n<!-- mobileprep report "
-"""What each page begins with, before its key."""
+_MARK: Final = b"<!doctype html>\n<!-- mobileprep report "
+_DIGEST: Final = 64
 _FOLDER: Final = Path(__file__).parent
 # Some may end a script element or start a comment in it, lines of JavaScript end at the others.
 _ESCAPES: Final = {
@@ -46,10 +46,8 @@ def render_page(
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     title = html.escape(f"{_printable(str(data.get('recipe', '')))} - mobileprep report")
-    return b"".join(
+    rest = b"".join(
         [
-            MARK,
-            f"{key} -->\n".encode(),
             b'<html lang="en">\n<head>\n<meta charset="utf-8">\n',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'.encode(),
             b'<meta name="viewport" content="width=device-width, initial-scale=1">\n',
@@ -68,6 +66,17 @@ def render_page(
             b"</script>\n</body>\n</html>\n",
         ]
     )
+    return b"".join([_MARK, f"{hashlib.sha256(rest).hexdigest()} {key} -->\n".encode(), rest])
+
+
+def page_key(page: bytes) -> str | None:
+    """The key that a page was made with; empty where it was edited since, None for no page."""
+    if not page.startswith(_MARK):
+        return None
+    head, _, rest = page[len(_MARK) :].partition(b" -->\n")
+    digest, key = head[:_DIGEST], head[_DIGEST + 1 :]
+    same = digest == hashlib.sha256(rest).hexdigest().encode()
+    return key.decode("ascii", "replace") if same else ""
 
 
 def bundle_digest() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mobileprep.report.page.data import StageTime, page_data
-from mobileprep.report.page.render import MARK, bundle_digest, render_page
+from mobileprep.report.page.render import bundle_digest, page_key, render_page
 from tests.report.page.browser import HOSTILE
 from tests.report.reports import made
 
@@ -31,7 +31,7 @@ def held(page: bytes, name: str = "data") -> Any:
 
 def test_the_page_holds_what_it_is_given() -> None:
     page = render_page(data(), key="abc")
-    assert page.startswith(MARK + b"abc -->\n")
+    assert page_key(page) == "abc"
     assert held(page)["recipe"] == "digits"
     assert held(page)["targets"][0]["report"]["model"]["file"] == "digits.pb"
     assert held(page)["stages"][0]["ran"] is True
@@ -39,6 +39,15 @@ def test_the_page_holds_what_it_is_given() -> None:
 
 def test_equal_data_gives_equal_bytes() -> None:
     assert render_page(data()) == render_page(data())
+
+
+def test_a_page_that_was_edited_or_cut_has_no_key() -> None:
+    page = render_page(data(), key="abc")
+    assert page_key(page.replace(b"digits", b"digit5")) == ""
+    assert page_key(page[:-1]) == ""
+    assert page_key(page[:60]) == ""
+    assert page_key(b"<!doctype html>\n<p>mine</p>") is None
+    assert page_key(b"") is None
 
 
 def test_a_compared_build_lies_beside() -> None:
