@@ -29,7 +29,9 @@ def _relu(x: Array) -> Any:  # noqa: ANN401 - an array or a numpy scalar
 
 
 def _relu6(x: Array) -> Any:  # noqa: ANN401
-    return clipped(x, 0, 6) if x.dtype.kind == "f" else np.clip(x, x.dtype.type(0), x.dtype.type(6))
+    if x.dtype.kind == "f":
+        return clipped(x, 0, 6)
+    return np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6))
 
 
 def _elu(x: Array) -> Any:  # noqa: ANN401
