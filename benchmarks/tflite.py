@@ -1,0 +1,94 @@
+"""Our .tflite files against those of TensorFlow's converter: size, speed, time of conversion.
+
+Needs tensorflow-cpu and ai-edge-litert. ``python benchmarks/tflite.py GRAPH INPUT OUTPUT SHAPE``
+takes frozen graphs, four words each, such as ``mobilenet.pb input predictions 1,224,224,3``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.files import read_graph
+from mobileprep.litert.convert import converted
+from mobileprep.litert.prepare import CutInput
+
+ROUNDS = 15
+SKIPPED = 3
+
+
+def ours(path: Path, fed: str, fetched: str, shape: tuple[int, ...]) -> bytes:
+    record = converted(read_graph(path), [CutInput(fed, shape)], [fetched])
+    return bytes(model_bytes(record))
+
+
+def theirs(path: Path, fed: str, fetched: str, shape: tuple[int, ...]) -> bytes:
+    converter = tf.compat.v1.lite.TFLiteConverter.from_frozen_graph(
+        str(path), [fed], [fetched], {fed: list(shape)}
+    )
+    made: bytes = converter.convert()
+    return made
+
+
+def timed(make: Callable[[], bytes]) -> tuple[bytes, float]:
+    began = time.perf_counter()
+    made = make()
+    return made, time.perf_counter() - began
+
+
+def turns(files: list[bytes], shape: tuple[int, ...]) -> list[float]:
+    """Milliseconds of the fastest run of each file, the files in turn."""
+    image = np.random.default_rng(0).random(shape, np.float32)
+    runs = [prepared(content, image) for content in files]
+    found: list[list[float]] = [[] for _ in files]
+    for number in range(ROUNDS + SKIPPED):
+        for times, run in zip(found, runs, strict=True):
+            began = time.perf_counter()
+            run()
+            if number >= SKIPPED:
+                times.append(1000 * (time.perf_counter() - began))
+    return [min(times) for times in found]
+
+
+def prepared(content: bytes, image: np.ndarray) -> Callable[[], None]:
+    interpreter = Interpreter(model_content=content, num_threads=1)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image)
+    return interpreter.invoke  # type: ignore[no-any-return]
+
+
+def cases(words: list[str]) -> Iterator[tuple[Path, str, str, tuple[int, ...]]]:
+    for i in range(0, len(words), 4):
+        path, fed, fetched, sizes = words[i : i + 4]
+        yield Path(path), fed, fetched, tuple(int(size) for size in sizes.split(","))
+
+
+def main(words: list[str]) -> int:
+    if not words or len(words) % 4:
+        print(__doc__)
+        return 2
+    for case in cases(words):
+        mine, seconds = timed(lambda case=case: ours(*case))  # type: ignore[misc]
+        known, known_seconds = timed(lambda case=case: theirs(*case))  # type: ignore[misc]
+        fast, known_fast = turns([mine, known], case[3])
+        print(
+            f"{case[0].stem}: bytes {len(mine):,} / {len(known):,} = {len(mine) / len(known):.3f}; "
+            f"one run {fast:.2f} / {known_fast:.2f} ms = {fast / known_fast:.2f}; "
+            f"conversion {seconds:.2f} / {known_seconds:.2f} s = {seconds / known_seconds:.2f}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
