@@ -17,6 +17,10 @@ from mobileprep.limits import memory_limit
 MAX_OUTPUT_BYTES = 1 << 32
 
 
+MAX_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+"""So many dimensions numpy's arrays have at most."""
+
+
 class OverBudgetError(ValueError):
     """More memory than a run may take."""
 
@@ -95,11 +99,14 @@ def check_allocation(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
     """Refuse shapes that cannot be, that no device could hold, or that the run may not take.
 
     Raises:
-        ValueError: a negative dimension, or more than ``MAX_OUTPUT_BYTES``.
+        ValueError: a negative dimension, more than ``MAX_OUTPUT_BYTES`` or ``MAX_AXES``.
         OverBudgetError: more than is left.
     """
     if any(d < 0 for d in shape):
         message = f"{list(shape)} is no shape"
+        raise ValueError(message)
+    if len(shape) > MAX_AXES:
+        message = f"a tensor of {len(shape)} axes; numpy's arrays have at most {MAX_AXES}"
         raise ValueError(message)
     count = math.prod(shape) * dtype.itemsize
     if count > MAX_OUTPUT_BYTES:

@@ -137,7 +137,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 6
+    stage_version: ClassVar[int] = 7
     RECORD: ClassVar[str] = "package.json"
 
     file: str

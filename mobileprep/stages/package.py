@@ -130,7 +130,8 @@ def _write_app_files(job: Job[PackageStage]) -> None:
     asked = job.asked
     if TF115 not in asked.registration:
         return
-    files = app_files(asked.platform, asked.abis, asked.name, asked.encrypted or asked.file)
+    model, encrypted = asked.encrypted or asked.file, bool(asked.encrypted)
+    files = app_files(asked.platform, asked.abis, asked.name, model, encrypted=encrypted)
     for name, text in sorted(files.items()):
         write_text(job.output(f"{PUBLISHED}{name}"), text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 
 from mobileprep import limits
+from mobileprep.api.benchmarking import runs
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.limits import DEFAULT_ITERATIONS, memory_limit, set_limits
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import loop_graph
-from tests.ops.graphs import c
+from tests.ops.graphs import c, p
 from tests.runtime.functions.texts import PLACEHOLDER, RELU, call, function, model
 from tests.transforms.graphs import node
 
@@ -165,3 +167,21 @@ def test_devices_that_never_end_are_bounded(tmp_path: Path, run: Run) -> None:
         told = run(*arguments)
         assert told.code in (3, 4), arguments
         assert "/dev/zero" in told.err
+
+
+def test_more_axes_than_arrays_have_are_refused(tmp_path: Path, run: Run) -> None:
+    many = ",".join("1" * 65)
+    path = written(tmp_path, Graph([p("x", np.float32, (1,) * 65), node("y", "Neg", "x")]))
+    for what in ("random", "1", f"random:{many}"):
+        told = run("run", f"--graph={path}", f"--feed=x={what}", "--fetch=y")
+        assert told.code == 2, what
+        assert "65 axes" in told.err
+    told = run("benchmark", f"--graph={path}", "--max_num_runs=1")
+    assert told.code in (2, 5, 6)
+
+
+def test_pauses_are_no_longer_than_the_system_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(time, "sleep", asked.append)
+    runs.time_runs(lambda: None, runs.Pace(2, 0, 1e308))
+    assert asked == [threading.TIMEOUT_MAX]

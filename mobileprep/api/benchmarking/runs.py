@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -153,4 +154,4 @@ def _limits(pace: Pace) -> str:
 
 def _sleep(seconds: float) -> None:
     if seconds > 0:
-        time.sleep(seconds)
+        time.sleep(min(seconds, threading.TIMEOUT_MAX))  # the system's longest

@@ -126,7 +126,11 @@ def diff(
     if samples:
         wanted = [first.tensor(n) for n in outputs or first.outputs or ends(first.graph)]
         engines = [open_engine("numpy", m.graph, m.path, tell=warn) for m in (first, second)]
-        found = _on_samples((first.graph, second.graph), engines, names, wanted, samples)
+        # What an app feeds and fetches keeps its name where all that lies between is another.
+        alike = {n.name: n.name for n in first.graph if n.name in second.graph}
+        found = _on_samples(
+            (first.graph, second.graph), engines, {**alike, **names}, wanted, samples
+        )
     return ModelDifference(
         str(first.path) if isinstance(a, Graph) else str(a),
         str(second.path) if isinstance(b, Graph) else str(b),

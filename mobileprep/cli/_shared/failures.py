@@ -36,8 +36,8 @@ _MENDS: Final[dict[type[MobileprepError], str]] = {
     AccuracyError: "look at the data and at the limits that the recipe sets",
     ArtifactError: "check the disk's space and rights, or name another place",
 }
-# A usage error names the verb, a recipe's problems their places.
-_PLACED: Final = frozenset({2, 3})
+# A usage error names the verb, a recipe's problems their places, a write where to.
+_PLACED: Final = frozenset({2, 3, 9})
 _MOST_LINES: Final = 60
 _LONGEST_LINE: Final = 1000
 
