@@ -63,7 +63,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_second_machine_runs_nothing(machine, tmp_path: Path) -> None:
-    assert len(machine("first").ran) == 4
+    assert len(machine("first").ran) == 5
     done = machine("second")
     assert (done.ran, done.warnings) == ((), ())
     assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
@@ -97,7 +97,7 @@ def test_a_damaged_record_counts_as_none(machine, tmp_path: Path) -> None:
     for path in (tmp_path / "shared/ac").rglob("*"):
         if path.is_file():
             path.write_bytes(path.read_bytes().replace(b'"size":', b'"size":1'))
-    assert len(machine("second").ran) == 4
+    assert len(machine("second").ran) == 5
     assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
 
 
@@ -106,7 +106,7 @@ def test_a_store_that_is_gone_is_told_and_does_no_harm(
 ) -> None:
     monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "http://127.0.0.1:1/nobody")
     done = machine("first")
-    assert len(done.ran) == 4
+    assert len(done.ran) == 5
     assert len(done.warnings) == 1
     assert "http://127.0.0.1:1/nobody" in done.warnings[0]
 
