@@ -24,6 +24,8 @@ class MobileprepError(Exception):
     """
 
     exit_code = 70
+    subject = ""
+    """The files that the command is about, set by the command line, told where no file is named."""
 
     def __init__(self, message: str = "", hint: str = "", where: str = "") -> None:
         super().__init__(message, hint, where)
@@ -64,6 +66,10 @@ class InvalidGraphError(MobileprepError):
     """A graph that parses but breaks a rule: a missing input, a cycle, a duplicate name."""
 
     exit_code = 5
+
+
+class MemoryLimitError(InvalidGraphError):
+    """A node that would take more memory than a run may."""
 
 
 class UnsupportedError(MobileprepError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -11,11 +12,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from io import RawIOBase
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Final
 
+from mobileprep.activity import Tally
 from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 
+HASHING: Final = Tally("hashing", "bytes")
+"""What is hashed, for whoever shows how far that is."""
 _BLOCK = 1 << 20
 # Large enough that a thread which hashes seldom has to wait for others that run Python.
 _HASHED_AT_ONCE = 4 << 20
@@ -25,6 +29,28 @@ NAME_KEPT = 80
 _FICLONE = 0x40049409  # linux/fs.h
 # Without waiting for whoever might write to a pipe.
 _READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+
+# Pipes that whoever started the command has put there, as "<(command)" in a shell does.
+_OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to read, opened without waiting: a pipe that lies in a folder is refused.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe or a socket.
+    """
+    descriptor = os.open(path, _READ_NOW)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISFIFO(mode) and not str(path).startswith(_OWN_PIPES):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a pipe, and no file", str(path))
+    if stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:
@@ -39,8 +65,8 @@ def sha256_file(path: Path) -> str:
         CorruptFileError: the file is missing or cannot be read.
     """
     try:
-        with path.open("rb", buffering=0) as stream:
-            return sha256_stream(stream)
+        with opened(path) as stream:
+            return sha256_stream(stream.raw)  # type: ignore[attr-defined] # of a BufferedReader
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -53,6 +79,7 @@ def sha256_stream(stream: RawIOBase) -> str:
     view = memoryview(buffer)
     while count := stream.readinto(buffer):
         digest.update(view[:count])
+        HASHING.add(count)
     return digest.hexdigest()
 
 
@@ -69,7 +96,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
         CorruptFileError: missing, unreadable, or longer than ``limit`` bytes.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             if limit is not None and size > limit:
                 message = f"is {size} bytes long; at most {limit} are read here"

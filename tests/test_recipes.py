@@ -32,6 +32,34 @@ def test_every_target_has_to_be_within_half_a_point_on_the_whole_test_split(name
         assert target.validation.samples is None
 
 
+def test_mnist_builds_for_three_kinds_of_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jinja2")
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    built = build(RECIPES / "mnist" / "devices.yaml", tmp_path / "out")
+    folder = tmp_path / "out" / "mnist-devices"
+    own = {
+        "phone": ("app.gradle", "app.mk", "integration/kotlin/mobileprep/model/PreparedModel.kt"),
+        "tablet": (
+            "app.xcconfig",
+            "mnist-devices.podspec",
+            "integration/objc/PreparedModelObjC.mm",
+        ),
+        "gate": ("app.mk", "integration/cpp/PreparedModel.cc"),
+    }
+    assert {target.folder for target in built.targets} == {folder / name for name in own}
+    for name, files in own.items():
+        for file in (*files, "ops_to_register.h", "tf_op_files.txt"):
+            assert (folder / name / file).is_file(), file
+    makefiles = {n: (folder / n / "selective_registration.mk").read_text() for n in own}
+    assert "ANDROID_ARCH=armeabi-v7a" in makefiles["phone"]
+    assert "ANDROID_ARCH=x86" not in makefiles["phone"]
+    assert "IOS_ARCH=ARM64" in makefiles["tablet"] and "X86_64" not in makefiles["tablet"]
+    assert "PI_ARCH=armhf" in makefiles["gate"] and "aarch64" not in makefiles["gate"]
+    assert '"ImmutableConst"' in (folder / "gate/ops_to_register.h").read_text()
+
+
 def test_what_mnist_is_built_from_is_below_3_mb() -> None:
     files = [p for d in ("model", "data") for p in (RECIPES / "mnist" / d).iterdir()]
     assert sum(p.stat().st_size for p in files) < 3_000_000

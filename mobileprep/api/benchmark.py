@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -13,6 +12,7 @@ from mobileprep.api.benchmarking.inputs import output_layers, zero_feeds
 from mobileprep.api.benchmarking.runs import Pace, TimedGraph, Timings, measured_costs, time_graph
 from mobileprep.api.paths import FilePath, Warn
 from mobileprep.api.running import fed_arrays, opened
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.options.devices import Device
 from mobileprep.runtime.accounting.costs import GraphCosts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.api.known_files import being_hashed
@@ -16,6 +15,7 @@ from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MissedLimitError, MobileprepError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.execute import Advance, Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.file_index import FileIndex

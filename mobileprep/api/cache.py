@@ -6,12 +6,12 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import unreadable
 from mobileprep.pipeline.eviction import forget_notes, remove_unfinished, survey
 from mobileprep.pipeline.inspection import inspect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.range_groups import RangeGroup, joined_ranges, range_groups
@@ -17,6 +17,7 @@ from mobileprep.formats.range_file import (
     ranges_from_bytes,
     read_range_file,
 )
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.execute import Advance, Executor, Listener
 from mobileprep.pipeline.execute import Warn as TaskWarn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +12,7 @@ from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.chains.cautions import cautions
 from mobileprep.chains.chain import ChainStep, StepRecord, run_chain
 from mobileprep.errors import AccuracyError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref

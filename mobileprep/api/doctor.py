@@ -8,12 +8,12 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep import __version__
 from mobileprep.api.cache import folder_bytes, shown_remote
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.store_folder import default_folder
 from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.api.targets import build_report, plan_state
 from mobileprep.errors import AccuracyError, MobileprepError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.runner import collect
 from mobileprep.pipeline.state import State
 from mobileprep.recipe.first import Draft, recipe_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.api.first_build import RunStages, told, tried
@@ -13,6 +13,7 @@ from mobileprep.freezing.find_models import FoundModel, inference_graph
 from mobileprep.freezing.model import LoadedSource
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.freezing.source import load_source
+from mobileprep.frozen import dataclass
 from mobileprep.recipe.first import Draft, DraftInput, recipe_text
 from mobileprep.recipe.schemas import modeline, recipe_schema
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep.formats.shared_library import SharedLibrary, read_library, texts_in
+from mobileprep.frozen import dataclass
 from mobileprep.ir.files import read_shipped_graph
 
 PAGE: Final = 1 << 14

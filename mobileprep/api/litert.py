@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.ends import ends, placeholders
 from mobileprep.litert.convert import converted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from mobileprep import __version__
@@ -11,6 +10,7 @@ from mobileprep.api.paths import FilePath
 from mobileprep.api.recipes import load_recipes
 from mobileprep.api.targets import plan_state
 from mobileprep.errors import CorruptFileError, RecipeError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.state import State
 from mobileprep.plan.library_versions import computing_libraries

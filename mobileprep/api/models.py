@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mobileprep.errors import UsageError
@@ -15,6 +15,7 @@ from mobileprep.freezing.model import LoadedSource
 from mobileprep.freezing.options import FreezeOptions
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.source import load_source
+from mobileprep.frozen import dataclass
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref

@@ -31,6 +31,7 @@ from mobileprep.plan.fingerprints import fingerprint
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.recipe.lock_file import lock_path
 from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.schemas import SCHEMA_FOLDER
 from mobileprep.recipe.settings import InputFile
 
 # Larger files are hashed once more by each build until their times are old enough to be believed.
@@ -84,7 +85,8 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     ]
     published = [*in_folders, *page_files(state.plan, out).values()]
     locks = {lock_path(Path(recipe.file)) for recipe in recipes}
-    read = {*files_read(recipes, state.plan), *(path for path in locks if path.is_file())}
+    named = {file.path for recipe in recipes for file in _input_files(recipe.targets)}
+    read = {*files_read(recipes, state.plan), *(p for p in locks | named if p.is_file())}
     known = files.entries([*read, *published])
     if any(_is_large(path) and str(path.absolute()) not in known for path in (*read, *published)):
         return None
@@ -92,9 +94,9 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     if not all(map(files.unchanged, published)):
         return None  # what was judged by is not what is there now
     return Unchanged(
-        code={path: code_stamp(path) for path in _modules()},
+        code={path: code_stamp(path) for path in _code()},
         inputs=_digests(sorted(read), files),
-        folders=_names(_looked_into(recipes, state, read | locks)),
+        folders=_names(_looked_into(state, named, read | locks)),
         records=_records(state),
         places={
             str(out.joinpath(target.folder).absolute()): str(folder)
@@ -138,9 +140,8 @@ def _records(state: State) -> dict[str, str]:
     return found
 
 
-def _looked_into(recipes: Sequence[Recipe], state: State, read: set[Path]) -> set[Path]:
+def _looked_into(state: State, named: set[Path], read: set[Path]) -> set[Path]:
     """The folders in which a file that comes or goes could change what is planned."""
-    named = {file.path for recipe in recipes for file in _input_files(recipe.targets)}
     slots = [files for spec in state.plan.stages for files in spec.stage.files.values()]
     roots = {files.root for files in slots}
     # Beside a MetaGraph lie its assets.
@@ -165,9 +166,10 @@ def _input_files(value: object) -> Iterator[InputFile]:
             yield from _input_files(item)
 
 
-def _modules() -> list[str]:
-    """The files of this package's modules that have run."""
+def _code() -> list[str]:
+    """The files of this package's modules that have run, and of the schemas that they read."""
     loaded = [
         module for name, module in sorted(sys.modules.items()) if name.startswith("mobileprep.")
     ]
-    return [file for module in loaded if (file := getattr(module, "__file__", None))]
+    files = [file for module in loaded if (file := getattr(module, "__file__", None))]
+    return [*files, *sorted(map(str, SCHEMA_FOLDER.rglob("*.json")))]

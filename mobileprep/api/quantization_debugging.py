@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.api.quantized_target import QUANTIZER, QuantizedTarget, feeds_of, quantized_target
@@ -21,6 +21,7 @@ from mobileprep.calibration.layer_damage import (
 from mobileprep.calibration.layer_rules import recipe_rule
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.spec import Plan, TargetPlan

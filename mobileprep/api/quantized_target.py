@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.runs import runs
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.errors import InternalError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.pipeline.exchange import StoreExchange

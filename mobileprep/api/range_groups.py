@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mobileprep.errors import RecipeError, UsageError
 from mobileprep.formats.range_file import RangeFile
+from mobileprep.frozen import dataclass
 from mobileprep.recipe.model import Recipe, Target
 
 

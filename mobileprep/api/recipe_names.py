@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mobileprep.fsio import opened
+
 # What exporters call every model: it tells nothing of this one.
 _GENERIC: Final = re.compile(
     r"(v?\d+|saved_?model|exports?|variables|checkpoints?|serving|frozen|"
@@ -62,7 +64,7 @@ def _taken(recipe: Path) -> Iterator[str]:
     )
     for path in itertools.islice(files, _LOOKED_AT):
         try:
-            with path.open("rb") as stream:
+            with opened(path) as stream:
                 text = stream.read(_HEAD).decode("utf-8", "replace")
         except OSError:
             continue

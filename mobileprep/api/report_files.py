@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep.api.targets import REPORT
 from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import file_inside, read_bytes, sha256_file
 from mobileprep.pipeline.manifest import manifest_folders
 from mobileprep.report.collect import Report

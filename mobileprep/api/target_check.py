@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
+from mobileprep.frozen import dataclass
 from mobileprep.ir.files import read_shipped_graph
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from mobileprep.api.recipes import check_names
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
 from mobileprep.errors import MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import inside
 from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
 from mobileprep.pipeline.execute import Executor, Moment

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep import __version__
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.eviction import mark_used
 from mobileprep.pipeline.store_folder import FORMAT, default_folder, index_file

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.api.targets import REPORT, target_changes
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import file_inside, inside
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.needs import Forecast, foretell

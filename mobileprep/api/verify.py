@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from mobileprep.api.paths import FilePath, as_warning
 from mobileprep.api.paths import Warn as CallerWarn
 from mobileprep.api.recipes import load_recipes
 from mobileprep.errors import CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import sha256_file, unreadable
 from mobileprep.pipeline.execute import Listener, Warn
 from mobileprep.pipeline.manifest import Manifest, manifest_folders, read_manifest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeAlias
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.reads import files_read, folders_read
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.recipe.model import Recipe

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mobileprep import activity
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
@@ -69,7 +70,9 @@ def run_chain(
         UsageError: a step that does not exist.
     """
     records = []
-    for step in steps:
+    steps = list(steps)
+    for number, step in enumerate(steps, start=1):
+        activity.tell(f"{number}/{len(steps)} {step.name}", 0, 0, "nodes")
         result = run_step(graph, step, context)
         record = _record(step.name, graph, result)
         graph = result.graph

@@ -21,7 +21,9 @@ from mobileprep.cli._shared.arguments import (
     target_argument,
     targets_of,
 )
+from mobileprep.cli._shared.limit_flags import add_memory_flag
 from mobileprep.cli._shared.locks import holding, no_wait_argument
+from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
@@ -40,6 +42,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
+    add_memory_flag(parser)
     jobs_argument(parser)
     parser.add_argument(
         "--keep-going", action="store_true", help="after a failure build the other targets"
@@ -140,7 +143,9 @@ def _build(
 
     if args.explain:
         _explain(state, Path(args.out))
-    with Progress(len(stale_stages(state))) as progress:
+    stale = stale_stages(state)
+    seconds = {spec.task: v.last.seconds for spec, v in stale if v.last is not None}
+    with Progress(len(stale), seconds, jobs_of(args)) as progress:
         done = run_build(
             state,
             Path(args.out),
@@ -155,10 +160,12 @@ def _build(
     if args.depfile is not None and not done.failures:
         _write_depfile(args, recipes, state)
     _tell_stages(len(done.ran), len(state.plan.stages), started)
+    if args.verbose and progress.seconds:
+        _say(f"slowest: {slowest(progress.seconds)}")
     if not (args.json and done.failures):
         from mobileprep.cli._shared.reports import print_reports
 
-        changed = [b.report for b in done.targets if b.is_changed or args.json]
+        changed = [b.report for b in done.targets if args.json or (b.is_changed and not args.quiet)]
         beside = [b.report for b in done.targets] if changed else []
         print_reports(changed, as_json=args.json, beside=beside)
     _raise_first(done.failures)

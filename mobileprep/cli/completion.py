@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from mobileprep.cli._shared.originals import DROP_INS
 from mobileprep.cli._shared.target_names import COMPLETED_BY, DEST, FUNCTIONS
+from mobileprep.cli._shared.telling import telling_arguments
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UnsupportedError
 
@@ -50,7 +52,9 @@ def _every_verb() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version")
     below = parser.add_subparsers()
     for found in map(find_verb, verb_names()):
-        found.arguments(below.add_parser(found.name, help=found.help))
+        one = below.add_parser(found.name, help=found.help)
+        found.arguments(one)
+        telling_arguments(one, letters=found.name not in DROP_INS)
     return parser
 
 

@@ -18,12 +18,17 @@ from mobileprep.cli._shared.failures import (
     unwritable_output,
     whole_or_nothing,
 )
+from mobileprep.cli._shared.limit_flags import set_limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
+from mobileprep.cli._shared.subjects import subject_of
+from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
 from mobileprep.cli.verb import Parser, Verb, verbs
 from mobileprep.errors import InternalError, MobileprepError, UsageError, nearest_hint
 from mobileprep.registry import module_names
 
 _NOT_VERBS = frozenset({"main", "verb"})
+# Their stages take the time, and run at once.
+_TELL_STAGES = frozenset({"build", "watch"})
 _INTERRUPTED = 130
 _OUR_BUG = 70
 # New objects between two searches for garbage in cycles; Python's own number is 700.
@@ -144,7 +149,31 @@ def _dispatch(arguments: list[str]) -> int:
     args, rest = parser.parse_known_args(given)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return verb.run(args)
+    with telling(args, arguments):
+        return _told(verb, args)
+
+
+def _told(verb: Verb, args: argparse.Namespace) -> int:
+    """Run a verb; what it is at is shown where that takes long, and told where it is asked for."""
+    from mobileprep.cli._shared.terminal.waiting import Activities, waiting
+
+    found = Activities()
+    with waiting(found):
+        code = _run(verb, args)
+    told = slowest(found.seconds()) if args.verbose and verb.name not in _TELL_STAGES else ""
+    if told:
+        print(f"slowest: {told}", file=sys.stderr)
+    return code
+
+
+def _run(verb: Verb, args: argparse.Namespace) -> int:
+    """Run a verb within its limits; errors that name no file name what the command line does."""
+    try:
+        set_limits_of(args)
+        return verb.run(args)
+    except MobileprepError as error:
+        error.subject = subject_of(args)
+        raise
 
 
 def _help(names: list[str]) -> int:
@@ -187,6 +216,7 @@ def _parser(verb: Verb) -> Parser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     verb.arguments(parser)
+    telling_arguments(parser, letters=verb.name not in DROP_INS)
     return parser
 
 

@@ -15,7 +15,7 @@ from mobileprep.datasets.singles import Sample
 from mobileprep.datasets.source import DataFiles, NoLabelsError, only_keys
 from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.fsio import unreadable
+from mobileprep.fsio import opened, unreadable
 from mobileprep.ir.tensor import Array
 from mobileprep.options.data import Delimiter
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -103,7 +103,7 @@ class CsvSamples:
 
     def _opened(self) -> IO[bytes]:
         try:
-            return self._files.root.open("rb")
+            return opened(self._files.root)
         except OSError as error:
             raise unreadable(self._files.root, error) from error
 

@@ -21,7 +21,7 @@ from mobileprep.datasets.singles import Singles
 from mobileprep.datasets.sounds import SOUNDS, SoundReading
 from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import unreadable
+from mobileprep.fsio import opened, unreadable
 from mobileprep.options.data import DATA_KINDS, DataKind
 from mobileprep.runtime.sampling.inputs import FedTensor
 
@@ -112,7 +112,7 @@ def data_kind(files: DataFiles) -> DataKind:
     if named is not None:
         return named
     try:
-        with files.root.open("rb") as stream:
+        with opened(files.root) as stream:
             if zipfile.is_zipfile(stream):
                 return "npz"
             stream.seek(0)

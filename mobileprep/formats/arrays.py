@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import unreadable
+from mobileprep.fsio import opened, unreadable
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArr
         CorruptFileError: see ``read_arrays``.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             yield from _members(
                 stream, path, lambda body, size, where: _read_array(body, size, limit, where)
             )
@@ -130,7 +130,7 @@ def _read(
 ) -> dict[str, T]:
     """What ``read`` makes of each array: its stream, its size as stored, what it is called."""
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             if zipfile.is_zipfile(stream):
                 return dict(_members(stream, path, read, names))
             stream.seek(0)

@@ -11,6 +11,7 @@ from typing import Final
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.formats.checkpoint_state import is_state_file, newest_path
 from mobileprep.formats.sstable import MAGIC
+from mobileprep.fsio import opened
 
 _STATE: Final = "checkpoint"
 _MEMBER: Final = re.compile(r"(.+)(?:\.index|\.meta|\.data-\d{5}-of-\d{5})\Z", re.DOTALL)
@@ -177,7 +178,7 @@ def _file_names(folder: Path) -> list[str]:
 
 def _ends_as_table(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(size - len(MAGIC), 0))
             return stream.read(len(MAGIC)) == MAGIC

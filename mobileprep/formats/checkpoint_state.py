@@ -9,7 +9,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checkpoint_records import parse
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
-from mobileprep.fsio import read_bytes, unreadable
+from mobileprep.fsio import opened, read_bytes, unreadable
 
 _FIELD: Final = b"model_checkpoint_path"
 _USUAL_NAME: Final = "checkpoint"
@@ -25,7 +25,7 @@ def is_state_file(path: Path) -> bool:
         CorruptFileError: the file cannot be read.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             head = stream.read(_PROBE)
     except OSError as error:
         raise unreadable(path, error) from error

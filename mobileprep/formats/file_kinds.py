@@ -15,7 +15,7 @@ from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.sstable import MAGIC
-from mobileprep.fsio import unreadable
+from mobileprep.fsio import opened, unreadable
 
 FileKind = Literal[
     "GraphDef",
@@ -106,7 +106,7 @@ def _ends(path: Path) -> tuple[bytes, bytes]:
         if not stat.S_ISREG(mode):
             message = "is no regular file"
             raise CorruptFileError(message, "name a model's file or folder", str(path))
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             head = stream.read(_PROBE)
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(size - _PROBE, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from mobileprep.fsio import unreadable
+from mobileprep.fsio import opened, unreadable
 
 
 def map_file(path: Path) -> memoryview:
@@ -17,7 +17,7 @@ def map_file(path: Path) -> memoryview:
         CorruptFileError: missing or unreadable.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             if not stream.seek(0, 2):
                 return memoryview(b"")
             return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))

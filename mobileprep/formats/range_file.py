@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import unreadable
+from mobileprep.fsio import opened, unreadable
 
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"
@@ -102,7 +102,7 @@ def read_range_file(path: Path) -> RangeFile:
         CorruptFileError: it is not there, or no range file; with the line.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             data = stream.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise unreadable(path, error) from error

@@ -14,6 +14,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from mobileprep import activity
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.text_fields import Field, fields_of
@@ -89,6 +90,8 @@ class _Parser(Scanner):
             shape = found.lastindex
             if shape == _CLOSE:
                 self._close(found[_CLOSE], found.start(_CLOSE))
+                if len(self._stack) == 1 and activity.is_heard():
+                    activity.tell(f"reading {self.file}", self.at, len(data), "bytes")
             else:
                 frame = self._frame
                 field = frame.fields.get(found[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import TypeVar
 
+from mobileprep.errors import InvalidGraphError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
@@ -38,14 +39,25 @@ def reachable(
         roots: node names.
         fed: inputs that are given, so that nothing is needed for them.
         through_control: whether a control dependency counts.
+
+    Raises:
+        InvalidGraphError: a node that is needed is not there.
     """
 
     def needed(name: str) -> Iterable[str]:
-        for ref in nodes[name].inputs:
+        node = nodes.get(name)
+        if node is None:
+            message = f"the node {name!r} is needed, and is not in the graph"
+            raise InvalidGraphError(message, nearest_hint(name, _names(nodes)))
+        for ref in node.inputs:
             if ref not in fed and (through_control or not ref.is_control):
                 yield ref.node
 
     return closure(roots, needed)
+
+
+def _names(nodes: Graph | Mapping[str, Node]) -> Iterable[str]:
+    return nodes.by_name if isinstance(nodes, Graph) else nodes
 
 
 def dependents(graph: Graph, names: Iterable[str], *, through_control: bool = True) -> set[str]:

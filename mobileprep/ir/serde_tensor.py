@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.errors import CorruptFileError
+from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.tensor_values import VALUE_FIELD, listed_values, packed_values
@@ -30,9 +30,12 @@ def tensor_from_proto(proto: pb.TensorProto, payloads: list[Payload], where: str
 
     Raises:
         CorruptFileError: the content's length does not fit type and shape.
-        InvalidGraphError: an impossible shape.
+        InvalidGraphError: an impossible shape, or references as elements.
     """
     dtype = DType(proto.dtype)
+    if dtype is not dtype.base:
+        message = f"a tensor's elements cannot be of the type {dtype.name}"
+        raise InvalidGraphError(message, "export the model again", where)
     shape = check_shape([d.size for d in proto.tensor_shape.dim], where)
     content: bytes | memoryview | None = proto.tensor_content or None
     values: Array | None = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.tflite.records import Options
-from mobileprep.litert.program import Op, Port, Program, Readers, Value
+from mobileprep.litert.patterns import with_builtins
+from mobileprep.litert.program import Op, Program, Readers, Value
+from mobileprep.litert.transposes import without_inverse_transposes
 
 ACTIVATIONS: Final[Mapping[str, str]] = {
     "RELU": "RELU",
@@ -36,35 +38,9 @@ _OPTION: Final = "fused_activation_function"
 
 def fused(program: Program) -> Program:
     """The program with every fusion done, and without operators that nobody reads."""
-    for step in (_with_biases, _with_activations, _without_unread):
+    for step in _STEPS:
         program = step(program)
     return program
-
-
-def rewritten(program: Program, ops: list[Op], same: Mapping[Value, Value]) -> Program:
-    """A program with other operators, in which some values stand for others.
-
-    Args:
-        program: the program before.
-        ops: its operators now.
-        same: for each value that is gone the one in its place.
-    """
-
-    def final(value: Value) -> Value:
-        while value in same:
-            value = same[value]
-        return value
-
-    if not same:
-        return program.with_ops(ops)
-    changed = [
-        replace(op, inputs=tuple(None if v is None else final(v) for v in op.inputs))
-        if any(v in same for v in op.inputs if v is not None)
-        else op
-        for op in ops
-    ]
-    outputs = tuple(Port(p.name, final(p.value)) for p in program.outputs)
-    return Program(program.inputs, outputs, tuple(changed), program.name)
 
 
 def _with_biases(program: Program) -> Program:
@@ -155,3 +131,13 @@ def _without_unread(program: Program) -> Program:
             read.update(value for value in op.inputs if value is not None)
             kept.append(op)
     return program.with_ops(kept[::-1])
+
+
+_STEPS: Final[tuple[Callable[[Program], Program], ...]] = (
+    with_builtins,
+    without_inverse_transposes,
+    _without_unread,
+    _with_biases,
+    _with_activations,
+    _without_unread,
+)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import (
+    ENTERS,
+    EXITS,
+    MERGES,
+    NEXT_ITERATIONS,
+    SWITCHES,
+)
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.verify import execution_order
 from mobileprep.litert.prepare import Prepared
@@ -18,7 +26,14 @@ from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
 from mobileprep.ops.shape_inference import infer_shapes
 
-_NO_OP = "cut the graph before it, and feed what it computes"
+_CONTROL_FLOW: Final = frozenset(
+    {
+        *(*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond"),
+        *("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"),
+        *("TensorArrayV3", "TensorListReserve"),
+    }
+)
+_NO_OP: Final = "cut the graph before it, and feed what it computes"
 
 
 def lowered(
@@ -97,7 +112,7 @@ class _Lowering:
     def _lowered(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
         function = find_lowering(node.op)
         if function is None:
-            self._refuse(node, CannotExpressError("LiteRT has no such operator", _NO_OP))
+            self._refuse(node, _unknown(node))
             return None
         try:
             outputs = function(self.scope, node, inputs)
@@ -137,3 +152,13 @@ class _Lowering:
 
     def __post_init__(self) -> None:
         self._finals: dict[Value, Value] = {}
+
+
+def _unknown(node: Node) -> CannotExpressError:
+    """Why an op has no lowering."""
+    if node.op in _CONTROL_FLOW:
+        return CannotExpressError("it is control flow, which is not converted", _NO_OP)
+    if node.op.startswith("Decode"):
+        reason = "LiteRT decodes no pictures, sounds or records"
+        return CannotExpressError(reason, "decode in the app, and feed what this node puts out")
+    return CannotExpressError("LiteRT has no such operator", _NO_OP)

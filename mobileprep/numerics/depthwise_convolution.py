@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,12 @@ from mobileprep.numerics.windows import Window, reach
 _TILE_BYTES = 1 << 18
 # Elements of a vector that stays in the innermost cache together with its taps.
 _LINE = 4096
+# Channels that make a vector long enough by themselves.
+_MANY_CHANNELS = 256
 # A multiplication here takes some times as long as one in a matrix product.
 _COST = 8
+
+_Parts = tuple[tuple[slice, slice], ...]
 
 
 def convolve_depthwise(
@@ -52,7 +57,7 @@ def convolve_depthwise(
         return out
     if multiplier > 1:
         x = np.repeat(x, multiplier, axis=-1)
-    columns = _columns(positions[1], channels * multiplier)
+    columns = _columns(positions[1], channels * multiplier, window.strides[1])
     taps = np.tile(filters.reshape(*filters.shape[:2], -1), (1, 1, columns))
     shares = min(threads(), _COST * out.size * math.prod(window.size) // LEAST_WORK)
     footprint = out.shape[-1] * out.itemsize * math.prod(window.strides)
@@ -74,33 +79,40 @@ def convolve_depthwise(
     return out
 
 
-def _columns(columns: int, channels: int) -> int:
+@lru_cache(maxsize=256)
+def _columns(columns: int, channels: int, stride: int) -> int:
     """How many adjacent positions of a row to treat as one long vector."""
+    if stride > 1 and not _apart(channels, stride):
+        return 1
     fitting = [n for n in range(1, columns + 1) if columns % n == 0 and n * channels <= _LINE]
     return max(fitting, default=1)
+
+
+def _apart(channels: int, stride: int) -> bool:
+    """Whether to put what windows step over aside, so that positions read adjacent elements."""
+    return stride > 1 and channels < _MANY_CHANNELS
 
 
 @dataclass(frozen=True, slots=True)
 class _Space:
     """The input of one tile after another, padded, in work space that stays in the cache.
 
-    Positions that are adjacent read elements that are adjacent. Where the window steps over
-    columns, the elements that each of its columns meets are therefore put side by side.
+    Positions that are adjacent should read elements that are adjacent. Where the window steps over
+    columns of few channels, the elements that each of its columns meets are put side by side.
 
     Args:
         window: how the filters slide.
-        buffer: [images, rows, 1 or columns of the window, columns, channels], zero where no input
-            comes.
+        buffer: [images, rows, planes, columns, channels], zero in columns that no input fills; a
+            plane for each column of the window where they are apart, else one.
         lines: what windows cover, a view of the buffer: [images, rows, lines, height, width,
             elements of a line].
-        parts: for each of the buffer's third axis the columns that are filled, and with which of
-            the input.
+        parts: for each plane the columns that are filled, and with which of the input.
     """
 
     window: Window
     buffer: Array
     lines: Array
-    parts: tuple[tuple[int, slice, slice], ...]
+    parts: _Parts
 
     @classmethod
     def of(cls, x: Array, window: Window, largest: Tile, columns: int) -> _Space:
@@ -116,15 +128,24 @@ class _Space:
         images = largest.images.stop - largest.images.start
         rows = largest.rows.stop - largest.rows.start
         taken = (rows - 1) * window.strides[0] + reach(window.size[0], window.dilations[0])
-        parts = _parts(x.shape[2], window, width)
-        apart = window.strides[1] > 1
-        held = width if apart else width - 1 + reach(window.size[1], window.dilations[1])
-        planes = window.size[1] if apart else 1
-        buffer = allocated((images, taken, planes, held, x.shape[-1]), x.dtype)
-        buffer[...] = 0
+        apart = _apart(x.shape[-1], window.strides[1])
+        step = 1 if apart else window.strides[1]
+        held = width
+        if not apart:
+            held = (width - 1) * step + reach(window.size[1], window.dilations[1])
+        parts = _split(x.shape[2], window, held) if apart else _whole(x.shape[2], window, held)
+        buffer = allocated((images, taken, len(parts), held, x.shape[-1]), x.dtype)
+        for number, (place, _) in enumerate(parts):
+            buffer[:, :, number, : place.start] = 0
+            buffer[:, :, number, place.stop :] = 0
         image, row, plane, column, element = buffer.strides
         next_tap = plane if apart else column * window.dilations[1]
-        strides = (row * window.strides[0], column * columns, row * window.dilations[0], next_tap)
+        strides = (
+            row * window.strides[0],
+            column * columns * step,
+            row * window.dilations[0],
+            next_tap,
+        )
         shape = (images, rows, width // columns, *window.size, columns * x.shape[-1])
         lines = as_strided(buffer, shape, (image, *strides, element), writeable=False)
         return cls(window, buffer, lines, parts)
@@ -142,24 +163,25 @@ class _Space:
         space[:, : low - first] = 0
         space[:, high - first : end - first] = 0
         source, inside = x[tile.images, low:high], space[:, low - first : high - first]
-        for plane, place, taken in self.parts:
+        for plane, (place, taken) in enumerate(self.parts):
             inside[:, :, plane, place] = source[:, :, taken]
         return self.lines[:images, :rows]
 
 
-def _parts(extent: int, window: Window, width: int) -> tuple[tuple[int, slice, slice], ...]:
-    """Which columns of an input go where: plane, columns there, columns of the input."""
-    stride, before = window.strides[1], window.pads[1][0]
-    if stride == 1:
-        held = width - 1 + reach(window.size[1], window.dilations[1])
-        low, high = min(before, held), min(before + extent, held)
-        return ((0, slice(low, high), slice(0, high - low)),)
-    found = []
+def _whole(extent: int, window: Window, held: int) -> _Parts:
+    """Where the columns of an input go, as they are: columns there, and columns of the input."""
+    low = min(window.pads[1][0], held)
+    high = min(low + extent, held)
+    return ((slice(low, high), slice(0, high - low)),)
+
+
+def _split(extent: int, window: Window, held: int) -> _Parts:
+    """The same for each column of the window: what it meets at all positions of a row."""
+    stride, found = window.strides[1], []
     for tap in range(window.size[1]):
-        first = tap * window.dilations[1] - before
-        low = max(-(first // stride), 0)
-        high = min((extent - 1 - first) // stride + 1, width)
-        if low < high:
-            taken = slice(first + low * stride, first + (high - 1) * stride + 1, stride)
-            found.append((tap, slice(low, high), taken))
+        first = tap * window.dilations[1] - window.pads[1][0]
+        low = min(max(-(first // stride), 0), held)
+        high = max(min((extent - 1 - first) // stride + 1, held), low)
+        start = first + low * stride
+        found.append((slice(low, high), slice(start, start + (high - low) * stride, stride)))
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -35,7 +36,7 @@ Finish = Callable[[Array, Tile], None]
 """Called for each tile of an output, as soon as it is computed, with its place; may change it."""
 
 
-def tiles(out: Array, footprint: int, limit: int, least: int) -> list[Tile]:
+def tiles(out: Array, footprint: int, limit: int, least: int) -> tuple[Tile, ...]:
     """An output cut along batch, or along batch and rows.
 
     Args:
@@ -44,14 +45,19 @@ def tiles(out: Array, footprint: int, limit: int, least: int) -> list[Tile]:
         limit: about how many bytes a tile may take.
         least: how many tiles to make at least, if there are as many rows.
     """
-    batch, rows = out.shape[:2]
     size = math.prod(out.shape[:-1]) * footprint
-    count = max(-(-size // limit), least, 1)
+    return _grid(*out.shape[:2], max(-(-size // limit), least, 1))
+
+
+# Networks ask the same of every layer in every run.
+@lru_cache(maxsize=256)
+def _grid(batch: int, rows: int, count: int) -> tuple[Tile, ...]:
+    """``count`` tiles, if there are as many rows."""
     whole = slice(0, rows)
     if batch >= count:
-        return [Tile(images, whole) for images in cuts(batch, count)]
+        return tuple(Tile(images, whole) for images in cuts(batch, count))
     across = cuts(rows, -(-count // batch))
-    return [Tile(slice(i, i + 1), part) for i in range(batch) for part in across]
+    return tuple(Tile(slice(i, i + 1), part) for i in range(batch) for part in across)
 
 
 def cuts(length: int, count: int) -> list[slice]:

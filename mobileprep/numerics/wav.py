@@ -29,7 +29,8 @@ def decode_wav(data: bytes) -> tuple[Array, int]:
         with wave.open(io.BytesIO(data)) as reader:
             channels, width, rate, count = reader.getparams()[:4]
             frames = reader.readframes(count)
-    except (wave.Error, EOFError) as error:
+    # Of chunks that end beyond the file the module's own reader raises a bare RuntimeError.
+    except (wave.Error, EOFError, RuntimeError) as error:
         raise _damaged(str(error) or "it ends within its header") from error
     if width != 2:
         message = f"has samples of {8 * width} bits"

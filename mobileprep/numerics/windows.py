@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
@@ -45,16 +46,22 @@ class Window:
         Raises:
             ValueError: the window is larger than what it slides over.
         """
-        found = []
-        for extent, size, stride, dilation, pads in zip(
-            extents, self.size, self.strides, self.dilations, self.pads, strict=True
-        ):
-            room = extent + sum(pads) - reach(size, dilation)
-            if room < 0 < extent:
-                message = f"a window of {size} does not fit into {extent}"
-                raise ValueError(message)
-            found.append(max(room // stride + 1, 0))
-        return tuple(found)
+        return _positions(self, tuple(extents))
+
+
+# Networks ask the same of every layer in every run.
+@lru_cache(maxsize=1024)
+def _positions(window: Window, extents: tuple[int, ...]) -> tuple[int, ...]:
+    found = []
+    for extent, size, stride, dilation, pads in zip(
+        extents, window.size, window.strides, window.dilations, window.pads, strict=True
+    ):
+        room = extent + sum(pads) - reach(size, dilation)
+        if room < 0 < extent:
+            message = f"a window of {size} does not fit into {extent}"
+            raise ValueError(message)
+        found.append(max(room // stride + 1, 0))
+    return tuple(found)
 
 
 def reach(size: int, dilation: int) -> int:

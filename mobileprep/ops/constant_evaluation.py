@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
 from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
@@ -45,6 +46,7 @@ def evaluate_node(
     Raises:
         UnsupportedError: there is no kernel for the op, or none for what the node asks.
         InvalidGraphError: the inputs do not fit each other or the node.
+        MemoryLimitError: the outputs would take more memory than there is to take.
     """
     if node.op == "Const":
         return (node.attr_tensor("value"),)
@@ -59,6 +61,9 @@ def evaluate_node(
     try:
         with np.errstate(all="ignore"):
             outputs = call_kernel(run, node, list(map(_flushed, arrays)) if rounds else arrays)
+    except OverBudgetError as error:
+        message = f"node {node.name!r} ({node.op}): {error}"
+        raise MemoryLimitError(message, "leave it out of what is folded") from error
     except _NUMERIC as error:
         message = f"node {node.name!r} ({node.op}) cannot be computed: {error}"
         raise InvalidGraphError(message, "its inputs do not fit each other") from error

@@ -8,9 +8,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
+from mobileprep.limits import iteration_limit
 from mobileprep.ops.kernel import Outputs
 from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.registry import Registry
@@ -75,7 +77,23 @@ class RunContext:
     observer: Observer | None = None
     printer: Printer | None = None
     watcher: Watcher | None = None
+    _iterations: int = field(default=0, init=False)
     _random: np.random.Generator | None = field(default=None, init=False)
+
+    def count_iteration(self, name: str, where: str) -> None:
+        """Count an iteration of a loop.
+
+        Args:
+            name: of the node that says whether the loop goes on.
+            where: the graph's name, for messages.
+
+        Raises:
+            InvalidGraphError: the loops of this run have made more than they may.
+        """
+        self._iterations += 1
+        if self._iterations > iteration_limit():
+            message = f"the loop of {name!r} goes on after {self._iterations - 1:,} iterations"
+            raise InvalidGraphError(message, "allow more by --max_iterations", where)
 
     def random(self) -> np.random.Generator | None:
         """The source of the run's random numbers; None where the user gave no seed."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 
 DataKind: TypeAlias = Literal["npz", "npy", "pictures", "wav", "csv", "tfrecord", "python"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from mobileprep.frozen import dataclass
 
 ANY_NUMBER = -(1 << 31), (1 << 31) - 1
 """The bounds of the original tools' whole numbers."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Annotated, Final
 
 from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 
 DEVICE_FILES: Final = (".yaml", ".yml")

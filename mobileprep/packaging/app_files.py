@@ -13,6 +13,7 @@ from mobileprep.packaging.targets import Abi, platform_named
 _ANDROID_LIBRARY: Final = "org.tensorflow:tensorflow-android:1.13.1"
 # The newest is older than 1.15 too.
 _POD: Final = "TensorFlow-experimental"
+_OPENSSL: Final = "OpenSSL-Universal"
 # Below the folder of the makefile build.
 _INCLUDES: Final = (
     *("downloads", "downloads/eigen", "downloads/absl", "downloads/nsync/public"),
@@ -56,7 +57,9 @@ _LINKED: Final = MappingProxyType(
 """The platforms on which make links apps."""
 
 
-def app_files(platform: str, abis: Collection[str], name: str, model: str) -> dict[str, str]:
+def app_files(
+    platform: str, abis: Collection[str], name: str, model: str, *, encrypted: bool = False
+) -> dict[str, str]:
     """What goes with a model for the build of its app: file names and texts.
 
     - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, TensorFlow.
@@ -69,20 +72,24 @@ def app_files(platform: str, abis: Collection[str], name: str, model: str) -> di
         abis: its binary interfaces to build for; all where there are none.
         name: the model's name.
         model: the name of the model file that ships.
+        encrypted: whether the code that reads it takes OpenSSL or BoringSSL.
 
     Raises:
         UnsupportedError: an unknown platform or binary interface.
     """
     wanted = platform_named(platform).abis_named(abis)
     if platform == "ios":
-        return {"app.xcconfig": _xcconfig(wanted), f"{name}.podspec": _podspec(name, model)}
-    files = {"app.mk": _make(platform, wanted)} if platform in _LINKED else {}
+        return {
+            "app.xcconfig": _xcconfig(wanted),
+            f"{name}.podspec": _podspec(name, model, encrypted),
+        }
+    files = {"app.mk": _make(platform, wanted, encrypted)} if platform in _LINKED else {}
     if platform == "android":
         files["app.gradle"] = _gradle(wanted, name, model)
     return files
 
 
-def _make(platform: str, abis: Sequence[Abi]) -> str:
+def _make(platform: str, abis: Sequence[Abi], encrypted: bool) -> str:
     linking = _LINKED[platform]
     architecture = [f"ANDROID_ARCH ?= {abis[0].make}"] if platform == "android" else []
     link = [
@@ -90,7 +97,7 @@ def _make(platform: str, abis: Sequence[Abi]) -> str:
         "-Wl,--whole-archive $(TENSORFLOW_LIBRARY) -Wl,--no-whole-archive",
         "$(TENSORFLOW_NSYNC)",
         *(f"-L{folder}" for folder in linking.folders),
-        linking.libraries,
+        f"-lcrypto {linking.libraries}" if encrypted else linking.libraries,
         *platform_named(platform).link_flags,
     ]
     library = f"$(TENSORFLOW_MAKEFILE)/gen/{linking.library}/{_CORE}"
@@ -189,7 +196,8 @@ def _xcconfig(abis: Sequence[Abi]) -> str:
     )
 
 
-def _podspec(name: str, model: str) -> str:
+def _podspec(name: str, model: str, encrypted: bool) -> str:
+    openssl = f"\n  pod.dependency '{_OPENSSL}'" if encrypted else ""
     return f"""\
 # {model}, and the code that runs it, as a pod. In the app's Podfile:
 #   pod '{name}', :path => 'PATH'
@@ -206,7 +214,7 @@ Pod::Spec.new do |pod|
   pod.source_files = 'integration/{{cpp,objc}}/*.{{h,cc,mm}}'
   pod.requires_arc = true
   pod.libraries = 'c++', 'z'
-  pod.frameworks = 'Accelerate'
+  pod.frameworks = 'Accelerate'{openssl}
   if ENV['TENSORFLOW']
     folders = %w[{" ".join(_INCLUDES)}].map {{ |folder| "/{MAKEFILE}/#{{folder}}" }}
     paths = ['', *folders].map {{ |folder| "\\"#{{ENV['TENSORFLOW']}}#{{folder}}\\"" }}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 
 from mobileprep.errors import MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.plan.spec import StageSpec, TargetPlan
 
 Work = Callable[[], object]

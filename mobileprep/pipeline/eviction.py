@@ -15,10 +15,10 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import unreadable
 
 _GRACE_SECONDS = 3600

@@ -10,11 +10,11 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from mobileprep.errors import ArtifactError, InternalError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.memory import return_free_memory
 from mobileprep.pipeline.objects import unwritable

@@ -14,7 +14,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from mobileprep.errors import ArtifactError, CorruptFileError
-from mobileprep.fsio import sha256_stream, unreadable
+from mobileprep.fsio import HASHING, sha256_stream, unreadable
 from mobileprep.pipeline.at_once import at_once, begun
 from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.index_entries import (
@@ -79,6 +79,7 @@ class FileIndex:
                 stamp = _stamp(path)
                 if _key(path) not in self._begun and self._trusted(_key(path), stamp) is None:
                     due[path] = stamp.size
+        HASHING.expect(sum(due.values()))
         hashing = begun(self._hash_now, sorted(due, key=due.__getitem__, reverse=True))
         self._begun.update({_key(path): future for path, future in hashing.items()})
 

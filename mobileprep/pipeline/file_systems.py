@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from mobileprep.frozen import dataclass
 
 # Local file systems whose inode numbers stay and whose ctime is set by the kernel at every change,
 # stores through a mapping included, and by nothing else. Left out on purpose, beside all that

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_file, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import mark_used

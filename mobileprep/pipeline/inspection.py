@@ -7,10 +7,10 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import unreadable
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.store import Store

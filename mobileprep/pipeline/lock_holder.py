@@ -7,9 +7,11 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
+
+from mobileprep.frozen import dataclass
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST: Final = 200

@@ -6,11 +6,11 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes, sha256_bytes, unreadable
 from mobileprep.pipeline.published import MANIFEST, MOST_MANIFEST
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.state import Fresh, Stale, State, lost_reason
 from mobileprep.plan.fingerprints import fingerprint

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mobileprep.formats.parts import Part
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import sha256_bytes
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")

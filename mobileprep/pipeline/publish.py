@@ -6,11 +6,11 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mobileprep.errors import ArtifactError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
     NAME_KEPT,
     file_inside,

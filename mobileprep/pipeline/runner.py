@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.output import Output, Record

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.output import LastRun, Output, Record
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.changes import Change, changes_of

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import ArtifactError, CorruptFileError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import mark_used

@@ -7,11 +7,12 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import ArtifactError, CorruptFileError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_file, write_bytes
 from mobileprep.pipeline.eviction import References, evict, forget_notes, remove_unfinished
 from mobileprep.pipeline.store_lock import Release, alone, share

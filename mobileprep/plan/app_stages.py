@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.data import Reading
 from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.app import Integration

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.canonical import canonical
 from mobileprep.plan.fingerprints import Components, digest_text
 from mobileprep.plan.spec import Section, StageSpec

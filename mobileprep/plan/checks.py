@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mobileprep.frozen import dataclass
 from mobileprep.plan.engines import engine_choice
 from mobileprep.plan.running_stages import CheckStage, SamplesStage
 from mobileprep.plan.sources import data_files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Final
 
 from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.calibrating import calibrate_spec
@@ -71,6 +72,9 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     return Plan(tuple(known.stages), tuple(targets))
 
 
+_ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
+
+
 class _TargetPlanner:
     """Plans one target, from its source to its folder."""
 
@@ -94,7 +98,7 @@ class _TargetPlanner:
         code = self._code(frozen_by(freeze), last)
         compress = self._add(self._compress_spec(shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
-        validation = self._validate(frozen_by(freeze), package)
+        validation = self._validate(frozen_by(freeze), last, package)
         nodes = self._add(self._nodes_spec([freeze, *steps]))
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
@@ -180,7 +184,8 @@ class _TargetPlanner:
             encrypted=encrypted_file(target, self._model_file()),
             platform=target.platform,
             abis=target.abis,
-            registration=target.registration,
+            # Headers are for TensorFlow's runtime, which LiteRT is not.
+            registration=() if target.artifact == "tflite" else target.registration,
             graph=Upstream(last, GRAPH),
             interface=frozen.interface,
         )
@@ -246,14 +251,17 @@ class _TargetPlanner:
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
-        return f"{name}.{'pbtxt' if self._target.artifact == 'text' else 'pb'}"
+        return f"{name}.{_ENDINGS.get(self._target.artifact, 'pb')}"
 
-    def _validate(self, frozen: Frozen, package: str) -> list[str]:
+    def _validate(self, frozen: Frozen, last: str, package: str) -> list[str]:
         """The tasks of the validation; none where none is asked for."""
         target, validation = self._target, self._target.validation
         if validation is None:
             return []
-        artifact = dataclasses.replace(frozen, graph=self._model(package))
+        # Engines run graphs: of a file for LiteRT, the one that it is made of.
+        is_lite = target.artifact == "tflite"
+        shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
+        artifact = dataclasses.replace(frozen, graph=shipped)
         before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
         after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
         return [before, after, self._add(validate_spec(target, validation, before, after))]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.running_records import (
     CalibrationRecord,
     CheckRecord,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.spec import Files, Stage, Upstream
 from mobileprep.recipe.quantize_settings import Calibration
 from mobileprep.recipe.settings import ASIDE, Data, InputSpec

@@ -10,9 +10,9 @@ before on the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.running_stages import ValidateStage
 from mobileprep.plan.spec import Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.checks import Frozen
 from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage

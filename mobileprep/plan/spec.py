@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.recipe.model import Target, digestible
 
 PUBLISHED: Final = "files/"

@@ -7,9 +7,9 @@ change for the same inputs, its version here is raised by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
@@ -137,7 +137,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 6
+    stage_version: ClassVar[int] = 7
     RECORD: ClassVar[str] = "package.json"
 
     file: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
@@ -95,6 +95,12 @@ def protection_of(section: MappingNode | None) -> Protection:
     )
 
 
+_NOT_ENCRYPTED: Final = {
+    "memmapped": "an encrypted model cannot be mapped into memory",
+    "tflite": "no code is here that decrypts a model for LiteRT",
+}
+
+
 def protection_problems(target: TargetSections) -> Iterator[Problem]:
     """A key that is written where it should be named, and models that cannot be encrypted."""
     protect = target.mapping("protect")
@@ -106,8 +112,9 @@ def protection_problems(target: TargetSections) -> Iterator[Problem]:
         message = "a key is named, never written: a recipe is no place for it"
         hint = "write 'key: env:NAME', where NAME is the variable that has it"
         yield Problem(_hidden(key.place), message, hint)
-    if artifact is not None and plain(artifact) == "memmapped":
-        message = "an encrypted model cannot be mapped into memory"
+    form = None if artifact is None else plain(artifact)
+    if form in _NOT_ENCRYPTED:
+        message = _NOT_ENCRYPTED[form]
         yield Problem(encrypt.place, message, "leave 'encrypt' out, or ship 'artifact: frozen'")
 
 
@@ -135,6 +142,9 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
     section = target.mapping("integration")
     if section is None:
         return
+    if "languages" not in section.entries:
+        place = target.tree.entries["integration"].key_place
+        yield Problem(place, "the key 'languages' is missing", "add 'languages: [java]'")
     package, name = section.get("package"), section.get("class_name")
     if isinstance(package, Scalar) and isinstance(package.value, str):
         for word in sorted(set(_KEYWORDS.split()) & set(package.value.split("."))):
@@ -144,6 +154,10 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
         yield Problem(name.place, message, "choose another name")
     languages, artifact = section.get("languages"), target.get("artifact")
     form = None if artifact is None else plain(artifact)
+    if form == "tflite":
+        message = "the code is for TensorFlow's runtime, which loads no .tflite file"
+        yield Problem(section.place, message, "leave 'integration' out, or ship 'artifact: frozen'")
+        return
     if form not in ("text", "memmapped") or not isinstance(languages, Sequence):
         return
     for item in languages.items:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
+from mobileprep.fsio import opened
 from mobileprep.recipe.merge import merge_sections
 from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, SourceText
@@ -58,7 +59,7 @@ def read_source(path: Path) -> SourceText:
         RecipeError: longer than ``MAX_BYTES``, or not UTF-8.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         from mobileprep.fsio import unreadable  # slow to import, and only failures need it

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from mobileprep.frozen import dataclass
 
 DEFAULT_CHAIN: Final = """\
 transforms:

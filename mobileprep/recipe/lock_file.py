@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.recipe.files import read_source
 from mobileprep.recipe.problems import recipe_error
 from mobileprep.recipe.tree import MappingNode, SourceText, place_of, plain

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from mobileprep.frozen import dataclass
 
 _TOP_K: Final = re.compile(r"top[1-9][0-9]{0,4}")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
@@ -169,8 +170,8 @@ class Target:
         Artifact,
         Option(
             "The form of the model that ships: a binary GraphDef (`frozen`), a text one (`text`), "
-            "or a file whose constants of 4,096 bytes and more the app maps into memory "
-            "(`memmapped`)."
+            "a file whose constants of 4,096 bytes and more the app maps into memory "
+            "(`memmapped`), or a file for LiteRT (`tflite`)."
         ),
     ] = "frozen"
     registration: tuple[str, ...] = ("1.15",)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final, Literal, TypeAlias
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.recipe.settings import ASIDE, Data, InputFile, SampleCount, SampleSeed
 

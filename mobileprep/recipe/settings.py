@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.data import DataKind, Reading
 from mobileprep.options.declare import Option
 
 SourceKind: TypeAlias = Literal["frozen", "graph", "meta_graph", "saved_model"]
 Abi: TypeAlias = Literal["arm64-v8a", "armeabi-v7a", "x86", "x86_64", "arm64", "armhf", "aarch64"]
 Platform: TypeAlias = Literal["android", "ios", "raspberry-pi", "linux", "generic"]
-Artifact: TypeAlias = Literal["frozen", "text", "memmapped"]
+Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 CacheMode: TypeAlias = Literal["read-write", "read-only"]
 Engine: TypeAlias = Literal["auto", "numpy", "openvino", "tensorflow"]
 ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Annotated, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.recipe.settings import ASIDE, Data, InputFile, SampleCount, SampleSeed
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import zip_longest
 from typing import Any
 
+from mobileprep.frozen import dataclass
 from mobileprep.plan.records import (
     BudgetLine,
     CompressRecord,

@@ -7,7 +7,8 @@ which little has changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from mobileprep.frozen import dataclass
 
 _GAP = "  "
 # Where texts begin in lines that have a title.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from mobileprep.frozen import dataclass
 from mobileprep.report.collect import Report
 from mobileprep.report.layout import TextTable, below_names, columns, in_words
 

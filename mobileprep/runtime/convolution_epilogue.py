@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mobileprep.numerics.channel_lines import by_channel, channel_line
 from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.depthwise_convolution import convolve_depthwise
 from mobileprep.numerics.tiles import Tile
-from mobileprep.numerics.windows import filter_window
+from mobileprep.numerics.windows import Window, filter_window
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Values
 
@@ -29,6 +29,7 @@ class FusedConvolution:
         shift: the bias of each channel, as a line of channels; None for none.
         activation: "Relu", "Relu6" or nothing.
         pads: zeros to put before and after height and width; nothing for none.
+        windows: how the filters slide, by the last input's height, width and channels.
     """
 
     node: Node
@@ -36,6 +37,7 @@ class FusedConvolution:
     shift: Array | None
     activation: str
     pads: tuple[tuple[int, int], ...] = ()
+    windows: dict[tuple[int, ...], Window] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def prepared(
@@ -62,7 +64,7 @@ class FusedConvolution:
         if x.dtype != np.float32 or x.ndim != 4:
             message = "a float32 tensor of four axes is needed"
             raise ValueError(message)
-        window = filter_window(self.node, x, self.filters, pads=self.pads)
+        window = self._window(x)
         shape = (x.shape[0], *window.positions(x.shape[1:-1]), self._channels)
         residual = inputs[1] if len(inputs) > 1 else None
         broadcast = residual is not None and residual.shape != shape
@@ -82,6 +84,15 @@ class FusedConvolution:
             out = np.add(out, residual)
             self._activate(out)
         return (out,)
+
+    def _window(self, x: Array) -> Window:
+        """How the filters slide over an input, kept for inputs of the same size."""
+        known = self.windows.get(x.shape[1:])
+        if known is None:
+            known = filter_window(self.node, x, self.filters, pads=self.pads)
+            self.windows.clear()
+            self.windows[x.shape[1:]] = known
+        return known
 
     @property
     def _depthwise(self) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from mobileprep.numerics.allocation import holding
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import DEAD, Values
 from mobileprep.runtime.execution_plan import ExecutionPlan, PlanStep
@@ -21,16 +22,18 @@ def run_plan(
     for slot, value in zip(plan.feeds, feeds, strict=True):
         if slot is not None:
             values[slot] = value
-    for step in plan.steps:
-        inputs = [values[slot] for slot in step.inputs]
-        if context.observer is None or not step.action.covers:
-            results = perform(step.action, inputs, context, where)
-        else:
-            results = _observed(step, inputs, context, where)
-        for index, slot in step.outputs:
-            values[slot] = results[index]
-        for slot in step.frees:
-            values[slot] = None
+    with holding(values) as held:
+        for step in plan.steps:
+            inputs = [values[slot] for slot in step.inputs]
+            if context.observer is None or not step.action.covers:
+                results = perform(step.action, inputs, context, where)
+            else:
+                results = _observed(step, inputs, context, where)
+            for index, slot in step.outputs:
+                result = values[slot] = results[index]
+                held.made += getattr(result, "nbytes", 0)
+            for slot in step.frees:
+                values[slot] = None
     return [values[slot] for slot in plan.fetches]
 
 

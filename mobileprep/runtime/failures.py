@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, MobileprepError
+from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError
+from mobileprep.limits import MEMORY_VARIABLE
+from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_left
 from mobileprep.ops.context import RunContext
+from mobileprep.ops.planned_size import planned_bytes
 from mobileprep.runtime.actions import Action, Values
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
+# Inputs of so many bytes are small beside any limit that is of use.
+_LARGE = 1 << 20
 
 
 def perform(action: Action, inputs: Values, context: RunContext, where: str) -> Values:
@@ -18,11 +23,15 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
     Raises:
         MobileprepError: as the kernel raised it, naming the node.
         InvalidGraphError: the inputs do not fit the op.
+        MemoryLimitError: the results would take more memory than the run may.
     """
     try:
+        _check_growth(action, inputs)
         results = action.run(context, inputs)
     except MobileprepError as error:
         raise _placed(error, action, where) from error
+    except OverBudgetError as error:
+        raise _over_budget(action, inputs, error, where) from error
     except _FAULTS as error:
         raise _failure(action, inputs, error, where) from error
     if action.outputs and action.outputs[-1][0] >= len(results):
@@ -30,6 +39,27 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
         message = f"node {name!r} ({action.node.op}) has no output {index}"
         raise InvalidGraphError(message, f"it has {len(results)}", where)
     return results
+
+
+def _check_growth(action: Action, inputs: Values) -> None:
+    """Refuse an action whose tensors may not fit in what memory is left.
+
+    Kernels that make more than they are given check that themselves; of the others the results are
+    as large as what they are given, at most. Those that read much and make little pass too.
+    """
+    taken = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray))
+    if taken > _LARGE and action.outputs and taken > memory_left(taken):
+        planned = planned_bytes(action.node, inputs) if action.covers == (action.node,) else None
+        check_bytes(taken if planned is None else planned, "its result")
+
+
+def _over_budget(
+    action: Action, inputs: Values, error: OverBudgetError, where: str
+) -> MemoryLimitError:
+    shown = ", ".join(described(x) for x in inputs) or "no inputs"
+    message = f"node {action.node.name!r} ({action.node.op}) on {shown}: {error}"
+    hint = f"feed it less at once, or allow more by --memory or {MEMORY_VARIABLE}"
+    return MemoryLimitError(message, hint, where)
 
 
 def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepError:

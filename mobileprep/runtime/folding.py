@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.errors import MemoryLimitError
 from mobileprep.ir.refs import Edge
+from mobileprep.numerics.allocation import at_most
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
 
 # Results beyond this are computed anew in each run rather than kept between runs.
 _LARGEST = 64 << 20
+# What is computed on the way may take so much, or a multiple of the constants that there are.
+_LEAST_MEMORY = 1 << 29
+_TIMES_INPUT = 8
 
 
 def fold(
@@ -27,13 +32,20 @@ def fold(
     """
     context = RunContext()
     known: dict[Edge, Any] = dict(constants)
+    given = (getattr(x, "nbytes", 0) for x in constants.values())  # branches not taken have none
+    most = max(_LEAST_MEMORY, _TIMES_INPUT * sum(given))
     left: list[Action] = []
     with np.errstate(all="ignore"):
         for action in actions:
             if not _is_constant(action, known):
                 left.append(action)
                 continue
-            results = perform(action, [known[e] for e in action.inputs], context, where)
+            try:
+                with at_most(most):
+                    results = perform(action, [known[e] for e in action.inputs], context, where)
+            except MemoryLimitError:  # the run will say so, if it comes to this
+                left.append(action)
+                continue
             if sum(results[i].nbytes for i, _ in action.outputs) > _LARGEST:
                 left.append(action)
                 continue

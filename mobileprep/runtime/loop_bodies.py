@@ -45,14 +45,15 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
         actions = fuse(actions, constants, wanted)
     free = _free(actions, wanted, {*own, *constants})
     plan = placed(actions, constants, [*own, *free], wanted)
+    named = next((n for n in frame.nodes if n.op == "LoopCond"), frame.nodes[0])
     loop = Loop(
         plan,
         tuple(n.attr_bool("is_constant", False) for n in entering),
         tuple(_head(h, entering, carrying, inner.survey.where) for h in heads),
         len(exits),
+        named.name,
         inner.survey.where,
     )
-    named = next((n for n in frame.nodes if n.op == "LoopCond"), frame.nodes[0])
     empty = next((n.name for n in entering if not n.data_inputs), None)
     if empty is not None:
         message = f"the node {empty!r} (Enter) takes no tensor into its loop"

@@ -40,6 +40,7 @@ class Loop:
         constant: for each tensor that enters whether it is there in every iteration.
         heads: the merges at the head.
         exits: how many tensors leave the loop.
+        name: the name of the node that says whether to go on.
         where: the graph's name, for messages.
     """
 
@@ -47,6 +48,7 @@ class Loop:
     constant: tuple[bool, ...]
     heads: tuple[Head, ...]
     exits: int
+    name: str
     where: str
 
     def __call__(self, context: RunContext, inputs: Values) -> Values:
@@ -57,6 +59,7 @@ class Loop:
         places = [np.asarray(h.places[0], np.int32) for h in self.heads]
         left: list[Any] = [DEAD] * self.exits
         while any(x is not DEAD for x in merged):
+            context.count_iteration(self.name, self.where)
             pairs = [x for pair in zip(merged, places, strict=True) for x in pair]
             results = run_plan(self.plan, [*entered, *pairs, *outside], context, self.where)
             carried, leaving = results[: -self.exits or None], results[len(results) - self.exits :]

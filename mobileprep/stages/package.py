@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
-from mobileprep.fsio import write_text
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.fsio import write_bytes, write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
+from mobileprep.litert.convert import converted
+from mobileprep.litert.prepare import CutInput
 from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import build_fragments
@@ -60,8 +64,24 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
+    if job.asked.artifact == "tflite":
+        return graph, _leave_tflite(job, graph, path)
     write_graph(path, graph, as_text=True)
     return graph, path.stat().st_size
+
+
+def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path) -> int:
+    """Leave a file for LiteRT; its length in bytes.
+
+    Raises:
+        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
+    """
+    interface = job.record(Interface, job.asked.interface)
+    inputs = [CutInput(name) for name in interface.inputs]
+    model = converted(graph, inputs, interface.outputs, where=job.place("artifact"))
+    content = model_bytes(model, str(path))
+    write_bytes(path, bytes(content))
+    return len(content)
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:
@@ -110,7 +130,8 @@ def _write_app_files(job: Job[PackageStage]) -> None:
     asked = job.asked
     if TF115 not in asked.registration:
         return
-    files = app_files(asked.platform, asked.abis, asked.name, asked.encrypted or asked.file)
+    model, encrypted = asked.encrypted or asked.file, bool(asked.encrypted)
+    files = app_files(asked.platform, asked.abis, asked.name, model, encrypted=encrypted)
     for name, text in sorted(files.items()):
         write_text(job.output(f"{PUBLISHED}{name}"), text)
 

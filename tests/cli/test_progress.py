@@ -16,7 +16,8 @@ import pytest
 
 pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
-from mobileprep.cli._shared.terminal.progress import Progress, SampleCount, _filled, _fitting
+from mobileprep.cli._shared.terminal.progress import Progress, _filled, _fitting
+from mobileprep.cli._shared.terminal.rates import Count
 from tests.cli.terminals import COMMAND, on_terminal, set_size, written_over
 
 OUT = ["--out", "out"]
@@ -150,7 +151,7 @@ def test_the_bar_follows_a_terminal_that_is_made_smaller(digits: Path) -> None:
 def test_a_stage_that_takes_long_shows_for_how_long(digits: Path) -> None:
     make_talkative(digits, seconds=2.5)
     shown = on_terminal("build", digits, *OUT)
-    assert any(re.search(r"talkative [12] s$", line) for line in shown.drawn)
+    assert any(re.search(r"talkative [12] s, [0-9]+ s left$", line) for line in shown.drawn)
 
 
 def test_what_others_print_stays_whole_above_the_bar(digits: Path) -> None:
@@ -262,9 +263,15 @@ def test_of_a_name_that_is_too_long_the_end_is_shown(room: int, expected: str) -
 
 
 def test_samples_are_told_with_their_rate_and_the_time_left() -> None:
-    assert SampleCount(10, 200, 5.0, 10).told(5.0) == " 10/200 samples"
-    assert SampleCount(110, 200, 5.0, 10).told(9.0) == " 110/200 samples, 25/s, 4 s left"
-    assert SampleCount(12, 20, 5.0, 10).told(9.0) == " 12/20 samples, 0.5/s, 16 s left"
+    assert Count(10, 200, "samples", 5.0, 10).told(5.0) == "10/200 samples"
+    assert Count(110, 200, "samples", 5.0, 10).told(9.0) == "110/200 samples, 25/s, 4 s left"
+    assert Count(12, 20, "samples", 5.0, 10).told(9.0) == "12/20 samples, 0.5/s, 16 s left"
+
+
+def test_bytes_are_told_in_the_unit_that_fits() -> None:
+    assert Count(500, 900, "bytes", 0.0).told(1.0) == "500/900 bytes, 500 bytes/s, 1 s left"
+    assert Count(1.2e9, 3.6e9, "bytes", 0.0).told(3.0) == "1.2/3.6 GB, 400 MB/s, 6 s left"
+    assert Count(4e6, 0, "bytes", 0.0).told(2.0) == "4.0 MB, 2 MB/s"
 
 
 def test_a_stage_s_samples_stand_behind_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

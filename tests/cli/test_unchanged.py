@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.pipeline.small_plans import SPOILS, spoil_one
 PHONE = Path("out/digits/phone")
 RECIPE = Path("digits/recipe.yaml")
 MODEL = Path("digits/model")
+PROFILE = "title: our gate\ngflops: 2\nsource: measured by us\nbasis: MobileNet V1 on it\n"
 BUILD = ("build", "digits", "--out", "out")
 
 
@@ -228,3 +231,51 @@ def test_records_that_are_used_are_kept(noted: Path, run: Run, read: list[object
     run(*BUILD)
     assert not read
     assert all(record.stat().st_mtime > 1 for record in records)
+
+
+def test_the_profile_of_a_device_counts(noted: Path, run: Run, read: list[object]) -> None:
+    profile = RECIPE.with_name("ours.yaml")
+    profile.write_text(PROFILE)
+    quantized = "    quantize: weights\n"
+    text = RECIPE.read_text()
+    RECIPE.write_text(text.replace(quantized, f"    device: ours.yaml\n{quantized}"))
+    for _ in range(2):
+        assert run(*BUILD).code == 0
+    read.clear()
+    run(*BUILD)
+    assert not read
+    profile.write_text(PROFILE.replace("gflops: 2", "gflops: 4"))
+    again = run(*BUILD)
+    assert read
+    assert "out/digits/phone: written" in again.err
+
+
+def test_every_file_that_a_build_opens_is_in_its_note(
+    built: Path, run: Run, tmp_path: Path
+) -> None:
+    """So that what a new key of recipes makes a build read is not forgotten."""
+    RECIPE.with_name("ours.yaml").write_text(PROFILE)
+    RECIPE.with_name("base.yaml").write_text(RECIPE.read_text())
+    RECIPE.write_text("extends: base.yaml\ntargets: {phone: {device: ours.yaml}}\n")
+    assert run("lock", "digits").code == 0
+    assert run(*BUILD).code == 0
+    opened: set[Path] = set()
+    listening = [True]
+
+    def hear(event: str, arguments: tuple[object, ...]) -> None:
+        if listening and event == "open" and isinstance(arguments[0], str | bytes):
+            opened.add(Path(os.fsdecode(arguments[0])).absolute())
+
+    sys.addaudithook(hear)  # which stays, and hears no more at the end
+    shutil.rmtree("store/v2/seen")
+    assert "0 of 23 stages ran" in run(*BUILD).err
+    listening.clear()
+    (note,) = Path("store/v2/unchanged").iterdir()
+    noted = json.loads(note.read_bytes().partition(b"\n")[2])["data"]
+    known = {Path(p) for p in (*noted["inputs"], *noted["published"], *noted["records"])}
+    store = tmp_path / "store"
+    own = {path for path in opened if tmp_path in path.parents and path.name[0] != "."}
+    pinned = RECIPE.absolute().with_name("mobileprep.lock")
+    read = {path for path in own if store not in path.parents or path.parent.parent == store / "ac"}
+    assert {RECIPE.absolute(), pinned, RECIPE.absolute().with_name("ours.yaml")} <= read
+    assert (read | {pinned}) <= known

@@ -15,7 +15,7 @@ from mobileprep.fsio import sha256_bytes
 from tests.cli.conftest import Run
 
 PHONE = Path("out/digits/phone")
-SAME = "out/digits/download: same as the rebuild, 11 files\n"
+SAME = "out/digits/download: same as the rebuild, 13 files\n"
 
 
 def edited(path: Path, before: str, after: str) -> None:
@@ -26,7 +26,7 @@ def edited(path: Path, before: str, after: str) -> None:
 
 def test_what_was_built_is_built_again_to_the_same_bytes(built: Path, run: Run) -> None:
     told = run("verify", "out")
-    assert (told.code, told.out) == (0, f"{SAME}{PHONE}: same as the rebuild, 11 files\n")
+    assert (told.code, told.out) == (0, f"{SAME}{PHONE}: same as the rebuild, 13 files\n")
     shutil.rmtree("store")
     assert run("verify", PHONE, "--recipe", built, "-j", "2").code == 0
     assert not Path("store").exists()
@@ -52,7 +52,7 @@ def test_every_file_that_is_not_right_is_told(run: Run, flags: tuple[str, ...]) 
     beside = "its manifest" if flags else "the rebuild"
     found = sha256_bytes((PHONE / "digits.pb").read_bytes())
     first, model, notes, report = told.out.splitlines()
-    assert first == f"out/digits/download: same as {beside}, 11 files"
+    assert first == f"out/digits/download: same as {beside}, 13 files"
     assert model.startswith(f"{PHONE}/digits.pb: differs: its sha256 is {found}, and {beside} has ")
     assert notes == f"{PHONE}/notes.txt: extra: {beside} has no such file"
     assert report == f"{PHONE}/report.json: missing: {beside} has it"
@@ -98,7 +98,7 @@ def test_a_source_that_changed_is_told_instead(built: Path, run: Run) -> None:
     assert told.code == 4
     assert told.out == (
         f"{PHONE}: not built again: 'model/graph.pbtxt' has the sha256 {sha256_bytes(after)}, "
-        f"and had {sha256_bytes(before)}\n{PHONE}: same as its manifest, 11 files\n"
+        f"and had {sha256_bytes(before)}\n{PHONE}: same as its manifest, 13 files\n"
     )
     graph.unlink()
     told = run("verify", PHONE)
@@ -157,7 +157,7 @@ def test_equal_folders_are_each_compared(built: Path, run: Run) -> None:
     told = run("verify", "out", "--recipe", built)
     assert told.code == 4
     assert [line.partition(": ")[::2] for line in told.out.splitlines()][:1] == [
-        ("out/copy/digits/download", "same as the rebuild, 11 files")
+        ("out/copy/digits/download", "same as the rebuild, 13 files")
     ]
     assert told.out.count("same as the rebuild") == 3
     assert told.out.count("differs") == 1

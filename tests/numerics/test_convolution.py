@@ -55,6 +55,25 @@ def test_a_depthwise_convolution(window: Window, multiplier: int) -> None:
     close(convolve_depthwise(x, filters, window), naive.depthwise(x, filters, window))
 
 
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_a_depthwise_convolution_of_many_channels(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depthwise, "_MANY_CHANNELS", 3)
+    depthwise._columns.cache_clear()
+    x, filters = arrays((2, 9, 10, 3), (*window.size, 3, 1))
+    close(convolve_depthwise(x, filters, window), naive.depthwise(x, filters, window))
+    depthwise._columns.cache_clear()
+
+
+def test_nothing_comes_from_beyond_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depthwise, "_TILE_BYTES", 200)
+    window = Window((3, 3), (2, 2), (1, 1), ((0, 1), (0, 1)))
+    x, filters = arrays((1, 8, 9, 4), (3, 3, 4, 1))
+    x[:, 0] = np.inf
+    assert np.isfinite(convolve_depthwise(x, filters, window)[:, 1:]).all()
+
+
 def test_a_convolution_over_three_axes() -> None:
     window = Window((2, 3, 2), (1, 2, 1), (1, 1, 2), ((0, 1), (1, 1), (0, 0)))
     x, filters = arrays((2, 5, 6, 7, 2), (2, 3, 2, 2, 3))

@@ -167,6 +167,14 @@ def test_gradle_takes_code_and_libraries_where_there_are_some(
     assert (tmp_path / "build/mobileprep/v1.b-2/v1.b-2.pb.enc").is_file()
 
 
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_what_decrypts_is_linked_where_the_model_is_encrypted(encrypted: bool) -> None:
+    for platform in ("ios", "android", "raspberry-pi", "linux"):
+        files = app_files(platform, (), "digits", "digits.pb.enc", encrypted=encrypted)
+        text = "".join(files[name] for name in files if name in ("app.mk", "digits.podspec"))
+        assert ("-lcrypto " in text or "'OpenSSL-Universal'" in text) == encrypted
+
+
 RUBY = """\
 class Noted
   def initialize(name, told) = (@name, @told = name, told)

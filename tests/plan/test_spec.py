@@ -67,3 +67,21 @@ def test_files_of_a_list_are_counted_from_one() -> None:
 def test_a_stage_is_found_by_its_task() -> None:
     specs = tuple(StageSpec(f"r/{name}", STAGE) for name in "ab")
     assert Plan(specs, ()).stage("r/b") is specs[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralStage(Stage):
+    """Reads what several stages left."""
+
+    stage_name: ClassVar[str] = "several"
+    stage_version: ClassVar[int] = 1
+
+    graphs: tuple[Upstream, ...]
+
+
+def test_what_several_stages_left_is_counted_from_one() -> None:
+    first, second = Upstream("r/a", "graph.pb"), Upstream("r/b", "graph.pb")
+    stage = SeveralStage(graphs=(first, second))
+    assert stage.upstream == {"graphs 1": first, "graphs 2": second}
+    assert stage.parameters == {}
+    assert StageSpec("r/several", stage).needs == ["r/a", "r/b"]

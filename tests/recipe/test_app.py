@@ -42,6 +42,15 @@ def test_what_no_language_takes_is_refused(load, section: str, message: str) -> 
         load(HEAD + f"integration: {section}\ntargets: {{a: {{}}}}\n")
 
 
+def test_a_model_for_litert_has_no_code_and_is_not_encrypted(load) -> None:
+    text = "integration: {languages: [cpp]}\ntargets: {a: {artifact: tflite}}\n"
+    with pytest.raises(RecipeError, match=r"loads no \.tflite file"):
+        load(HEAD + text)
+    key = "protect: {encrypt: {key: env:KEY}}"
+    with pytest.raises(RecipeError, match="decrypts a model for LiteRT"):
+        load(HEAD + f"{key}\ntargets: {{a: {{artifact: tflite}}}}\n")
+
+
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])
 @pytest.mark.parametrize("language", ["java", "kotlin"])
 def test_a_model_that_an_interface_cannot_load_is_refused(

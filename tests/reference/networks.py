@@ -21,6 +21,9 @@ NETWORKS = {
     "densenet121": "DenseNet121",
     "efficientnetb0": "EfficientNetB0",
 }
+ALL_NETWORKS = {**NETWORKS, "mobilenetv3": "MobileNetV3Small"}
+# Those that leave height and width open are built for it.
+_SIDE = 224
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,12 @@ def network(tf: ModuleType, folder: Path, name: str) -> Network:
     Args:
         tf: TensorFlow.
         folder: where ``NAME.pb`` and ``NAME.json`` are kept between runs.
-        name: one of ``NETWORKS``.
+        name: one of ``ALL_NETWORKS``.
     """
     with making():
         if not (folder / f"{name}.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            graph, record = _freeze(tf, NETWORKS[name])
+            graph, record = _freeze(tf, ALL_NETWORKS[name])
             (folder / f"{name}.pb").write_bytes(graph.SerializeToString())
             (folder / f"{name}.json").write_text(json.dumps(record))
     return _read(folder, name)
@@ -73,7 +76,7 @@ def _freeze(tf: ModuleType, keras_name: str) -> tuple[Any, dict[str, Any]]:
     tf.keras.backend.clear_session()
     model = getattr(tf.keras.applications, keras_name)(weights=None)
     randomize(model, np.random.default_rng(7))
-    shape = [1, *model.inputs[0].shape[1:]]
+    shape = [1, *(size or _SIDE for size in model.inputs[0].shape[1:])]
     signature = tf.TensorSpec([None, *shape[1:]], tf.float32, name="input")
     called = tf.function(lambda x: model(x, training=False))
     frozen = convert_variables_to_constants_v2(called.get_concrete_function(signature))

@@ -116,6 +116,22 @@ def test_a_memory_mapped_model_registers_its_op(tmp_path: Path) -> None:
     assert told == [f"{done.place('artifact')}: {facts['warnings'][0]}"]
 
 
+def test_a_model_for_litert(tmp_path: Path) -> None:
+    done = package(tmp_path, classifier(), artifact="tflite")
+    run(done)
+    path = done.folder / "files/m.pb"
+    assert path.read_bytes()[4:8] == b"TFL3"
+    assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
+
+
+def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:
+    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite")
+    with pytest.raises(UnsupportedError, match="Lgamma") as caught:
+        run(done)
+    assert caught.value.where == done.place("artifact")
+
+
 def test_what_the_release_lacks_is_told(tmp_path: Path) -> None:
     idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}
     pool = op("pool", "MaxPool", "x", padding=attr.string("SAME"), **idle)

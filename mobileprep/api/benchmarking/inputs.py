@@ -14,6 +14,7 @@ from mobileprep.ir.ends import ends, placeholders
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import MAX_AXES
 
 # The defaults of the original benchmark_model.
 _LAYER, _SHAPE, _OUTPUT = "input:0", (1, 224, 224, 3), "output:0"
@@ -78,6 +79,9 @@ def filled(name: str, shape: tuple[int, ...], dtype: DType, values: Sequence[flo
     """
     kind = dtype.numpy
     size = math.prod(shape)
+    if len(shape) > MAX_AXES:
+        message = f"{name!r} has {len(shape)} axes, and numpy's arrays have at most {MAX_AXES}"
+        raise UsageError(message, "benchmark a graph whose inputs have fewer")
     if size * 8 > _MOST_BYTES or len(values) > size:
         message = f"{len(values)} values for {name!r} of shape {list(shape)}"
         raise UsageError(message, "give a shape that fits the values, and the machine")

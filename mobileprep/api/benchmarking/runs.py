@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.context import Observer
@@ -153,4 +154,4 @@ def _limits(pace: Pace) -> str:
 
 def _sleep(seconds: float) -> None:
     if seconds > 0:
-        time.sleep(seconds)
+        time.sleep(min(seconds, threading.TIMEOUT_MAX))  # the system's longest

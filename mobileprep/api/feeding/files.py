@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from mobileprep.api.feeding.tensors import TensorInfo
 from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.api.feeding.feeds import files_of, split_feed
 from mobileprep.errors import UsageError
+from mobileprep.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.ends import placeholders
 from mobileprep.ir.graph import Graph

@@ -15,6 +15,7 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import MAX_AXES
 from mobileprep.numerics.texts import as_texts
 
 _MOST_BYTES = 1 << 31
@@ -199,6 +200,9 @@ def _filled(tensor: TensorInfo, values: Array) -> Array:
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
+    if len(shape) > MAX_AXES:
+        message = f"a tensor of {len(shape)} axes, and numpy's arrays have at most {MAX_AXES}"
+        raise UsageError(message, "give fewer sizes")
     if math.prod(shape) * 8 > _MOST_BYTES:
         message = f"numbers of shape {list(shape)} are too many"
         raise UsageError(message, "give a smaller shape")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.running import opened
 from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.matching import matching_nodes, renamed
 from mobileprep.ir.compare import GraphDifference, compare_graphs
 from mobileprep.ir.ends import ends, placeholders
@@ -125,7 +126,11 @@ def diff(
     if samples:
         wanted = [first.tensor(n) for n in outputs or first.outputs or ends(first.graph)]
         engines = [open_engine("numpy", m.graph, m.path, tell=warn) for m in (first, second)]
-        found = _on_samples((first.graph, second.graph), engines, names, wanted, samples)
+        # What an app feeds and fetches keeps its name where all that lies between is another.
+        alike = {n.name: n.name for n in first.graph if n.name in second.graph}
+        found = _on_samples(
+            (first.graph, second.graph), engines, {**alike, **names}, wanted, samples
+        )
     return ModelDifference(
         str(first.path) if isinstance(a, Graph) else str(a),
         str(second.path) if isinstance(b, Graph) else str(b),

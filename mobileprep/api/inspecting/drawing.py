@@ -6,12 +6,12 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from mobileprep.api.models import open_source
 from mobileprep.errors import CorruptFileError, MobileprepError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes, write_bytes, write_text
 from mobileprep.inspection.costs import node_flops
 from mobileprep.inspection.dot import dot, original_dot

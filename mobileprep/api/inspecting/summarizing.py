@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from mobileprep.freezing.model import LoadedSource
 from mobileprep.freezing.options import FreezeOptions
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.freezing.trace import variables_of
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.costs import ModelCosts, model_costs
 from mobileprep.inspection.summary import GraphSummary, summarize_graph
 from mobileprep.inspection.variables import VariableCount, count_variables

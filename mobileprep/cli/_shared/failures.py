@@ -9,12 +9,37 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
-from mobileprep.errors import ArtifactError, MobileprepError
+from mobileprep.errors import (
+    AccuracyError,
+    ArtifactError,
+    CorruptFileError,
+    InvalidGraphError,
+    MobileprepError,
+    TransformError,
+    UnsupportedError,
+    UsageError,
+)
+from mobileprep.inspection.visible import shortened
 
 # What a write to the standard output ends with where its device is full or gone.
 NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG})
+
+_MENDS: Final[dict[type[MobileprepError], str]] = {
+    UsageError: "'mobileprep help VERB' tells what a verb takes",
+    CorruptFileError: "check that this is the file you mean, or get it anew",
+    InvalidGraphError: "export the model again; 'mobileprep summarize' tells what is in it",
+    UnsupportedError: "'mobileprep check-target' and docs/ops.md tell what is supported",
+    TransformError: "leave the step out, or look at its options in docs/transforms.md",
+    AccuracyError: "look at the data and at the limits that the recipe sets",
+    ArtifactError: "check the disk's space and rights, or name another place",
+}
+# A usage error names the verb, a recipe's problems their places, a write where to.
+_PLACED: Final = frozenset({2, 3, 9})
+_MOST_LINES: Final = 60
+_LONGEST_LINE: Final = 1000
 
 
 @contextlib.contextmanager
@@ -41,14 +66,45 @@ def unwritable_output(error: OSError) -> ArtifactError:
 
 def tell_error(error: MobileprepError, *, as_json: bool) -> int:
     """Tell of an error of the user's; its exit code."""
-    print(f"mobileprep: error: {error}", file=sys.stderr)
-    if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)
+    message, where = _cut(error.message), _cut(_place(error))
+    hint = _cut(error.hint or mend_of(error))
+    print(f"mobileprep: error: {f'{where}: ' if where else ''}{message}", file=sys.stderr)
+    if hint:
+        print(f"  hint: {hint}", file=sys.stderr)
     if as_json:
-        print_failure(
-            error_kind(error), error.message, error.exit_code, hint=error.hint, where=error.where
-        )
+        print_failure(error_kind(error), message, error.exit_code, hint=hint, where=where)
     return error.exit_code
+
+
+def mend_of(error: MobileprepError) -> str:
+    """What helps against errors of a class, where an error itself has no hint.
+
+    A recipe's problems each have their mend beside them.
+    """
+    return next((_MENDS[c] for c in type(error).__mro__ if c in _MENDS), "")
+
+
+def _place(error: MobileprepError) -> str:
+    """Where an error is, the file that the command is about among it."""
+    subject = error.subject
+    if error.where and any(c in error.where for c in "./"):
+        return error.where  # another file that the command reads
+    if (
+        not subject
+        or error.exit_code in _PLACED
+        or Path(subject).name in f"{error.where} {error.message}"
+    ):
+        return error.where
+    return f"{subject}: {error.where}" if error.where else subject
+
+
+def _cut(text: str) -> str:
+    """A text of bounded length that does nothing to a terminal, its lines kept."""
+    lines = text.split("\n", _MOST_LINES)
+    if len(lines) > _MOST_LINES:
+        more = lines.pop().count("\n") + 1
+        lines.append(f"... and {more} more lines")
+    return "\n".join(shortened(line, _LONGEST_LINE) for line in lines)
 
 
 def print_failure(kind: str, message: str, code: int, *, hint: str = "", where: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mobileprep.errors import UnsupportedError
@@ -31,3 +32,14 @@ def schema_module() -> Any:  # noqa: ANN401 - made by flatc, without types
     """
     flatbuffers_module()
     return importlib.import_module("mobileprep.formats.tflite.schema_generated")
+
+
+def flexbuffer(options: Mapping[str, int | bool | float]) -> bytes:
+    """Options of a custom operator as it reads them: a map in FlexBuffers.
+
+    Raises:
+        UnsupportedError: flatbuffers is not installed.
+    """
+    flatbuffers_module()
+    dumps = importlib.import_module("flatbuffers.flexbuffers").Dumps
+    return bytes(dumps(dict(sorted(options.items()))))

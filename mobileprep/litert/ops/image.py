@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.library import flexbuffer
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
@@ -131,3 +132,27 @@ def _zero(scope: Scope) -> Value:
 
 def _lowest(scope: Scope) -> Value:
     return scope.constant(np.array(np.finfo(np.float32).min, np.float32), "least_score")
+
+
+@lowering("TFLite_Detection_PostProcess")
+def detections(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """The custom operator of that name, which exporters of detection models put into graphs.
+
+    It gives boxes [1, n, 4], classes [1, n], scores [1, n] and the number of detections [1].
+    """
+    need_float(node, inputs)
+    most = node.attr_int("max_detections")
+    per_box = node.attr_int("max_classes_per_detection", 1)
+    options: dict[str, int | bool | float] = {
+        "max_detections": most,
+        "max_classes_per_detection": per_box,
+        "detections_per_class": node.attr_int("detections_per_class", 100),
+        "use_regular_nms": node.attr_bool("use_regular_nms", False),
+        "num_classes": node.attr_int("num_classes"),
+    }
+    for name in ("nms_score_threshold", "nms_iou_threshold", *(f"{s}_scale" for s in "yxhw")):
+        options[name] = node.attr_float(name)
+    count = most * per_box
+    shapes = [(1, count, 4), (1, count), (1, count), (1,)]
+    outputs = [(shape, DType.FLOAT) for shape in shapes]
+    return scope.emit_custom(node.op, inputs, outputs, flexbuffer(options))

@@ -10,6 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_bytes
 from mobileprep.ops.arrays import (
     axis_of,
     same_type,
@@ -47,6 +48,7 @@ flop_rule("ConcatV2")(free)
 
 def _joined(node: Node, parts: tuple[Array, ...], axis: Array) -> Array:
     same_type(node, *parts)
+    check_bytes(sum(x.nbytes for x in parts), "the joined tensor")
     return np.concatenate(parts, axis=axis_of(scalar(axis), parts[0].ndim))
 
 
@@ -107,6 +109,7 @@ flop_rule("ConcatOffset")(free)
 def pack(node: Node, *inputs: Array) -> Array:
     """Tensors of one shape, stacked along a new axis."""
     same_type(node, *inputs)
+    check_bytes(sum(x.nbytes for x in inputs), "the joined tensor")
     return np.stack(inputs, axis=axis_of(node.attr_int("axis", 0), inputs[0].ndim + 1))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.regular_expressions import decoded, encoded
 from mobileprep.numerics.texts import as_texts, each_text, one_text, texts
 from mobileprep.ops.arrays import axis_of, check_allocation, integers
@@ -37,8 +38,14 @@ def string_join(node: Node, *parts: Array) -> Array:
     if any(p.ndim and p.shape != shape for p in parts):
         message = f"the shapes {[list(p.shape) for p in parts]} differ"
         raise ValueError(message)
+    check_bytes(sum(map(_text_bytes, parts)) * max(math.prod(shape), 1), "the joined text")
     columns = [texts(np.broadcast_to(p, shape)) for p in parts]
     return as_texts(map(separator.join, zip(*columns, strict=True)), shape)
+
+
+def _text_bytes(part: Array) -> int:
+    """The bytes of the longest text of a tensor."""
+    return max(map(len, texts(part)), default=0)
 
 
 @shape_fn("StringJoin")

@@ -16,7 +16,7 @@ from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.runtime.feeds import tensor_dtype
 from mobileprep.runtime.sampling.inputs import fed_tensors
 
-Artifact: TypeAlias = Literal["frozen", "text", "memmapped"]
+Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]
 Channels: TypeAlias = Literal["rgb", "bgr", "grayscale"]
 _MOST_ELEMENTS: Final = (1 << 31) - 1
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mobileprep.errors import UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.pipeline.remote.variables import CA, MODE, PLAIN_TOKEN, TOKEN, URL
 from mobileprep.recipe.settings import CACHE_MODES, Cache
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from mobileprep.frozen import dataclass
 
 What: TypeAlias = Literal["setting", "source", "tool"]
 Kind: TypeAlias = Literal["changed", "added", "removed"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.report.collect import Report
 from mobileprep.report.json import report_data
 

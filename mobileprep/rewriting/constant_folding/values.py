@@ -6,17 +6,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mobileprep.errors import InvalidGraphError, TransformError, UnsupportedError
+from mobileprep.errors import (
+    InvalidGraphError,
+    MemoryLimitError,
+    TransformError,
+    UnsupportedError,
+)
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
+from mobileprep.numerics.allocation import at_most
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.rules import Kernels
 
 _NAME = "fold_constants"
+# What is computed on the way may take so much, or a multiple of the constants that there are:
+# beyond it a graph grows that is small only as it is written.
+_LEAST_MEMORY = 1 << 29
+_TIMES_INPUT = 8
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class ConstantValues:
 
     Args:
         tensors: the values asked for, but for those that need an unsupported node.
-        unsupported: the nodes that no kernel can compute.
+        unsupported: the nodes that no kernel can compute, or not in the memory that is to take.
     """
 
     tensors: Mapping[Ref, Tensor]
@@ -55,6 +65,7 @@ def constant_values(
     uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
     unsupported = set()
+    limit = max(_LEAST_MEMORY, _TIMES_INPUT * sum(map(_constant_bytes, nodes.values())))
     for name in constant.order:
         refs = inputs.get(name)
         if refs is None or any(r not in values for r in refs):
@@ -62,8 +73,10 @@ def constant_values(
         try:
             outputs = constant.shapes.get(name)
             if outputs is None:
-                outputs = _compute(nodes[name], [values[r] for r in refs], tf115)
-        except UnsupportedError:
+                taken = sum(t.nbytes for t in values.values())
+                with at_most(limit - taken):
+                    outputs = _compute(nodes[name], [values[r] for r in refs], tf115)
+        except (UnsupportedError, MemoryLimitError):
             unsupported.add(name)
             continue
         for index, tensor in enumerate(outputs):
@@ -75,6 +88,11 @@ def constant_values(
             if not uses[ref] and ref not in kept:
                 del values[ref]
     return ConstantValues(values, frozenset(unsupported))
+
+
+def _constant_bytes(node: Node) -> int:
+    value = node.attrs.get("value")
+    return value.value.nbytes if value is not None and value.kind == "tensor" else 0
 
 
 def _needed_inputs(
@@ -104,6 +122,8 @@ def _compute(node: Node, inputs: Sequence[Tensor], tf115: Kernels | None) -> tup
         raise TransformError(message, "name it in the inputs")
     try:
         return evaluate_node(node, inputs, tf115=tf115)
+    except MemoryLimitError:
+        raise
     except InvalidGraphError as error:
         message = f"{_NAME}: {error.message}"
         raise TransformError(message, error.hint) from error

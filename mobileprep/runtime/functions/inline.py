@@ -15,12 +15,12 @@ from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref, control
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.runtime.functions.bodies import body_of
+from mobileprep.runtime.functions.growth import MOST_NODES, check_growth
 from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
 from mobileprep.runtime.functions.lower import lower
 from mobileprep.runtime.functions.splice import free_prefix, in_order, splice
 
 _SWITCHING: Final = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter", "_SwitchN"})
-_MAX_NODES: Final = 2_000_000
 _DEEPEST: Final = 64
 
 
@@ -46,7 +46,7 @@ def inline_calls(
         lower_control_flow: whether loops and conditionals are taken apart too.
 
     Raises:
-        InvalidGraphError: a function calls itself, or calls grow beyond two million nodes.
+        InvalidGraphError: a function calls itself, or calls grow beyond a million nodes.
         UnsupportedError: a function's body cannot be taken apart.
     """
     calls = {*CALLS, *graph.library.functions} if ops is None else ops
@@ -54,6 +54,7 @@ def inline_calls(
     work = _Inliner(graph, frozenset(roots), where, calls, lowered)
     if not any(work.takes_apart(n) for n in graph):
         return graph
+    check_growth(graph, work.functions_of, where)
     # In a graph with loops or branches, what a call does must happen only where the call stands.
     is_switching = any(n.op in _SWITCHING for n in graph)
     for node in graph:
@@ -95,6 +96,18 @@ class _Inliner:
     def takes_apart(self, node: Node) -> bool:
         """Whether a node calls a function that is to be put in its place."""
         return node.op in self._lowered or bool(self._called(node)[0])
+
+    def functions_of(self, node: Node) -> list[str]:
+        """The functions that take a node's place."""
+        if node.op not in self._lowered:
+            name = self._called(node)[0]
+            return [name] if name else []
+        named: list[str] = []
+        for value in node.attrs.values():
+            funcs = (value.value,) if value.kind == "func" else value.value
+            if value.kind in ("func", "list(func)"):
+                named += [f.name for f in funcs]
+        return named
 
     def add(self, node: Node, site: _Site) -> None:
         """Take over a node, or what the function does that it calls."""
@@ -153,8 +166,8 @@ class _Inliner:
 
     def _check_size(self) -> None:
         # Calls count too: a few functions that call each other twice make millions of them.
-        if len(self._nodes) + len(self._results) > _MAX_NODES:
-            message = f"calls of functions grow the graph beyond {_MAX_NODES} nodes"
+        if len(self._nodes) + len(self._results) > 2 * MOST_NODES:
+            message = f"calls of functions grow the graph beyond {2 * MOST_NODES} nodes"
             raise InvalidGraphError(message, "export the model again", self._where)
 
     def _keep_results(self, node: Node, rets: tuple[Ref, ...], ends: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import MAX_AXES
 from mobileprep.runtime.sampling import signals
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.inputs import FedTensor
@@ -61,6 +62,9 @@ def sample(
     kind = fed.dtype.numpy
     if kind is None:
         return _sound_files(tuple(shape), ops, generator)
+    if len(shape) > MAX_AXES:
+        message = f"the input {fed.name!r} has {len(shape)} axes, and numpy's arrays {MAX_AXES}"
+        raise UsageError(message, f"give the input fewer, or {data_hint(fed.name)}")
     if math.prod(shape) * max(kind.itemsize, 8) > MOST_BYTES:
         message = f"a sample for the input {fed.name!r} of shape {list(shape)} is too large"
         raise UsageError(message, f"give the input a smaller shape, or {data_hint(fed.name)}")

@@ -71,7 +71,6 @@ def test_search_finds_a_node_and_enter_goes_there(page: Any) -> None:
 
 def test_a_scope_opens_and_closes_by_mouse_and_by_keyboard(page: Any) -> None:
     page.get_by_role("button", name="Close all").click()
-    page.get_by_role("button", name=re.compile("^scope net,")).click()
     page.get_by_role("button", name=re.compile("^scope hidden,")).click()
     inside = page.locator("g.box", has_text="weights")
     assert inside.count() == 1

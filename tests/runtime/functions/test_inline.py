@@ -141,7 +141,7 @@ def test_a_call_that_feeds_itself_is_refused():
 
 
 def test_calls_that_grow_without_bounds_are_refused(monkeypatch):
-    monkeypatch.setattr("mobileprep.runtime.functions.inline._MAX_NODES", 1000)
+    monkeypatch.setattr("mobileprep.runtime.functions.growth.MOST_NODES", 1000)
     functions = [function("f0", "a", "", out="a")]
     for i in range(1, 40):
         twice = "".join(
@@ -149,7 +149,7 @@ def test_calls_that_grow_without_bounds_are_refused(monkeypatch):
         )
         functions.append(function(f"f{i}", "a", twice, out="q:output:0"))
     graph = model(PLACEHOLDER + call("call", "f39", "x") + RELU, *functions)
-    with pytest.raises(InvalidGraphError, match="grow the graph beyond 1000 nodes"):
+    with pytest.raises(InvalidGraphError, match="grow the graph beyond 1,000 nodes"):
         inline_calls(graph, ["y"], "")
 
 

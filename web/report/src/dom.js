@@ -86,7 +86,7 @@ export function table(caption, headings, rows, attributes = {}) {
     el(
       "table",
       attributes,
-      el("caption", null, caption),
+      el("caption", null, el("span", null, caption)),
       el("thead", null, el("tr", null, head)),
       el("tbody", null, body),
     ),

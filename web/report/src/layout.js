@@ -11,7 +11,7 @@ const HEAD = 26;
 
 export function boxSize(box) {
   const letters = short(box.label || "(no name)", 26).length;
-  const width = Math.max(box.isScope ? 96 : 72, letters * LETTER + 22);
+  const width = Math.max(box.isScope ? 122 : 72, letters * LETTER + 22);
   return { width, height: box.isScope ? 44 : 40 };
 }
 

@@ -12,11 +12,13 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import NamedTuple
 
 from mobileprep.cli._shared.terminal import StatusLine, is_terminal
+from mobileprep.cli._shared.terminal.rates import Count
 from mobileprep.cli._shared.terminal.stage_output import StageOutput
+from mobileprep.cli._shared.terminal.waiting import Above
 from mobileprep.pipeline.execute import Moment
 
 _BAR = 20
@@ -27,32 +29,6 @@ _TICK = 1.0
 _CUT = "..."
 
 
-class SampleCount(NamedTuple):
-    """How far a stage is with its samples.
-
-    Args:
-        done: how many it has run.
-        total: how many there are.
-        since: when it had run ``before``, as ``time.monotonic`` has it.
-        before: how many it had run then.
-    """
-
-    done: int
-    total: int
-    since: float
-    before: int
-
-    def told(self, now: float) -> str:
-        """`` 120/200 samples, 35/s, 2 s left``, without a rate where none is known yet."""
-        told = f" {self.done}/{self.total} samples"
-        took = now - self.since
-        if self.done <= self.before or took <= 0:
-            return told
-        rate = (self.done - self.before) / took
-        left = max(self.total - self.done, 0) / rate
-        return f"{told}, {rate:.{0 if rate >= 10 else 1}f}/s, {left:.0f} s left"
-
-
 class Progress:
     """Tells of stages as they run.
 
@@ -61,13 +37,21 @@ class Progress:
 
     Args:
         total: how many stages are expected to run; 0 shows no bar.
+        expected: how long stages took when they last ran, in seconds, where that is known.
+        jobs: how many may run at once.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(
+        self, total: int, expected: Mapping[str, float] | None = None, jobs: int = 1
+    ) -> None:
         self._total = total
+        self._expected = dict(expected or {})
+        self._jobs = jobs
+        self._began = time.monotonic()
+        self._took: dict[str, float] = {}
         self._done = 0
         self._running: dict[str, float] = {}
-        self._samples: dict[str, SampleCount] = {}
+        self._samples: dict[str, Count] = {}
         # Of the thread itself too: a warning may be told while the bar is being drawn.
         self._lock = threading.RLock()
         self._stream = sys.stderr
@@ -78,6 +62,8 @@ class Progress:
         self._streams = contextlib.ExitStack()
 
     def __enter__(self) -> Progress:
+        if isinstance(self._stream, Above):
+            self._stream.leave()
         if self._total and is_terminal(self._stream):
             self._line = StatusLine(self._stream)
         self._streams.callback(self._output.finish)
@@ -111,7 +97,7 @@ class Progress:
             now = time.monotonic()
             # The first batch also has the model set up: the rate counts from its end.
             since, before = (now, done) if first is None else (first.since, first.before)
-            self._samples[task] = SampleCount(done, total, since, before)
+            self._samples[task] = Count(done, total, "samples", since, before)
 
     def listen(self, task: str, moment: Moment) -> None:
         """A stage has started, or has ended; called by the thread that runs it."""
@@ -122,15 +108,37 @@ class Progress:
                 self._running.pop(task, None)
                 self._samples.pop(task, None)
                 self._done += 1
+                self._took[task] = 0.0 if isinstance(moment, str) else moment
         if moment is None:
             self._output.begin()
         else:
             told = self._output.taken()
+            took = moment if isinstance(moment, str) else f"{moment:.2f} s"
             if self._line is None:
-                took = moment if isinstance(moment, str) else f"{moment:.2f} s"
                 told += f"{task}  {took}\n"
+            elif (note := getattr(self._stream, "note", None)) is not None:
+                note(f"{task}  {took}\n")
             self._show(told)
         self._draw()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """How long each stage took that has ended."""
+        return dict(self._took)
+
+    def _left(self, now: float) -> str:
+        """`` 12 s left``, where that is known and more than a moment."""
+        elapsed = now - self._began
+        if elapsed < _TICK or not self._total:
+            return ""
+        due = {task: s for task, s in self._expected.items() if task not in self._took}
+        if len(due) < self._total - self._done:
+            # Not all of what is left has run before: it goes on as it went until now.
+            left = elapsed / self._done * (self._total - self._done) if self._done else 0.0
+        else:
+            ran = sum(min(now - since, due.get(t, 0.0)) for t, since in self._running.items())
+            left = (sum(due.values()) - ran) / self._jobs
+        return f", {left:.0f} s left" if left >= _TICK else ""
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK):
@@ -159,7 +167,9 @@ class Progress:
         oldest = min(self._running.values(), default=now)
         took = f" {now - oldest:.0f} s" if now - oldest >= _TICK else ""
         if took and len(self._samples) == 1:
-            took += next(iter(self._samples.values())).told(now)
+            took += f" {next(iter(self._samples.values())).told(now)}"
+        else:
+            took += self._left(now)
         name = _fitting(", ".join(self._running), room - len(head) - len(took) - 1)
         return f"{head} {name}{took}" if name else head
 

@@ -1,0 +1,144 @@
+"""What a command is at, on the last line of a terminal, once it takes more than a second."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, TextIO, cast
+
+from mobileprep import activity
+from mobileprep.cli._shared.terminal import StatusLine, is_terminal
+from mobileprep.cli._shared.terminal.rates import Count
+
+_TICK: Final = 1.0
+
+
+class Activities:
+    """What a command does one after the other, and how long each has taken."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = ""
+        self._count: Count | None = None
+        self._seconds: dict[str, float] = {}
+
+    def tell(self, what: str, done: float, total: float, unit: str) -> None:
+        """Some work is so far; see ``activity.Listener``."""
+        moment = time.monotonic()
+        with self._lock:
+            if what != self._now:
+                self._end(moment)
+                self._now, self._count = what, Count(done, total, unit, moment, done)
+            elif self._count is not None:
+                self._count = self._count._replace(done=done, total=total)
+
+    def seconds(self) -> dict[str, float]:
+        """How long each kind of work has taken until now."""
+        with self._lock:
+            self._end(time.monotonic())
+            self._now, self._count = "", None
+            return dict(self._seconds)
+
+    def text(self) -> str:
+        """``hashing 1.2/3.4 GB, 480 MB/s, 5 s left``; empty while nothing is known."""
+        with self._lock:
+            now, count = self._now, self._count
+        if count is None:
+            return ""
+        moment = time.monotonic()
+        told = f" {count.told(moment)}" if count.total or count.done else ""
+        return f"{now}{told}, {moment - count.since:.0f} s"
+
+    def _end(self, moment: float) -> None:
+        if self._count is not None:
+            took = moment - self._count.since
+            self._seconds[self._now] = self._seconds.get(self._now, 0.0) + took
+
+
+@contextmanager
+def waiting(found: Activities) -> Iterator[None]:
+    """Show what is being done where that takes long and the standard error stream is a terminal."""
+    stream = sys.stderr
+    with activity.listening(found.tell):
+        if not is_terminal(stream):
+            yield
+            return
+        line = StatusLine(stream)
+        shown = _Shown(line, found)
+        with contextlib.ExitStack() as streams:
+            streams.callback(shown.end)
+            streams.enter_context(contextlib.redirect_stderr(shown.stream(stream)))
+            if is_terminal(sys.stdout):
+                streams.enter_context(contextlib.redirect_stdout(shown.stream(sys.stdout)))
+            yield
+
+
+class _Shown:
+    """A status line that comes after a second and goes before anything else is written."""
+
+    def __init__(self, line: StatusLine, found: Activities) -> None:
+        self._line = line
+        self._found = found
+        self._lock = threading.RLock()
+        self._is_left = False
+        self._over = threading.Event()
+        self._clock = threading.Thread(target=self._tick, name="waiting", daemon=True)
+        self._clock.start()
+
+    def stream(self, behind: TextIO) -> TextIO:
+        return cast(TextIO, Above(behind, self._line, self._lock, self.leave))
+
+    def end(self) -> None:
+        self._over.set()
+        self._clock.join()
+        self._line.erase()
+
+    def leave(self) -> None:
+        """Show nothing from now on: something else has the line."""
+        with self._lock:
+            self._line.erase()
+            self._is_left = True
+
+    def _tick(self) -> None:
+        while not self._over.wait(_TICK):
+            with self._lock:
+                if not self._is_left:
+                    self._line.show(self._found.text())
+
+
+class Above:
+    """A stream before whose text the status line is erased.
+
+    Args:
+        stream: the stream.
+        line: the status line.
+        lock: is held while either is written.
+        leave: keeps the line free for something else.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        line: StatusLine,
+        lock: AbstractContextManager[bool],
+        leave: Callable[[], None],
+    ) -> None:
+        self._stream = stream
+        self._line = line
+        self._lock = lock
+        self.leave = leave
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            self._line.erase()
+            return self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))

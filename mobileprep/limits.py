@@ -1,0 +1,65 @@
+"""What a run of a graph may take: memory for its tensors, iterations of its loops."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+MEMORY_VARIABLE: Final = "MOBILEPREP_MEMORY"
+DEFAULT_ITERATIONS: Final = 250_000
+"""Of all loops of a run together: some seconds of the shortest ones."""
+# What containers are held to, of either version of Linux's control groups.
+_CONTAINER_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+_SHARE: Final = 0.5
+_UNKNOWN_MACHINE: Final = 8 << 30
+
+
+class _Limits:
+    """The limits of this process, which has one memory whatever runs in it."""
+
+    memory: int | None = None
+    iterations: int = DEFAULT_ITERATIONS
+
+
+def memory_limit() -> int:
+    """How many bytes the tensors of a run may take: what was set, or half of the machine's."""
+    return int(machine_memory() * _SHARE) if _Limits.memory is None else _Limits.memory
+
+
+def iteration_limit() -> int:
+    """How many iterations the loops of a run may make together."""
+    return _Limits.iterations
+
+
+def set_limits(*, memory: int | None = None, iterations: int = DEFAULT_ITERATIONS) -> None:
+    """Set what runs of this process may take.
+
+    Args:
+        memory: bytes for the tensors of a run; None for half of the machine's memory.
+        iterations: of all loops of a run together.
+    """
+    _Limits.memory, _Limits.iterations = memory, iterations
+
+
+@lru_cache(maxsize=1)
+def machine_memory() -> int:
+    """The bytes of memory that this process may use: in a container often less than there is."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        whole = _UNKNOWN_MACHINE
+    limits = (_limit_in(path) for path in _CONTAINER_LIMITS)
+    return min([whole, *(x for x in limits if x)])
+
+
+def _limit_in(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

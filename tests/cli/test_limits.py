@@ -1,0 +1,187 @@
+"""What is written small and would take all memory, or never end, is refused in words."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep import limits
+from mobileprep.api.benchmarking import runs
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.limits import DEFAULT_ITERATIONS, memory_limit, set_limits
+from tests.cli.conftest import Run
+from tests.fuzz.seeds import loop_graph
+from tests.ops.graphs import c, p
+from tests.runtime.functions.texts import PLACEHOLDER, RELU, call, function, model
+from tests.transforms.graphs import node
+
+MEGABYTES_16 = 1 << 22  # floats
+
+
+@pytest.fixture(autouse=True)
+def usual_limits():
+    yield
+    set_limits()
+
+
+def doubling(levels: int) -> Graph:
+    """A tensor of one element, joined with itself again and again."""
+    nodes = [c("axis", 0), c("x0", [1.0])]
+    joined = range(levels)
+    nodes += [node(f"x{i + 1}", "ConcatV2", f"x{i} x{i} axis", N=2) for i in joined]
+    return Graph(nodes)
+
+
+def written(folder: Path, graph: Graph) -> Path:
+    write_graph(folder / "g.pb", graph)
+    return folder / "g.pb"
+
+
+def test_a_run_takes_no_more_memory_than_it_may(tmp_path: Path, run: Run) -> None:
+    path = written(tmp_path, doubling(40))
+    told = run("run", f"--graph={path}", "--fetch=x40", "--memory=64MB")
+    assert told.code == 5
+    assert f"{path}: node 'x24' (ConcatV2)" in told.err
+    assert "allow more by --memory or MOBILEPREP_MEMORY" in told.err
+
+
+def test_the_environment_may_say_how_much(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, doubling(20))
+    assert run("run", f"--graph={path}", "--fetch=x20").code == 0
+    monkeypatch.setenv("MOBILEPREP_MEMORY", "1 MB")
+    assert run("run", f"--graph={path}", "--fetch=x20").code == 5
+    monkeypatch.setenv("MOBILEPREP_MEMORY", "much")
+    told = run("run", f"--graph={path}", "--fetch=x20")
+    assert (told.code, "MOBILEPREP_MEMORY: 'much' is no size" in told.err) == (2, True)
+
+
+def test_texts_count_too(tmp_path: Path, run: Run) -> None:
+    nodes = [c("x0", np.array([b"a" * 100], object))]
+    nodes += [node(f"x{i + 1}", "StringJoin", f"x{i} x{i}", T=None, N=2) for i in range(40)]
+    told = run("run", f"--graph={written(tmp_path, Graph(nodes))}", "--memory=1MB", "--fetch=x40")
+    assert told.code == 5
+    assert "(StringJoin)" in told.err
+
+
+def test_several_tensors_share_what_a_run_may_take(tmp_path: Path, run: Run) -> None:
+    size = c("size", np.array([MEGABYTES_16], np.int32))
+    fills = [node(f"f{i}", "Fill", "size zero") for i in range(6)]
+    added = node("sum", "AddN", " ".join(f.name for f in fills), N=6)
+    graph = Graph([size, c("zero", 1.0), *fills, added])
+    path = written(tmp_path, graph)
+    assert run("run", f"--graph={path}", "--fetch=sum", "--memory=20MB").code == 5
+    assert run("run", f"--graph={path}", "--fetch=sum", "--memory=200MB").code == 0
+
+
+def test_folding_computes_nothing_that_is_far_larger_than_the_graph(
+    tmp_path: Path, run: Run
+) -> None:
+    path = written(tmp_path, doubling(40))
+    folded = ["--transforms=fold_constants", f"--out_graph={tmp_path / 'o.pb'}", "--outputs=x40"]
+    assert run("transform", f"--in_graph={path}", *folded).code == 0
+
+
+def test_half_of_the_machine_is_what_a_run_may_take(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits.machine_memory.cache_clear()
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(limits, "_CONTAINER_LIMITS", (limit, tmp_path / "none"))
+    whole = limits.machine_memory()
+    assert memory_limit() == whole // 2
+    for text, expected in (("max", whole), (f"{1 << 20}\n", 1 << 20)):
+        limits.machine_memory.cache_clear()
+        limit.write_text(text)
+        assert limits.machine_memory() == expected
+    limits.machine_memory.cache_clear()
+
+
+def test_a_loop_without_end_is_told(tmp_path: Path, run: Run) -> None:
+    graph = loop_graph()
+    endless = [c("most", np.inf, "^head") if n.name == "most" else n for n in graph]
+    path = written(tmp_path, graph.with_nodes(endless))
+    told = run("run", f"--graph={path}", "--feed=x=1", "--fetch=y", "--max_iterations=50")
+    assert told.code == 5
+    assert f"{path}: the loop of 'go' goes on after 50 iterations" in told.err
+    assert "--max_iterations" in told.err
+    assert run("run", f"--graph={written(tmp_path, graph)}", "--feed=x=1", "--fetch=y").code == 0
+    assert DEFAULT_ITERATIONS > 1000
+
+
+def test_calls_that_double_are_told_at_once_with_the_function(tmp_path: Path, run: Run) -> None:
+    functions = [function("f0", "a", "", out="a")]
+    for i in range(1, 41):
+        twice = "".join(
+            call(n, f"f{i - 1}", "a").replace("node {", "node_def {") for n in ("p", "q")
+        )
+        functions.append(function(f"f{i}", "a", twice, out="q:output:0"))
+    path = written(tmp_path, model(PLACEHOLDER + call("call", "f40", "x") + RELU, *functions))
+    out = f"--out_graph={tmp_path / 'o.pb'}"
+    frozen = [f"--output_graph={tmp_path / 'o.pb'}", "--output_node_names=y"]
+    inlined = ["--outputs=y", "--transforms=inline_partitionedcall"]
+    started = time.process_time()
+    for told in (
+        run("run", f"--graph={path}", "--feed=x=1", "--fetch=y"),
+        run("transform", f"--in_graph={path}", out, *inlined),
+        run("freeze", f"--input_graph={path}", "--control_flow=lower", *frozen),
+    ):
+        assert told.code == 5
+        assert "calls of the function 'f40' grow the graph beyond" in told.err
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, run: Run) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    graph = written(tmp_path, doubling(1))
+    for arguments in (
+        ("summarize", f"--in_graph={pipe}"),
+        ("validate", pipe),
+        ("init", pipe),
+        ("header", f"--graphs={pipe}"),
+        ("run", f"--graph={graph}", "--fetch=x1", f"--labels={pipe}"),
+        ("freeze", f"--input_graph={pipe}", "--output_graph=o", "--output_node_names=y"),
+    ):
+        told = run(*arguments)
+        assert told.code in (3, 4), arguments
+        assert str(pipe) in told.err
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no such device")
+def test_devices_that_never_end_are_bounded(tmp_path: Path, run: Run) -> None:
+    graph = written(tmp_path, doubling(1))
+    for arguments in (
+        ("summarize", "--in_graph=/dev/zero"),
+        ("validate", "/dev/zero"),
+        ("run", f"--graph={graph}", "--fetch=x1", "--labels=/dev/zero"),
+    ):
+        told = run(*arguments)
+        assert told.code in (3, 4), arguments
+        assert "/dev/zero" in told.err
+
+
+def test_more_axes_than_arrays_have_are_refused(tmp_path: Path, run: Run) -> None:
+    many = ",".join("1" * 65)
+    path = written(tmp_path, Graph([p("x", np.float32, (1,) * 65), node("y", "Neg", "x")]))
+    for what in ("random", "1", f"random:{many}"):
+        told = run("run", f"--graph={path}", f"--feed=x={what}", "--fetch=y")
+        assert told.code == 2, what
+        assert "65 axes" in told.err
+    told = run("benchmark", f"--graph={path}", "--max_num_runs=1")
+    assert told.code in (2, 5, 6)
+
+
+def test_pauses_are_no_longer_than_the_system_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(time, "sleep", asked.append)
+    runs.time_runs(lambda: None, runs.Pace(2, 0, 1e308))
+    assert asked == [threading.TIMEOUT_MAX]

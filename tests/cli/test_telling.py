@@ -1,0 +1,188 @@
+"""How much commands tell: --quiet, --verbose and --log-file."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mobileprep import activity
+from mobileprep.cli._shared.telling import slowest
+from mobileprep.cli._shared.terminal.log_file import KeptStream
+from mobileprep.cli._shared.terminal.waiting import Activities
+from mobileprep.fsio import HASHING
+from tests.cli.conftest import Run
+
+DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  (.*)")
+MODEL = "out/digits/phone/digits.pb"
+
+
+def logged(name: str = "build.log") -> list[str]:
+    """The lines of a log without their times."""
+    lines = [DATED.fullmatch(line) for line in Path(name).read_text("utf-8").splitlines()]
+    return [line[1] for line in lines if line is not None or pytest.fail("a line has no time")]
+
+
+def test_a_quiet_build_tells_nothing_where_all_goes_well(digits: Path, run: Run) -> None:
+    told = run("build", digits, "--quiet")
+    assert (told.code, told.out, told.err) == (0, "", "")
+    assert Path(MODEL).is_file()
+
+
+def test_a_quiet_command_still_tells_warnings_and_errors(built: Path, run: Run) -> None:
+    built.write_text(built.read_text() + "\ncheck: {samples: 0}\n")
+    told = run("build", built, "-q")
+    assert told.code == 3
+    assert "mobileprep: error: " in told.err
+    command = ("transform", f"--in_graph={MODEL}", "--out_graph=x.pb", "--outputs=nothing")
+    loud = run(*command, "--transforms=fold_constants")
+    quiet = run(*command, "--transforms=fold_constants", "--quiet")
+    assert "mobileprep: warning: the output 'nothing' is not in the graph" in quiet.err
+    assert quiet.err == loud.err
+
+
+def test_results_are_printed_however_quiet(built: Path, run: Run) -> None:
+    loud, quiet = run("report", built, "--json"), run("report", built, "--json", "--quiet")
+    assert (quiet.code, quiet.out) == (0, loud.out)
+
+
+def test_a_log_has_each_stage_and_what_was_told(digits: Path, run: Run) -> None:
+    told = run("build", digits, "--log-file", "build.log")
+    assert told.code == 0
+    lines = logged()
+    assert lines[0].startswith("mobileprep ")
+    assert lines[0].endswith(f"build {digits} --log-file build.log")
+    assert lines[1:-1] == told.err.splitlines()
+    assert any(line.startswith("digits/freeze  ") for line in lines)
+    assert re.fullmatch(r"\d+\.\d\d s", lines[-1])
+
+
+def test_a_quiet_build_s_log_has_all(digits: Path, run: Run) -> None:
+    assert run("build", digits, "--quiet", "--log-file=build.log").err == ""
+    assert any(line.startswith("digits/freeze  ") for line in logged())
+
+
+def test_a_log_tells_what_a_command_failed_with(digits: Path, run: Run) -> None:
+    told = run("build", digits, "--target", "nothing", "--log-file", "build.log")
+    assert told.code == 2
+    assert any("no recipe has a target 'nothing'" in line for line in logged())
+
+
+def test_a_log_that_cannot_be_written_is_an_error_of_its_own(digits: Path, run: Run) -> None:
+    told = run("validate", digits, "--log-file", "no/such/folder/x.log")
+    assert (told.code, told.out) == (9, "")
+    assert "no/such/folder/x.log: cannot be written" in told.err
+    assert run("validate", digits, "--log-file", "-").code == 2
+    assert run("validate", digits, "-q", "-v").code == 2
+
+
+def test_a_verbose_build_names_its_slowest_stages(digits: Path, run: Run) -> None:
+    (line,) = [x for x in run("build", digits, "-v").err.splitlines() if x.startswith("slowest: ")]
+    seconds = [float(found) for found in re.findall(r"digits/[\w/-]+ (\d+\.\d\d) s \(", line)]
+    assert 1 <= len(seconds) <= 5
+    assert seconds == sorted(seconds, reverse=True)
+    assert "slowest" not in run("build", digits, "-v").err
+
+
+def test_a_verbose_transform_names_its_slowest_steps(built: Path, run: Run) -> None:
+    chain = "--transforms=fold_constants sort_by_execution_order"
+    ends = ("--inputs=image", "--outputs=probabilities")
+    told = run("transform", f"--in_graph={MODEL}", "--out_graph=x.pb", *ends, chain, "--verbose")
+    assert told.code == 0
+    assert re.search(r"^slowest: .*1/2 fold_constants \d\.\d\d s \(", told.err, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["summarize", "summarize_graph"])
+def test_an_original_s_single_letters_stay_its_own(name: str, built: Path, run: Run) -> None:
+    # gflags takes one dash as two: -v is the verbosity of its log there.
+    assert run(name, f"--in_graph={MODEL}", "-v=1").code == 0
+
+
+def test_the_slowest_are_at_most_five_and_worth_it() -> None:
+    seconds = {name: float(at) for at, name in enumerate("abcdefgh")}
+    assert slowest(seconds) == (
+        "h 7.00 s (25 %), g 6.00 s (21 %), f 5.00 s (18 %), e 4.00 s (14 %), d 3.00 s (11 %)"
+    )
+    assert slowest({"a": 1000.0, "b": 1.0}) == "a 1000.00 s (100 %)"
+    assert slowest({}) == ""
+
+
+def test_what_is_written_over_is_no_line_of_a_log() -> None:
+    shown, lines = io.StringIO(), []
+    stream = KeptStream(shown, lines.append, is_quiet=False)
+    for text in ("\r[=>  ]\r", "\r      \rwarned\n[=>  ]\r", "half a", " line\nrest"):
+        stream.write(text)
+    assert lines == ["warned", "half a line"]
+    assert shown.getvalue() == "\r[=>  ]\r\r      \rwarned\n[=>  ]\rhalf a line\nrest"
+
+
+def test_a_quiet_stream_passes_messages_with_their_further_lines() -> None:
+    shown = io.StringIO()
+    stream = KeptStream(shown, None, is_quiet=True)
+    stream.write("digits/freeze 1 s\n  aside\nmobileprep: warning: beware\n  hint: of it\nmore\n")
+    stream.write("mobileprep: note: nothing\n")
+    assert shown.getvalue() == "mobileprep: warning: beware\n  hint: of it\n"
+    assert stream.isatty() is False
+
+
+def test_work_is_told_with_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    found = Activities()
+    assert found.text() == ""
+    with activity.listening(found.tell):
+        activity.tell("1/2 fold", 0, 0, "nodes")
+        clock[0] = 103.0
+        assert found.text() == "1/2 fold, 3 s"
+        HASHING.expect(4_000_000)
+        HASHING.add(1_000_000)
+        clock[0] = 104.0
+        HASHING.add(1_000_000)
+        assert found.text() == "hashing 2.0/4.0 MB, 1 MB/s, 2 s left, 1 s"
+        HASHING.add(2_000_000)
+    HASHING.add(5)
+    assert found.seconds() == {"1/2 fold": 3.0, "hashing": 1.0}
+
+
+SLOW = """
+import time
+import sys
+from mobileprep import activity
+from mobileprep.cli._shared.terminal.waiting import Activities, waiting
+with waiting(Activities()):
+    activity.tell("reading x.pb", 10, 40, "bytes")
+    time.sleep(1.2)
+    activity.tell("reading x.pb", 20, 40, "bytes")
+    time.sleep(1.2)
+    print("told", file=sys.stderr)
+    time.sleep(float(sys.argv[1]))
+    print("result")
+"""
+
+
+def test_long_work_has_a_line_on_a_terminal_and_none_elsewhere() -> None:
+    pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    from tests.cli.terminals import on_terminal
+
+    shown = on_terminal("0", code=SLOW)
+    assert any(re.fullmatch(r"reading x.pb 20/40 bytes, .* left, 2 s", x) for x in shown.drawn)
+    assert [line for line in shown.screen if line] == ["told", "result"]
+    command = [sys.executable, "-c", SLOW, "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("result\n", "told\n")
+
+
+def test_a_log_of_a_build_on_a_terminal_has_a_line_a_stage(digits: Path) -> None:
+    pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    from tests.cli.terminals import on_terminal
+
+    shown = on_terminal("build", digits, "--log-file", "build.log")
+    assert shown.code == 0
+    assert any("%" in line for line in shown.drawn)
+    lines = logged()
+    assert [line for line in lines if re.fullmatch(r"digits/freeze  \d+\.\d\d s", line)]
+    assert not [line for line in lines if "%" in line]

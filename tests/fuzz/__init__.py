@@ -1,0 +1,1 @@
+"""Seeded, grammar-aware fuzzing: of each format small valid files, damaged, through every verb."""

@@ -1,0 +1,150 @@
+"""Recipes and the YAML files beside them: ranges, locks, manifests."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import lru_cache
+from pathlib import Path
+
+from tests.fuzz import seeds
+from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.damage import ODD_TEXTS, damaged_text
+
+_WORDS = tuple(
+    w.encode()
+    for w in (
+        *("quantize", "nodes", "weights", "observed", "dynamic", "protect", "encrypt", "obfuscate"),
+        *(
+            "memmapped",
+            "registration",
+            "tensorflow",
+            "range_file",
+            "percentile",
+            "plugins",
+            "cache",
+        ),
+        *(
+            "extends",
+            "matrix",
+            "variables",
+            "max_drop",
+            "at_least",
+            "budget",
+            "integration",
+            "swift",
+        ),
+        *("source", "checkpoint", "saved_model", "graph", "sha256", "compress", "labels", "auto"),
+        *("$HOME", "${X}", "&a", "*a", "<<", "!!python/object", "| ", "env:X", "/dev/zero", "."),
+    )
+)
+_VERBS = (
+    "validate recipe.yaml", "plan recipe.yaml", "build recipe.yaml --dry-run", "validate . --json",
+    "build recipe.yaml", "calibrate recipe.yaml", "clean recipe.yaml --dry-run", "lock recipe.yaml",
+    "report recipe.yaml", "debug-quantization recipe.yaml", "plan recipe.yaml --json",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _texts() -> tuple[bytes, ...]:
+    root = Path(__file__).parents[3]
+    found = [p.read_bytes() for p in sorted(root.glob("recipes/*/recipe.yaml"))]
+    return (*found, *[seeds.RECIPE.encode()] * 3)
+
+
+@fuzzed("recipe")
+def recipe(rng: random.Random) -> Case:
+    """A recipe."""
+    text = damaged_text(rng.choice(_texts()), rng, _WORDS)
+    files = {**seeds.recipe_files(), "recipe.yaml": text}
+    return Case(tuple(rng.choice(_VERBS).split()), files, ("recipe.yaml",))
+
+
+@lru_cache(maxsize=1)
+def _ranged() -> dict[str, bytes]:
+    files = dict(seeds.recipe_files())
+    text = files["recipe.yaml"].replace(b"min_max}", b"min_max, range_file: ranges.yaml}")
+    return _without_store(seeds.made_by({**files, "recipe.yaml": text}, "calibrate recipe.yaml"))
+
+
+def _without_store(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if not name.startswith("store/")}
+
+
+@fuzzed("ranges")
+def ranges(rng: random.Random) -> Case:
+    """A range file."""
+    files = _ranged()
+    text = damaged_text(files["ranges.yaml"], rng)
+    verbs = ("build recipe.yaml", "calibrate recipe.yaml --check", "plan recipe.yaml", "validate .")
+    return Case(tuple(rng.choice(verbs).split()), {**files, "ranges.yaml": text}, ("ranges.yaml",))
+
+
+@lru_cache(maxsize=1)
+def _locked() -> dict[str, bytes]:
+    return _without_store(seeds.made_by(dict(seeds.recipe_files()), "lock recipe.yaml"))
+
+
+@fuzzed("lock")
+def lock(rng: random.Random) -> Case:
+    """A lock file."""
+    files = _locked()
+    text = damaged_text(files["mobileprep.lock"], rng)
+    verbs = (
+        "build recipe.yaml --locked",
+        "lock recipe.yaml",
+        "plan recipe.yaml",
+        "build . --dry-run",
+    )
+    files = {**files, "mobileprep.lock": text}
+    return Case(tuple(rng.choice(verbs).split()), files, ("mobileprep.lock",))
+
+
+@lru_cache(maxsize=1)
+def built() -> dict[str, bytes]:
+    """A recipe that is built, with its store."""
+    return seeds.made_by(dict(seeds.recipe_files()), "build recipe.yaml")
+
+
+@fuzzed("manifest")
+def manifest(rng: random.Random) -> Case:
+    """What a build leaves beside the model: manifests and reports."""
+    files = _without_store(built())
+    names = [n for n in files if n.startswith("out/") and n.endswith((".json", ".txt", ".yaml"))]
+    name = rng.choice(names)
+    damage = damaged_json if name.endswith(".json") else damaged_text
+    files[name] = damage(files[name], rng)
+    verbs = ("verify out --quick", "verify out", "report recipe.yaml", "report recipe.yaml --json",
+             "plan recipe.yaml", "clean recipe.yaml", "build recipe.yaml --dry-run")  # fmt: skip
+    return Case(tuple(rng.choice(verbs).split()), files, (name,))
+
+
+def damaged_json(text: bytes, rng: random.Random) -> bytes:
+    """JSON with other values, still well formed most of the time."""
+    if rng.random() < 0.3:
+        return damaged_text(text, rng)
+    data = json.loads(text)
+    holders: list[tuple[object, object]] = []
+    _holders(data, holders)
+    if not holders:
+        return text
+    for _ in range(rng.randint(1, 3)):
+        holder, key = rng.choice(holders)
+        odd = rng.choice(ODD_TEXTS).decode("utf-8", "replace")
+        value = rng.choice((None, -1, 2**62, 1e308, [], {}, "", odd, True, [[]], {"a": {}}))
+        if isinstance(holder, dict) and key in holder and rng.random() < 0.25:
+            del holder[key]
+        elif isinstance(holder, dict) or (isinstance(holder, list) and key < len(holder)):  # type: ignore[operator]
+            holder[key] = value  # type: ignore[index]
+    return json.dumps(data).encode()
+
+
+def _holders(data: object, found: list[tuple[object, object]]) -> None:
+    if isinstance(data, dict):
+        found += [(data, key) for key in data]
+        for value in data.values():
+            _holders(value, found)
+    elif isinstance(data, list):
+        found += [(data, i) for i in range(len(data))]
+        for value in data:
+            _holders(value, found)

@@ -1,0 +1,164 @@
+"""Files of samples: arrays, records, tables, sounds and pictures."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+
+import numpy as np
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_to_bytes
+from tests.datasets.made import tf_record
+from tests.fuzz import seeds
+from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.damage import damaged_bytes, damaged_text
+from tests.ops.examples import example, floats_of, integers_of, texts_of
+from tests.ops.graphs import n, p
+from tests.ops.pictures import encoded
+from tests.ops.sounds import wav
+from tests.transforms.graphs import node
+
+_BUILDS = ("build recipe.yaml", "calibrate recipe.yaml", "debug-quantization recipe.yaml")
+_SHAPES = ((), (0,), (1,), (6,), (6, 4, 4, 3), (2, 4, 4, 3), (4, 4, 3), (6, 1, 1, 1), (6, 5, 5, 3))
+_TYPES = ("f4", "f8", "u1", "i8", "S3", "U3", "?", "c8", "f2", "M8[s]", ">f4")
+
+
+def _recipe(data: str) -> bytes:
+    text = seeds.RECIPE.replace("calibration: {data: data.npz", f"calibration: {{data: {data}")
+    return text.replace("validation: {data: data.npz", f"validation: {{data: {data}").encode()
+
+
+def _built(data: str, **files: bytes) -> dict[str, bytes]:
+    held = {n: d for n, d in seeds.recipe_files().items() if n != "data.npz"}
+    return {**held, "recipe.yaml": _recipe(data), **files}
+
+
+def _array(rng: random.Random) -> np.ndarray:
+    values = rng.choice((0, 1, np.nan, np.inf, -1e38, 7))
+    with np.errstate(all="ignore"):
+        kind = rng.choice(_TYPES)
+        if kind[0] in "SUM?c":
+            return np.zeros(rng.choice(_SHAPES), kind)
+        return np.full(rng.choice(_SHAPES), values if kind[-2] == "f" else 1).astype(kind)
+
+
+@fuzzed("npz")
+def npz(rng: random.Random) -> Case:
+    """An archive of arrays."""
+    arrays = seeds.data()
+    if rng.random() < 0.5:
+        arrays[rng.choice(("x", "label", "other"))] = _array(rng)
+    if rng.random() < 0.1:
+        del arrays[rng.choice(sorted(arrays))]
+    data = seeds.archive(arrays)
+    if rng.random() < 0.6:
+        data = damaged_bytes(data, rng)
+    files = {**seeds.recipe_files(), "data.npz": data}
+    commands = (*_BUILDS, "run --graph=model.pb --feed=x=data.npz", "init model.pb --data=data.npz")
+    return Case(tuple(rng.choice(commands).split()), files, ("data.npz",))
+
+
+@lru_cache(maxsize=1)
+def _records() -> list[bytes]:
+    arrays = seeds.data()
+    return [
+        example(
+            x=floats_of(*arrays["x"][at].reshape(-1).tolist()),
+            raw=texts_of(arrays["x"][at].tobytes()),
+            image=texts_of(encoded(np.full((4, 4, 3), at, np.uint8), "PNG")),
+            label=integers_of(at % 3),
+        )
+        for at in range(6)
+    ]
+
+
+@fuzzed("tfrecord")
+def tfrecord(rng: random.Random) -> Case:
+    """Records with checksums that fit, or not."""
+    records = list(_records())
+    for at in rng.sample(range(6), rng.choice((0, 1, 1, 6))):
+        records[at] = damaged_bytes(records[at], rng)
+    data = tf_record(records)
+    if rng.random() < 0.4:
+        data = damaged_bytes(data, rng)
+    reading = rng.choice(
+        ("{key: x}", "{key: raw, encoding: raw}", "{key: image, encoding: picture}")
+    )
+    files = _built(f"{{tfrecord: d.tfrecord, features: {{x: {reading}}}, labels: label}}")
+    return Case(tuple(rng.choice(_BUILDS).split()), {**files, "d.tfrecord": data}, ("d.tfrecord",))
+
+
+@fuzzed("csv")
+def csv(rng: random.Random) -> Case:
+    """A table."""
+    columns = [f"c{i}" for i in range(48)]
+    lines = [",".join([*columns, "label"])]
+    lines += [",".join([*(str(i * r % 5 / 4) for i in range(48)), str(r % 3)]) for r in range(6)]
+    text = damaged_text("\n".join(lines).encode() + b"\n", rng, (b",", b'"', b"\r", b"\n", b";"))
+    files = _built(f"{{csv: d.csv, inputs: {{x: [{', '.join(columns)}]}}, labels: label}}")
+    return Case(tuple(rng.choice(_BUILDS).split()), {**files, "d.csv": text}, ("d.csv",))
+
+
+@lru_cache(maxsize=1)
+def _sound_model() -> bytes:
+    sound = node("y", "Neg", "x")
+    return graph_to_bytes(Graph([p("x", np.float32, (-1, 8, 1)), sound]))
+
+
+@lru_cache(maxsize=1)
+def _decoder(op: str) -> bytes:
+    attrs = {"channels": 3} if op != "DecodeWav" else {"desired_channels": -1}
+    return graph_to_bytes(Graph([p("x", np.object_, ()), n("y", op, "x", **attrs)]))
+
+
+@fuzzed("wav")
+def sound(rng: random.Random) -> Case:
+    """A sound."""
+    samples = np.arange(rng.choice((0, 1, 8, 100)) * 2).reshape(-1, 2)
+    data = damaged_bytes(wav(samples, width=rng.choice((1, 2, 4))), rng)
+    commands = ("run --graph=m.pb --feed=x=s.wav", "run --graph=d.pb --feed=x=s.wav",
+                "benchmark --graph=d.pb --max_num_runs=1 --input_layer=x")  # fmt: skip
+    files = {"m.pb": _sound_model(), "d.pb": _decoder("DecodeWav"), "s.wav": data}
+    return Case(tuple(rng.choice(commands).split()), files, ("s.wav",))
+
+
+def _picture(rng: random.Random, kind: str, op: str) -> Case:
+    shape = rng.choice(((4, 4, 3), (1, 1, 3), (9, 7, 3), (4, 4)))
+    data = damaged_bytes(
+        encoded(np.arange(np.prod(shape), dtype=np.uint8).reshape(shape), kind), rng
+    )
+    name = f"a.{kind.lower()}"
+    if rng.random() < 0.3:
+        files = _built(
+            "{pictures: photos, labels: folders}", **{f"photos/{i}/{name}": data for i in "ab"}
+        )
+        return Case(tuple(rng.choice(_BUILDS).split()), files, (f"photos/a/{name}",))
+    files = {"model.pb": seeds.recipe_files()["model.pb"], "d.pb": _decoder(op), name: data}
+    commands = (f"run --graph=model.pb --feed=x={name}", f"run --graph=d.pb --feed=x={name}",
+                f"run --graph=model.pb --image={name} --input_layer=x")  # fmt: skip
+    return Case(tuple(rng.choice(commands).split()), files, (name,))
+
+
+@fuzzed("png")
+def png(rng: random.Random) -> Case:
+    """A PNG file."""
+    return _picture(rng, "PNG", "DecodePng")
+
+
+@fuzzed("jpeg")
+def jpeg(rng: random.Random) -> Case:
+    """A JPEG file."""
+    return _picture(rng, "JPEG", "DecodeJpeg")
+
+
+@fuzzed("gif")
+def gif(rng: random.Random) -> Case:
+    """A GIF file."""
+    return _picture(rng, "GIF", "DecodeImage")
+
+
+@fuzzed("bmp")
+def bmp(rng: random.Random) -> Case:
+    """A BMP file."""
+    return _picture(rng, "BMP", "DecodeBmp")

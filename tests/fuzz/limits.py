@@ -1,0 +1,147 @@
+"""Running a case in a process of its own, with limits on memory and time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fuzz.case import Case
+
+SECONDS = 20.0
+FOLDER = "{folder}"
+"""In variables: the folder that a command runs in."""
+BUDGET = 256 << 20
+"""What a run may plan for its tensors."""
+MEMORY = 1 << 30
+"""What a process may grow by: the budget, what kernels work with, and what graphs are read into."""
+_ADDRESSES = 4 << 30  # a last resort, for the machine's sake
+_LARGEST_FILE = 1 << 30
+_SHOWN = 1 << 20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended.
+
+    Args:
+        code: the exit code, negative for a signal.
+        error: what it printed to the standard error.
+        grown: bytes that the process grew by.
+        seconds: how long it took.
+        timed_out: whether it was stopped.
+    """
+
+    code: int
+    error: str
+    grown: int
+    seconds: float
+    timed_out: bool = False
+
+
+def run_case(case: Case) -> Outcome:
+    """Run a case in a fork of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    try:
+        work = folder / "w"
+        work.mkdir()
+        case.write(work)
+        return _forked(case, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forked(case: Case, folder: Path) -> Outcome:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = _resident()
+    child = os.fork()
+    if child == 0:
+        _run(case, folder)
+    return _awaited(child, folder, before)
+
+
+def _awaited(child: int, folder: Path, before: int) -> Outcome:
+    descriptor = os.pidfd_open(child)
+    try:
+        ended = bool(select.select([descriptor], [], [], SECONDS)[0])
+    finally:
+        os.close(descriptor)
+    if not ended:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+    _, status, used = os.wait4(child, 0)
+    with contextlib.suppress(ProcessLookupError):  # what a command has left running
+        os.killpg(child, signal.SIGKILL)
+    with (folder / "err").open("rb") as stream:
+        error = stream.read(_SHOWN).decode("utf-8", "backslashreplace")
+    grown = max((used.ru_maxrss << 10) - before, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended)
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize()
+
+
+def _run(case: Case, folder: Path) -> None:
+    """Run the command; never returns."""
+    code = 71
+    try:
+        os.setsid()
+        _redirect(folder)
+        _limit()
+        os.environ.update(surroundings(folder / "w", case.environment))
+        os.chdir(folder / "w")
+        tempfile.tempdir = str(folder)
+        from mobileprep.cli.main import main
+
+        code = main(list(case.arguments))
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def surroundings(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that keep a command to a folder and to the budget, and those of a case."""
+    own = {name: value.replace(FOLDER, str(folder)) for name, value in environment.items()}
+    return {
+        **own,
+        "MOBILEPREP_CACHE": str(folder / "store"),
+        "MOBILEPREP_MEMORY": str(BUDGET),
+        "HOME": str(folder),
+    }
+
+
+def _redirect(folder: Path) -> None:
+    for name, descriptor in (("out", 1), ("err", 2)):
+        file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(file, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, errors="backslashreplace")  # noqa: SIM115
+
+
+def _limit() -> None:
+    size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    addresses = size * resource.getpagesize() + _ADDRESSES
+    resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

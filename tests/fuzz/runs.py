@@ -1,0 +1,111 @@
+"""Runs of many cases over all processors: what is done is noted, what fails is kept."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobileprep.fsio import sha256_bytes, write_text
+from mobileprep.processors import cores
+from tests.fuzz import seeds
+from tests.fuzz.case import Case, formats
+from tests.fuzz.judge import faults
+from tests.fuzz.limits import run_case
+from tests.fuzz.shrink import shrunk
+
+_BATCH = 50
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A case that failed.
+
+    Args:
+        format: its format.
+        number: which case of the seed it is.
+        faults: what is wrong.
+        error: the end of what the command printed.
+        command: the command line.
+    """
+
+    format: str
+    number: int
+    faults: tuple[str, ...]
+    error: str
+    command: str
+
+
+def case_of(name: str, seed: int, number: int) -> Case:
+    """A case; the same each time."""
+    return formats[name](random.Random(f"{name} {seed} {number}"))
+
+
+def findings(name: str, seed: int, numbers: Sequence[int]) -> list[Finding]:
+    """The cases among some that fail."""
+    found = []
+    for number in numbers:
+        case = case_of(name, seed, number)
+        outcome = run_case(case)
+        wrong = faults(case, outcome)
+        if wrong:
+            command = " ".join(case.arguments)
+            found.append(Finding(name, number, tuple(wrong), outcome.error[-1500:], command))
+    return found
+
+
+def run_many(name: str, seed: int, numbers: range, workers: int = 0) -> Iterator[list[Finding]]:
+    """The findings of each batch of cases, in order."""
+    seeds.import_all()
+    case_of(name, seed, numbers.start)  # what is made once is made before the workers fork
+    batches = [(name, seed, numbers[at : at + _BATCH]) for at in range(0, len(numbers), _BATCH)]
+    context = multiprocessing.get_context("fork")
+    with context.Pool(workers or cores(), _settle) as pool:
+        yield from pool.imap(_batch, batches)
+
+
+def _settle() -> None:
+    os.nice(5)
+
+
+def _batch(asked: tuple[str, int, range]) -> list[Finding]:
+    return findings(*asked)
+
+
+def keep(finding: Finding, seed: int, folder: Path) -> Path:
+    """Shrink a case that failed, and write it below a folder; the folder of the case."""
+    case = case_of(finding.format, seed, finding.number)
+    wanted = finding.faults[0]
+    small = shrunk(case, lambda tried: wanted in faults(tried, run_case(tried)))
+    named = folder / f"{finding.format}-{sha256_bytes(wanted.encode())[:8]}"
+    small.keep(named)
+    return named
+
+
+class Progress:
+    """How far a run of a format and a seed has come, in a file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.done = 0
+        self.seen: set[str] = set()
+        if path.exists():
+            noted = json.loads(path.read_text(encoding="utf-8"))
+            self.done, self.seen = noted["done"], set(noted["seen"])
+
+    def note(self, count: int, found: Sequence[Finding], tell: Callable[[Finding], None]) -> None:
+        """Note a batch; each cause that is new is told once."""
+        for finding in found:
+            if finding.faults[0] not in self.seen:
+                self.seen.add(finding.faults[0])
+                tell(finding)
+        self.done += count
+        write_text(self._path, json.dumps({"done": self.done, "seen": sorted(self.seen)}))

@@ -1,0 +1,168 @@
+"""Small valid files of every format, made once."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import random
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from mobileprep.cli.main import main
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.ops.modules import import_ops
+from tests.fuzz.case import Case, tree
+from tests.fuzz.limits import surroundings
+from tests.ops.cases import OpCase
+from tests.ops.graphs import c, p
+from tests.transforms.busy import busy_graph
+from tests.transforms.graphs import conv, node, normal
+
+_ROOT = Path(__file__).parents[2]
+_OPS = _ROOT / "tests" / "ops"
+GOLDEN = _ROOT / "tests" / "golden" / "checkpoints"
+KEY = "00112233445566778899aabbccddeeff" * 2
+RECIPE = """\
+version: 1
+name: small
+source: {frozen: model.pb}
+inputs:
+  x: {dtype: float32, shape: [-1, 4, 4, 3]}
+outputs: [y]
+transforms:
+  - strip_unused_nodes
+  - fold_constants: {ignore_errors: true}
+  - merge_duplicate_nodes
+calibration: {data: data.npz, method: min_max}
+validation: {data: data.npz, labels: label, metric: top1, max_drop: 1.0}
+targets:
+  phone: {platform: android, sort: true, quantize: weights}
+  eight: {platform: android, quantize: {mode: nodes, ranges: observed}}
+"""
+
+
+def import_all() -> None:
+    """Import what verbs import when they run, so that forks need not."""
+    import_ops()
+    for package in ("cli", "transforms", "stages", "datasets", "pipeline", "api", "report"):
+        for path in sorted((_ROOT / "mobileprep" / package).rglob("*.py")):
+            name = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+            if path.stem not in ("__init__", "__main__"):
+                importlib.import_module(name)
+    for name in ("PIL.Image", "yaml", "jsonschema", "re2", "doit.cmd_base", "cryptography"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+@lru_cache(maxsize=1)
+def op_cases() -> tuple[OpCase, ...]:
+    """The cases of all ops."""
+    found: list[OpCase] = []
+    for path in sorted(_OPS.glob("*/test_*.py")):
+        module = importlib.import_module(f"tests.ops.{path.parent.name}.{path.stem}")
+        found += getattr(module, "OP_CASES", ())
+    return tuple(found)
+
+
+def loop_graph() -> Graph:
+    """While x < 100: x = x + 30, by control flow v1."""
+    frame = {"frame_name": "while", "is_constant": False, "parallel_iterations": 10}
+    return Graph(
+        [
+            p("x", np.float32, ()),
+            node("enter", "Enter", "x", **frame),
+            node("head", "Merge", "enter next", N=2),
+            c("most", 100.0, "^head"),
+            node("less", "Less", "head most"),
+            node("go", "LoopCond", "less", T=None),
+            node("turn", "Switch", "head go"),
+            node("body", "Identity", "turn:1"),
+            c("step", 30.0, "^body"),
+            node("more", "Add", "body step"),
+            node("next", "NextIteration", "more"),
+            node("y", "Exit", "turn"),
+        ]
+    )
+
+
+def small_graph() -> Graph:
+    """A layer for pictures of 4 x 4 pixels, and three classes."""
+    return Graph(
+        [
+            p("x", np.float32, (-1, 4, 4, 3)),
+            c("w", normal(3, 3, 3, 4)),
+            conv("conv", "x w"),
+            c("b", normal(4)),
+            node("bias", "BiasAdd", "conv b"),
+            node("relu", "Relu", "bias"),
+            c("axes", np.array([1, 2], np.int32)),
+            node("mean", "Mean", "relu axes", Tidx=DType.INT32, keep_dims=False),
+            c("v", normal(4, 3)),
+            node("scores", "MatMul", "mean v", transpose_a=False, transpose_b=False),
+            node("y", "Softmax", "scores"),
+        ]
+    )
+
+
+@lru_cache(maxsize=1)
+def graphs() -> tuple[bytes, ...]:
+    """Graphs of several kinds, serialized; those of one op are made as they are asked for."""
+    return tuple(graph_to_bytes(g) for g in (busy_graph(), loop_graph(), small_graph()))
+
+
+def any_graph(rng: random.Random) -> bytes:
+    """A valid graph, often one of a single op."""
+    if rng.random() < 0.6:
+        case = rng.choice(op_cases())
+        with contextlib.suppress(AssertionError):
+            return graph_to_bytes(case.graph())
+    return rng.choice(graphs())
+
+
+def data(name: str = "x") -> dict[str, np.ndarray]:
+    """Samples of the small graph with labels."""
+    rng = np.random.default_rng(2)
+    pictures = rng.random((6, 4, 4, 3)).astype(np.float32)
+    return {name: pictures, "label": np.arange(6) % 3}
+
+
+def archive(arrays: dict[str, np.ndarray]) -> bytes:
+    """An .npz file."""
+    out = io.BytesIO()
+    np.savez(out, **arrays)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+@lru_cache(maxsize=1)
+def recipe_files() -> dict[str, bytes]:
+    """A recipe with what it reads."""
+    return {
+        "recipe.yaml": RECIPE.encode(),
+        "model.pb": graph_to_bytes(small_graph()),
+        "data.npz": archive(data()),
+    }
+
+
+def made_by(files: dict[str, bytes], *commands: str, **environment: str) -> dict[str, bytes]:
+    """Files and what commands make of them, the store that they leave in ``store`` too."""
+    with tempfile.TemporaryDirectory() as made, mock.patch.dict(os.environ):
+        folder = Path(made)
+        Case((), files).write(folder)
+        os.environ.update(surroundings(folder, {"MODEL_KEY": KEY, **environment}))
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                codes = [main(command.split()) for command in commands]
+        finally:
+            os.chdir(before)
+        assert not any(codes), commands
+        return dict(tree(folder))

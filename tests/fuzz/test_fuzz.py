@@ -1,0 +1,78 @@
+"""A seeded sample of mutants of every format: no bug, no hang, no message that does not help."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.fuzz import seeds
+from tests.fuzz.__main__ import import_formats
+from tests.fuzz.case import Case, formats, kept_case
+from tests.fuzz.damage import damaged_bytes
+from tests.fuzz.judge import faults
+from tests.fuzz.limits import Outcome
+from tests.fuzz.runs import case_of, findings
+from tests.fuzz.shrink import shrunk
+
+SEED, CASES = 15, 25
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("processes are limited as Linux does it", allow_module_level=True)
+import_formats()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    seeds.import_all()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking with threads
+@pytest.mark.parametrize("name", sorted(formats))
+def test_mutants_are_refused_in_words(name: str) -> None:
+    assert findings(name, SEED, range(CASES)) == []
+
+
+def test_a_case_is_the_same_each_time() -> None:
+    assert case_of("graph", 1, 7) == case_of("graph", 1, 7)
+    assert case_of("graph", 1, 7) != case_of("graph", 2, 7)
+
+
+def test_a_case_that_is_kept_is_read_again(tmp_path) -> None:
+    case = Case(("run", "--graph=a/g.pb"), {"a/g.pb": b"\x00\xff"}, ("a/g.pb",), {"KEY": "1"})
+    case.keep(tmp_path)
+    assert kept_case(tmp_path) == case
+
+
+def test_shrinking_leaves_what_the_fault_needs() -> None:
+    case = Case((), {"f": b"a" * 100 + b"!" + b"b" * 50}, ("f",))
+    assert shrunk(case, lambda tried: b"!" in tried.files["f"]).files == {"f": b"!"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (Outcome(70, "Traceback\nKeyError: 'x'\n", 0, 0), "code 70"),
+        (Outcome(-11, "", 0, 0), "code -11"),
+        (Outcome(0, "", 0, 20, timed_out=True), "time"),
+        (Outcome(0, "", 2 << 30, 0), "memory"),
+        (Outcome(5, "", 0, 0), "no message"),
+        (Outcome(5, "mobileprep: error: g.pb: is bad\n", 0, 0), "no mend"),
+        (Outcome(5, "mobileprep: error: is bad\n  hint: mend\n", 0, 0), "no file"),
+        (Outcome(5, "mobileprep: error: g.pb: \x1b[31m\n  hint: mend\n", 0, 0), "unprintable"),
+        (Outcome(5, f"mobileprep: error: g.pb: {'n' * 90_000}\n  hint: x\n", 0, 0), "long message"),
+        (Outcome(0, "a.py:3: RuntimeWarning: overflow\n", 0, 0), "warning"),
+    ],
+)
+def test_what_counts_as_a_failure(outcome: Outcome, told: str) -> None:
+    case = Case(("run", "--graph=g.pb"), {"g.pb": b""})
+    assert [f.split(":")[0].startswith(told) for f in faults(case, outcome)] == [True]
+    fine = Outcome(5, "mobileprep: error: g.pb: is bad\n  hint: mend it\n", 0, 0)
+    assert faults(case, fine) == []
+
+
+def test_damage_changes_bytes_most_of_the_time() -> None:
+    import random
+
+    rng = random.Random(1)
+    assert sum(damaged_bytes(b"valid bytes", rng) != b"valid bytes" for _ in range(100)) > 90

@@ -1,0 +1,153 @@
+"""Operators that together are one builtin, and near misses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import compare, numbers
+
+STRIDES = [1, 2, 2, 1]
+
+
+def converted(nodes: list[Node], shape: tuple[int, ...], outputs: tuple[str, ...] = ("y",)) -> Any:
+    """The operators of a graph fed with x, once their results are compared with our kernels'."""
+    graph = Graph([feed("x", shape), *nodes])
+    feeds = {"x": numbers(*shape) * 3}
+    record = model(graph, ["x"], outputs)
+    found = answered(model_bytes(record), [feeds["x"]])
+    compare(found, expected(graph, feeds, outputs), 2e-6)
+    return codes(record)
+
+
+def swish(three: float, sixth: float, kind: str = "Mul") -> list[Node]:
+    return [
+        const("three", three),
+        op("more", "AddV2", ["x", "three"]),
+        op("clipped", "Relu6", ["more"]),
+        const("sixth", sixth),
+        op("part", kind, ["clipped", "sixth"]),
+        op("y", "Mul", ["x", "part"]),
+    ]
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1 / 6, "Mul"), (6.0, "RealDiv")])
+def test_hard_swish(number: float, kind: str) -> None:
+    assert converted(swish(3.0, number, kind), (2, 5)) == ["HARD_SWISH"]
+
+
+def test_hard_swish_whose_division_comes_last() -> None:
+    nodes = swish(3.0, 1 / 6)[:3]
+    nodes += [
+        op("whole", "Mul", ["x", "clipped"]),
+        const("s", 1 / 6),
+        op("y", "Mul", ["whole", "s"]),
+    ]
+    assert converted(nodes, (2, 5)) == ["HARD_SWISH"]
+
+
+@pytest.mark.parametrize(("three", "sixth"), [(2.0, 1 / 6), (3.0, 1 / 5)])
+def test_what_is_nearly_hard_swish_stays(three: float, sixth: float) -> None:
+    assert "HARD_SWISH" not in converted(swish(three, sixth), (2, 5))
+
+
+def test_a_value_inside_of_a_pattern_that_is_fetched_stays() -> None:
+    found = converted(swish(3.0, 1 / 6), (2, 5), ("y", "clipped"))
+    assert "HARD_SWISH" in found
+    assert "ADD" in found
+
+
+@pytest.mark.parametrize("slope", [(1, 1, 3), (3,), (1, 4, 3), (1, 1, 1, 3)])
+@pytest.mark.parametrize("kind", ["AddV2", "Sub"])
+def test_prelu(slope: tuple[int, ...], kind: str) -> None:
+    sign = -1 if kind == "AddV2" else 1
+    nodes = [
+        op("above", "Relu", ["x"]),
+        op("negated", "Neg", ["x"]),
+        op("below", "Relu", ["negated"]),
+        const("slope", sign * abs(numbers(*slope))),
+        op("scaled", "Mul", ["slope", "below"]),
+        op("y", kind, ["above", "scaled"]),
+    ]
+    assert converted(nodes, (2, 5, 4, 3)) == ["PRELU"]
+
+
+@pytest.mark.parametrize("square", ["Square", "Mul"])
+def test_l2_normalization(square: str) -> None:
+    nodes = [
+        op("squares", square, ["x"] * (1 if square == "Square" else 2)),
+        const("axis", [-1]),
+        op("sum", "Sum", ["squares", "axis"], keep_dims=True),
+        const("least", 1e-12),
+        op("some", "Maximum", ["sum", "least"]),
+        op("root", "Rsqrt", ["some"]),
+        op("y", "Mul", ["x", "root"]),
+    ]
+    assert converted(nodes, (2, 5, 7)) == ["L2_NORMALIZATION"]
+
+
+def padded_conv(pads: list[list[int]]) -> list[Node]:
+    return [
+        const("pads", pads),
+        op("padded", "Pad", ["x", "pads"]),
+        const("w", numbers(3, 3, 2, 4)),
+        op("y", "Conv2D", ["padded", "w"], strides=STRIDES, padding="VALID"),
+    ]
+
+
+def test_padding_that_same_does_too_goes_into_the_convolution() -> None:
+    pads = [[0, 0], [0, 1], [0, 1], [0, 0]]
+    assert converted(padded_conv(pads), (1, 8, 6, 2)) == ["CONV_2D"]
+
+
+def test_padding_on_another_side_stays() -> None:
+    pads = [[0, 0], [1, 0], [1, 0], [0, 0]]
+    assert converted(padded_conv(pads), (1, 8, 6, 2)) == ["PAD", "CONV_2D"]
+
+
+def channels_first() -> list[Node]:
+    """Convolutions, a bias, an activation, a pool and a sum, all with the channels first."""
+    layout: dict[str, Any] = {"data_format": "NCHW", "padding": "SAME"}
+    ones = [1, 1, 1, 1]
+    return [
+        const("w1", numbers(3, 3, 2, 4)),
+        op("c1", "Conv2D", ["x", "w1"], strides=[1, 1, 2, 2], **layout),
+        const("b1", numbers(4, seed=5)),
+        op("b", "BiasAdd", ["c1", "b1"], data_format="NCHW"),
+        op("r", "Relu", ["b"]),
+        const("w2", numbers(3, 3, 4, 4, seed=6)),
+        op("c2", "Conv2D", ["r", "w2"], strides=ones, **layout),
+        op("s", "AddV2", ["c2", "r"]),
+        op("p", "MaxPool", ["s"], ksize=[1, 1, 2, 2], strides=[1, 1, 2, 2], **layout),
+        const("axis", 1),
+        op("y", "ConcatV2", ["p", "p", "axis"]),
+    ]
+
+
+def test_transposes_remain_at_the_ends_alone() -> None:
+    graph = Graph([feed("x", (1, 2, 8, 8)), *channels_first()])
+    found = codes(model(graph, ["x"], ["y"]))
+    assert found == [
+        "TRANSPOSE",
+        "CONV_2D",
+        "CONV_2D",
+        "ADD",
+        "MAX_POOL_2D",
+        "CONCATENATION",
+        "TRANSPOSE",
+    ]
+
+
+def test_channels_first_computes_the_same() -> None:
+    """Our kernels compute convolutions with the channels last: the wanted is computed so."""
+    graph = Graph([feed("x", (1, 2, 8, 8)), *channels_first()])
+    x = numbers(1, 2, 8, 8)
+    (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
+    (wanted,) = expected(graph, {"x": x}, ["y"])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

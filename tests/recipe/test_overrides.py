@@ -1,0 +1,67 @@
+"""What a target may lay over each section of its recipe."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mobileprep.recipe import load_recipe
+from mobileprep.recipe.model import Target
+
+SOURCE = {"frozen": "model.pb"}
+# By section: the recipe's, and what a target lays over it.
+SECTIONS: dict[str, tuple[Any, Any]] = {
+    "calibration": ({"data": "a.npz"}, {"method": "min_max"}),
+    "check": ({"data": "a.npz"}, {"max_difference": 0.5}),
+    "device": ("smartphone", "raspberry-pi-3"),
+    "engine": ("numpy", "auto"),
+    "freeze": ({"clear_devices": False}, {"moving_averages": True}),
+    "inputs": ({"x": {"shape": [1]}}, {"x": {"shape": [2]}}),
+    "integration": ({"languages": ["cpp"], "threads": 2}, {"threads": 4}),
+    "outputs": (["y"], ["z"]),
+    "protect": ({"obfuscate": False}, {"obfuscate": True}),
+    "quantization_report": (True, False),
+    "source": (SOURCE, {"frozen": "other.pb"}),
+    "transforms": (["strip_unused_nodes"], ["fold_constants"]),
+    "validation": ({"data": "a.npz", "labels": "l", "metric": "top1"}, {"max_drop": 0.5}),
+}
+
+
+def resolved(folder: Path, recipe: dict[str, Any]) -> dict[str, Target]:
+    for name in ("model.pb", "other.pb", "a.npz"):
+        (folder / name).touch()
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump({"version": 1, "name": "r", "source": SOURCE, **recipe}))
+    return {target.name: target for target in load_recipe(path, environ={}).targets}
+
+
+def facts(target: Target, section: str) -> str:
+    """What a target has of a section, without the places where it was written."""
+    return re.sub(r"recipe\.yaml(:\d+)+", "", repr(getattr(target, section)))
+
+
+def test_every_section_that_a_target_may_have_is_here() -> None:
+    text = resources.files("mobileprep").joinpath("schemas/recipe.json").read_text()
+    schema = json.loads(text)
+    of_targets = set(schema["$defs"]["target"]["properties"])
+    assert set(SECTIONS) | {"description"} == of_targets & set(schema["properties"])
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_targets_section_goes_before_the_recipes(section: str, tmp_path: Path) -> None:
+    below, above = SECTIONS[section]
+    both = resolved(tmp_path, {section: below, "targets": {"a": {section: above}, "b": None}})
+    merged = {**below, **above} if isinstance(below, dict) and section != "source" else above
+    if section == "inputs":
+        merged = above
+    alone = resolved(tmp_path, {section: merged, "targets": {"a": None}})["a"]
+    plain = resolved(tmp_path, {section: below, "targets": {"b": None}})["b"]
+    assert facts(both["a"], section) == facts(alone, section)
+    assert facts(both["b"], section) == facts(plain, section)
+    assert facts(both["a"], section) != facts(both["b"], section)

@@ -1,0 +1,252 @@
+"""What devices get, in the runtime and the compilers that it is for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from mobileprep.api.building import build
+from mobileprep.api.models import Model, ModelOptions, load_model
+from mobileprep.ir.files import read_graph
+from mobileprep.packaging.build_files import COMPILER_FLAGS
+from mobileprep.report.collect import Report
+from mobileprep.runtime.interpreter import Interpreter
+from tests.reference.native import NativeError, compile_program, run_in_115
+
+pytestmark = pytest.mark.reference
+
+Array = np.ndarray
+RECIPES = Path(__file__).parents[2] / "recipes"
+NAME = "mnist-devices"
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The targets' folders of recipes/mnist/devices.yaml."""
+    out = tmp_path_factory.mktemp("devices")
+    build([RECIPES / "mnist/devices.yaml"], out=out, warn=lambda _: None)
+    return out / NAME
+
+
+@pytest.fixture(scope="module")
+def images() -> Array:
+    with np.load(RECIPES / "mnist/data/test.npz") as data:
+        return np.asarray(data["image"][:32], np.float32)
+
+
+def from_loader(home: Path, model: Path, feed: str, fetch: str, value: Array) -> Array:
+    """What the original's loader gives for a memory-mapped model."""
+    places = [model.parent / "in.f32", model.parent / "out.f32"]
+    places[0].write_bytes(np.ascontiguousarray(value).tobytes())
+    shape = ",".join(map(str, value.shape))
+    command = [home / "run_memmapped", model, feed, fetch, shape, *places]
+    done = subprocess.run([str(word) for word in command], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return np.fromfile(places[1], np.float32)
+
+
+@pytest.mark.parametrize("target", ["tablet", "gate"])
+def test_the_original_loader_runs_the_mapped_models(
+    original: Path, devices: Path, images: Array, target: str
+) -> None:
+    model = devices / target / f"{NAME}.pb"
+    found = from_loader(original, model, "image", "probabilities", images)
+    (expected,) = Interpreter(read_graph(model)).run(["probabilities"], {"image": images})
+    # Sums in another order; the outputs are probabilities.
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+
+
+def test_in_float_it_gives_what_the_source_gives(
+    original: Path, devices: Path, images: Array, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    source = {name: str(RECIPES / "mnist/model" / file) for name, file in SOURCE.items()}
+    recipe.write_text(
+        yaml.safe_dump(
+            {
+                "version": 1,
+                "name": "source",
+                "source": source,
+                "outputs": ["probabilities"],
+                "targets": {"source": None},
+            }
+        )
+    )
+    build([recipe], out=tmp_path / "out", warn=lambda _: None)
+    graph = read_graph(tmp_path / "out/source/source/source.pb")
+    (expected,) = Interpreter(graph).run(["probabilities"], {"image": images})
+    model = devices / "tablet" / f"{NAME}.pb"
+    found = from_loader(original, model, "image", "probabilities", images)
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+
+
+SOURCE = {"graph": "graph.pbtxt", "checkpoint": "model.ckpt-4000"}
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("target", ["phone", "tablet", "gate"])
+def test_the_header_compiles(devices: Path, target: str, compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    program = tmp_path / "header.cc"
+    checks = 'static_assert(SHOULD_REGISTER_OP("Softmax") && !SHOULD_REGISTER_OP("Tanh"), "");\n'
+    program.write_text(f'#include "ops_to_register.h"\n{checks}')
+    flags = ["-std=c++14", "-fsyntax-only", "-Wall", "-Werror", *COMPILER_FLAGS]
+    if compiler == "g++":
+        # GCC has no such limit, and no such option.
+        flags = [flag for flag in flags if not flag.startswith("-fconstexpr-depth")] + flags[-1:]
+    command = [compiler, *flags, f"-I{devices / target}", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+PROGRAM = """\
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include "PreparedModel.h"
+extern "C" { int _Py_CheckRecursionLimit = 1000; }
+int main(int, char** argv) {
+  std::unique_ptr<mobileprep::model::PreparedModel> model;
+  auto status = mobileprep::model::PreparedModel::Load(argv[1], &model);
+  std::ifstream file(argv[2], std::ios::binary);
+  const std::string image((std::istreambuf_iterator<char>(file)), {});
+  tensorflow::Tensor fed(tensorflow::DT_FLOAT, {std::stoi(argv[4]), 28, 28, 1}), fetched;
+  std::copy(image.begin(), image.end(), const_cast<char*>(fed.tensor_data().data()));
+  if (status.ok()) status = model->Run(fed, &fetched);
+  if (!status.ok()) { std::cerr << status.ToString(); return 1; }
+  const auto bytes = fetched.tensor_data();
+  std::ofstream(argv[3], std::ios::binary).write(bytes.data(), bytes.size());
+}
+"""
+
+
+def test_the_cpp_of_the_gate_runs(
+    original: Path, devices: Path, images: Array, tmp_path: Path
+) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed")
+    folder = devices / "gate"
+    code, model = folder / "integration/cpp", folder / f"{NAME}.pb"
+    (tmp_path / "main.cc").write_text(PROGRAM)
+    sources = [tmp_path / "main.cc", code / "PreparedModel.cc"]
+    compile_program(
+        compiler, sources, tmp_path / "app", original / "tensorflow_core", [f"-I{code}"]
+    )
+    (tmp_path / "in").write_bytes(images.tobytes())
+    command = [tmp_path / "app", model, tmp_path / "in", tmp_path / "out", len(images)]
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    (expected,) = Interpreter(read_graph(model)).run(["probabilities"], {"image": images})
+    found = np.fromfile(tmp_path / "out", np.float32)
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=1e-5)
+
+
+# By name: the source below the folder of models, and the file of what TensorFlow gave.
+REAL = {
+    "wakeword": ({"frozen": "android-wakeword-streaming-rnn/graph.pb"}, "golden_graph"),
+    "mtcnn": ({"frozen": "mtcnn/mtcnn.pb"}, "golden_mtcnn"),
+    "fc-layers": ({"frozen": "tf2onnx-models/fc-layers/frozen.pb"}, "golden_fc-layers_frozen"),
+    "gru": ({"frozen": "tf2onnx-models/gru/frozen.pb"}, "golden_gru_frozen"),
+    "lstm": ({"frozen": "tf2onnx-models/lstm/frozen.pb"}, "golden_lstm_frozen"),
+    "qat": (
+        {"frozen": "made-qat-mnist-tf115/frozen_eval_graph.pb"},
+        "golden_frozen_eval_graph",
+    ),
+    "facemesh": ({"frozen": "tfjs-facemesh/facemesh.pb"}, "golden_facemesh"),
+    "nsfwjs": (
+        {"frozen": "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb"},
+        "golden_nsfwjs-mobilenet-v2",
+    ),
+    "posenet": ({"frozen": "tfjs-posenet/posenet.pb"}, "golden_posenet"),
+    "basic-pitch": ({"saved_model": "basic-pitch-savedmodel"}, "golden_savedmodel_"),
+    "half-plus-two": (
+        {"saved_model": "tf-serving-testdata/saved_model_half_plus_two_tf2_cpu/00000123"},
+        "golden_savedmodel_saved_model_half_plus_two_tf2_cpu_00000123",
+    ),
+}
+TARGETS = {
+    "phone": {"platform": "android", "abis": ["arm64-v8a", "armeabi-v7a"]},
+    "tablet": {"platform": "ios", "artifact": "memmapped"},
+    "gate": {"platform": "raspberry-pi", "artifact": "memmapped"},
+    "server": {"platform": "linux", "sort": True},
+}
+# Sums in another order, as a share of the largest element. One takes logarithms of sums that nearly
+# cancel; the other feeds 24 steps of a recurrence into each other.
+SHARES = {"basic-pitch": 3e-3, "wakeword": 1e-4}
+SHARE = 2e-5
+
+
+def golden(path: Path, model: Model) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What was fed, and what TensorFlow gave, by the names of tensors."""
+    with np.load(path) as data:
+        held = {name.replace("|", "/"): data[name] for name in data.files}
+    feeds, expected = (
+        {model.tensor(k.removeprefix(kind)): v for k, v in held.items() if k.startswith(kind)}
+        for kind in ("in:", "out:")
+    )
+    return feeds, expected
+
+
+def loads(report: Report) -> bool:
+    """Whether nothing in the report forbids 1.15 to load the model."""
+    return not any("TensorFlow 1.15 has no" in warning for warning in report.warnings)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_models_through_all_targets(
+    original: Path, models: Path, name: str, tmp_path: Path
+) -> None:
+    """Each artifact gives in 1.15 what TensorFlow gave, or its report names what forbids it."""
+    source, file = REAL[name]
+    ((kind, place),) = source.items()
+    model = load_model(models / place, ModelOptions(), lambda _: None)
+    feeds, expected = golden(next(models.glob(f"{place.partition('/')[0]}/{file}.npz")), model)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        yaml.safe_dump(
+            {
+                "version": 1,
+                "name": "real",
+                "source": {kind: str(models / place)},
+                **({"outputs": list(expected)} if kind == "frozen" else {}),
+                "transforms": ["strip_unused_nodes", "fold_constants", "downgrade"],
+                "targets": TARGETS,
+            }
+        )
+    )
+    done = build([recipe], out=tmp_path / "out", warn=lambda _: None)
+    assert {target.report.target for target in done.targets} == set(TARGETS)
+    for target in done.targets:
+        built = tmp_path / "out/real" / target.report.target / "real.pb"
+        assert loads(target.report), target.report.warnings
+        check_runs(original, built, feeds, expected, SHARES.get(name, SHARE))
+
+
+def check_runs(
+    home: Path, model: Path, feeds: Mapping[str, Array], expected: Mapping[str, Array], share: float
+) -> None:
+    """Compare with what a model gives in 1.15, or by the loader of mapped models."""
+    if TARGETS[model.parent.name].get("artifact") == "memmapped":
+        ((feed, value),) = list(feeds.items())[:1]
+        if len(feeds) > 1 or value.dtype != np.float32:
+            return
+        found = [from_loader(home, model, feed, fetch, value) for fetch in expected]
+    else:
+        try:
+            found = run_in_115(home, model, dict(feeds), list(expected), model.parent)
+        except NativeError as error:
+            pytest.fail(f"{model}: {error}")
+    for (fetch, wanted), got in zip(expected.items(), found, strict=True):
+        limit = share * max(float(np.abs(wanted).max(initial=0)), 1e-6)
+        flat = np.asarray(got, np.float64).ravel()
+        np.testing.assert_allclose(flat, wanted.ravel(), rtol=0, atol=limit, err_msg=fetch)

@@ -1,0 +1,119 @@
+"""Real models as .tflite files: LiteRT's interpreter answers as TensorFlow does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mobileprep.api.models import ModelOptions, load_model
+from mobileprep.errors import UnsupportedError
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.convert import converted
+from mobileprep.litert.prepare import CutInput
+from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from tests.litert.graphs import answered
+from tests.reference.conftest import HOME
+from tests.reference.networks import ALL_NETWORKS, network
+
+pytestmark = pytest.mark.reference
+
+# Of the largest number that an output has.
+TOLERANCE = 1e-4
+
+GOLDEN = {
+    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb": "golden_nsfwjs-mobilenet-v2.npz",
+    "tfjs-posenet/posenet.pb": "golden_posenet.npz",
+    "tfjs-facemesh/facemesh.pb": "golden_facemesh.npz",
+    "tf2onnx-models/fc-layers/frozen.pb": "golden_fc-layers_frozen.npz",
+    "tf2onnx-models/gru/frozen.pb": "golden_gru_frozen.npz",
+    "tf2onnx-models/lstm/frozen.pb": "golden_lstm_frozen.npz",
+    "made-qat-mnist-tf115/frozen_eval_graph.pb": "golden_frozen_eval_graph.npz",
+    "made-qat-mnist-tf115/frozen_float_fusedbn.pb": "golden_frozen_float_fusedbn.npz",
+    "basic-pitch-savedmodel": "golden_savedmodel_.npz",
+}
+# Its transform takes differences of nearly equal sums: our kernels, which are not LiteRT's, are
+# as far from TensorFlow's answers as LiteRT is.
+ROUNDED = {"basic-pitch-savedmodel": 3e-3}
+
+# What each of these cannot be without: control flow, or the decoding of sounds.
+REFUSED = {
+    "mtcnn/mtcnn.pb": "Enter",
+    "arm-kws/Basic_LSTM_S.pb": "DecodeWav",
+    "arm-kws/CNN_S.pb": "DecodeWav",
+    "android-wakeword-streaming-rnn/graph.pb": "Enter",
+}
+
+
+def told(sides: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """Arrays of a file of golden answers, by tensor."""
+    return {
+        name.removeprefix(prefix).replace("|", "/"): sides[name]
+        for name in sides
+        if name.startswith(prefix)
+    }
+
+
+def lite(graph: Graph, feeds: Mapping[str, Array], outputs: list[str]) -> list[Array]:
+    content = model_bytes(converted(graph, [CutInput(name) for name in feeds], outputs))
+    return answered(content, list(feeds.values()))
+
+
+def close(found: list[Array], wanted: list[Array], tolerance: float) -> None:
+    for got, known in zip(found, wanted, strict=True):
+        assert got.shape == known.shape
+        peak = np.abs(known.astype(np.float64)).max()
+        assert np.abs(got.astype(np.float64) - known).max() <= tolerance * peak
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN))
+def test_a_real_model(path: str, models: Path) -> None:
+    loaded = load_model(models / path, ModelOptions(), lambda _: None)
+    with np.load(models / path.split("/")[0] / GOLDEN[path]) as golden:
+        sides = dict(golden)
+    feeds = {loaded.tensor(name): array for name, array in told(sides, "in:").items()}
+    wanted = {loaded.tensor(name): array for name, array in told(sides, "out:").items()}
+    found = lite(loaded.graph, feeds, list(wanted))
+    close(found, list(wanted.values()), ROUNDED.get(path, TOLERANCE))
+
+
+@pytest.mark.parametrize("path", sorted(REFUSED))
+def test_a_real_model_that_is_refused_names_why(path: str, models: Path) -> None:
+    folder = models / path.split("/")[0]
+    info = json.loads((folder / "INFO.json").read_text())
+    outputs = [output["name"] for output in info["outputs"]]
+    inputs = [CutInput(given["name"]) for given in info["inputs"]]
+    with pytest.raises(UnsupportedError, match=REFUSED[path]):
+        converted(read_graph(models / path), inputs, outputs)
+
+
+@pytest.mark.parametrize("name", ["DS_CNN_S", "CNN_S"])
+def test_a_speech_model_behind_its_decoder(name: str, models: Path, tf: ModuleType) -> None:
+    graph = read_graph(models / f"arm-kws/{name}.pb")
+    decoder = next(node.name for node in graph if node.op == "DecodeWav")
+    sound = np.random.default_rng(0).normal(0, 0.1, (16000, 1)).astype(np.float32)
+    feeds = {decoder: sound, f"{decoder}:1": np.array(16000, np.int32)}
+    wanted = TensorFlowEngine(graph, name).run(["labels_softmax"], feeds)
+    inputs = [CutInput(decoder, (16000, 1)), CutInput(f"{decoder}:1", ())]
+    content = model_bytes(converted(graph, inputs, ["labels_softmax"]))
+    close(answered(content, list(feeds.values())), wanted, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", sorted(ALL_NETWORKS))
+def test_a_network_of_keras(name: str, tf: ModuleType) -> None:
+    kept = network(tf, HOME / "networks", name)
+    graph = read_graph(kept.path)
+    scale = 255 if name in ("efficientnetb0", "mobilenetv3") else 1
+    image = np.random.default_rng(1).random(kept.shape, np.float32) * scale
+    softmax = next(n for n in reversed(graph.nodes) if n.op == "Softmax")
+    # The probabilities of random weights are 0 and 1; what goes into them tells more.
+    outputs = [kept.output, str(softmax.inputs[0])]
+    wanted = TensorFlowEngine(graph, name).run(outputs, {kept.input: image})
+    close(lite(graph, {kept.input: image}, outputs), wanted, TOLERANCE)

@@ -1,0 +1,130 @@
+"""Quick frozen dataclasses do what Python's own do."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+import pytest
+
+from mobileprep import frozen
+
+
+def made(dataclass: Callable[..., Any]) -> dict[str, type]:
+    """Classes of several kinds, by either decorator."""
+
+    @dataclass(frozen=True)
+    class Empty:
+        """Nothing."""
+
+    @dataclass(frozen=True)
+    class One:
+        value: object
+
+    @dataclass(frozen=True)
+    class Several:
+        first: int
+        second: str = "b"
+        third: list[int] = field(default_factory=list, compare=False)
+        fourth: object = field(default=None, repr=False)
+
+    @dataclass(frozen=True)
+    class Own:
+        value: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __repr__(self) -> str:
+            return "own"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Base:
+        value: int = 1
+
+    @dataclass(frozen=True, kw_only=True)
+    class Below(Base):
+        other: int
+
+    @dataclass(frozen=True, order=True)
+    class Ordered:
+        value: int
+
+    return {c.__name__: c for c in (Empty, One, Several, Own, Base, Below, Ordered)}
+
+
+OURS, THEIRS = made(frozen.dataclass), made(dataclasses.dataclass)
+MADE: list[tuple[str, dict[str, Any]]] = [
+    ("Empty", {}),
+    ("One", {"value": 3}),
+    ("One", {"value": float("nan")}),
+    ("Several", {"first": 1}),
+    ("Several", {"first": 1, "third": [4]}),
+    ("Several", {"first": 2, "second": "c", "fourth": 5}),
+    ("Own", {"value": 1}),
+    ("Base", {}),
+    ("Below", {"other": 2}),
+    ("Ordered", {"value": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), MADE)
+def test_objects_are_shown_compared_hashed_and_kept_as_with_python(
+    name: str, fields: dict[str, Any]
+) -> None:
+    ours, theirs = OURS[name](**fields), THEIRS[name](**fields)
+    assert repr(ours) == repr(theirs)
+    assert hash(ours) == hash(theirs)
+    assert ours == OURS[name](**fields)
+    assert ours != theirs or name == "Own"
+    assert copy.deepcopy(ours) == dataclasses.replace(ours) == ours or fields.get("value") != 3
+    assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
+    assert inspect.signature(OURS[name]) == inspect.signature(THEIRS[name])
+    for change in (lambda: setattr(ours, "value", 2), lambda: delattr(ours, "value")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in MADE}))
+def test_comparisons_are_those_of_python(name: str) -> None:
+    given = [fields for each, fields in MADE if each == name]
+    ours = [[OURS[name](**a) == OURS[name](**b) for b in given] for a in given]
+    theirs = [[THEIRS[name](**a) == THEIRS[name](**b) for b in given] for a in given]
+    assert ours == theirs
+
+
+def test_a_subclass_by_either_is_another_class() -> None:
+    below = dataclasses.dataclass(frozen=True)(type("More", (OURS["One"],), {}))
+    assert below(1) == below(1)
+    assert below(1) != OURS["One"](1)
+    assert OURS["One"](1).__eq__(3) is NotImplemented
+
+
+def test_what_holds_itself_is_shown() -> None:
+    held: list[object] = []
+    one = OURS["One"](held)
+    held.append(one)
+    assert repr(one).endswith("One(value=[...])")
+
+
+@frozen.dataclass(frozen=True)
+class Kept:
+    """One that pickle finds."""
+
+    value: int
+
+
+def test_objects_are_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Kept(3))) == Kept(3)
+
+
+def test_a_dataclass_that_is_not_frozen_is_pythons() -> None:
+    plain = frozen.dataclass(type("Plain", (), {"__annotations__": {"value": int}}))
+    one = plain(1)
+    one.value = 2
+    assert one == plain(2)
