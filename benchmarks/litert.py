@@ -93,11 +93,15 @@ class Int8:
                         session,
                         model,
                         {i: tensors(f"{name}:0") for name, i in self._inputs.items()},
-                        {o: tensors(f"{name}:0") for name, o in self._outputs.items()},
+                        {o: tensors(_tensor(name)) for name, o in self._outputs.items()},
                     )
             # Not while the graph is the default one: the signature would be lost.
             converted: bytes = tf.lite.TFLiteConverter.from_saved_model(model).convert()
             return converted
+
+
+def _tensor(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
 
 
 def _as_integers(values: Array, details: Mapping[str, Any]) -> Array:
