@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -17,6 +16,7 @@ from typing import IO, BinaryIO, Final
 from mobileprep.activity import Tally
 from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
+from mobileprep.regular_files import READ_NOW, opened
 
 HASHING: Final = Tally("hashing", "bytes")
 """What is hashed, for whoever shows how far that is."""
@@ -27,30 +27,6 @@ _HASHED_AT_ONCE = 4 << 20
 NAME_KEPT = 80
 """So many characters of it are kept."""
 _FICLONE = 0x40049409  # linux/fs.h
-# Without waiting for whoever might write to a pipe.
-_READ_NOW = os.O_RDONLY | sum(getattr(os, n, 0) for n in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
-
-
-# Pipes that whoever started the command has put there, as "<(command)" in a shell does.
-_OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-
-
-def opened(path: Path) -> BinaryIO:
-    """A file to read, opened without waiting: a pipe that lies in a folder is refused.
-
-    Raises:
-        OSError: it cannot be opened, or is a pipe or a socket.
-    """
-    descriptor = os.open(path, _READ_NOW)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISFIFO(mode) and not str(path).startswith(_OWN_PIPES):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is a pipe, and no file", str(path))
-    if stat.S_ISDIR(mode):
-        os.close(descriptor)
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:
@@ -122,7 +98,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
         CorruptFileError: missing, unreadable, no file, or longer than ``limit`` bytes.
     """
     try:
-        with os.fdopen(os.open(path, _READ_NOW), "rb") as stream:
+        with os.fdopen(os.open(path, READ_NOW), "rb") as stream:
             facts = os.fstat(stream.fileno())
             if stat.S_ISREG(facts.st_mode) and facts.st_size <= limit:
                 return stream.read()

@@ -23,6 +23,7 @@ FREE = {
     "fsio",
     "destinations",
     "limits",
+    "regular_files",
     "processors",
     "user_code",
     "__init__",

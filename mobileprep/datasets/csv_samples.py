@@ -15,9 +15,10 @@ from mobileprep.datasets.singles import Sample
 from mobileprep.datasets.source import DataFiles, NoLabelsError, only_keys
 from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
 from mobileprep.formats.dtypes import DType
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
 from mobileprep.ir.tensor import Array
 from mobileprep.options.data import Delimiter
+from mobileprep.regular_files import opened
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _DELIMITERS: Final[Mapping[Delimiter, str]] = {"comma": ",", "semicolon": ";", "tab": "\t"}

@@ -21,8 +21,9 @@ from mobileprep.datasets.singles import Singles
 from mobileprep.datasets.sounds import SOUNDS, SoundReading
 from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
 from mobileprep.options.data import DATA_KINDS, DataKind
+from mobileprep.regular_files import opened
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _SUFFIXES: Final[dict[str, DataKind]] = {

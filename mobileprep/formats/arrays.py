@@ -17,7 +17,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
+from mobileprep.regular_files import opened
 
 T = TypeVar("T")
 

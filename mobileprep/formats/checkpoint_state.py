@@ -9,7 +9,8 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.checkpoint_records import parse
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
-from mobileprep.fsio import opened, read_bytes, unreadable
+from mobileprep.fsio import read_bytes, unreadable
+from mobileprep.regular_files import opened
 
 _FIELD: Final = b"model_checkpoint_path"
 _USUAL_NAME: Final = "checkpoint"

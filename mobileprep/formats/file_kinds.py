@@ -15,7 +15,8 @@ from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.sstable import MAGIC
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
+from mobileprep.regular_files import opened
 
 FileKind = Literal[
     "GraphDef",

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.arrays import ARCHIVE_FAULTS, read_arrays, read_header, view_of
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
+from mobileprep.regular_files import opened
 
 _LOCAL: Final = struct.Struct("<4s22xHH")
 _BLOCK: Final = 1 << 20

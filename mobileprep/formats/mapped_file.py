@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
+from mobileprep.regular_files import opened
 
 
 def map_file(path: Path) -> memoryview:

@@ -14,7 +14,8 @@ import numpy as np
 import yaml
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import opened, unreadable
+from mobileprep.fsio import unreadable
+from mobileprep.regular_files import opened
 
 _HEAD: Final = (
     "# The values that tensors take. 'mobileprep calibrate' writes it; review and check it in.\n"

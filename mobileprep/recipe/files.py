@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import opened
 from mobileprep.recipe.merge import merge_sections
 from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, SourceText
 from mobileprep.recipe.variables import Variables
 from mobileprep.recipe.yaml_tree import parse_yaml, place_at
+from mobileprep.regular_files import opened
 
 MAX_BYTES = 1 << 20
 MAX_EXTENDS = 20
