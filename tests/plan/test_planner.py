@@ -64,9 +64,11 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
         "r0/03-quantize_weights",
         "r0/a/package",
         "r0/a/compress",
+        "r0/a/nodes",
         "r0/03-round_weights",
         "r0/b/package",
         "r0/b/compress",
+        "r0/b/nodes",
     ]
 
 
@@ -270,6 +272,7 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
         "r0/evaluate-source",
         "r0/a/evaluate",
         "r0/a/validate",
+        "r0/a/nodes",
     )
     assert [up.output for up in target.records.steps] == ["step.json"] * 3
     assert target.records.freeze == Upstream("r0/freeze", "freeze.json")
@@ -341,9 +344,9 @@ def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
 
 EDITS = {
     "outputs: [y]": ("outputs: [z]", {"freeze"}),
-    "x: {}": ("x: {shape: [1, 2]}", {"evaluate", "freeze"}),
+    "x: {}": ("x: {shape: [1, 2]}", {"evaluate", "freeze", "nodes"}),
     "frozen: model.pb": ("frozen: other.pb", {"freeze"}),
-    "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"transform"}),
+    "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"nodes", "transform"}),
     "quantize: weights": ("quantize: {mode: weights, minimum_size: 5}", {"transform"}),
     "a: {": ("a: {platform: ios, ", {"package"}),
     "b: {": ("b: {budget: {model_bytes: 1 MB}, ", {"budget"}),
