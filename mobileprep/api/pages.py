@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from mobileprep import __version__
+from mobileprep.api.targets import build_report
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.state import Fresh
+from mobileprep.pipeline.runner import collect
+from mobileprep.pipeline.state import Fresh, State
 from mobileprep.plan.spec import Plan, TargetPlan
 from mobileprep.report.collect import Report
 from mobileprep.report.json import report_json
 from mobileprep.report.page.data import StageTime, page_data
 from mobileprep.report.page.render import PAGE, bundle_digest, page_key, render_page
 
-# The page of no graph that a page shows is longer.
-_LARGEST: Final = 1 << 30
+LARGEST_PAGE: Final = 1 << 30
+"""The page of no graph that a page shows is longer."""
 
 
 def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) -> list[str]:
@@ -60,10 +62,30 @@ def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) ->
     return warnings
 
 
+def built_pages(state: State) -> list[dict[str, Any]]:
+    """What the page of each recipe of a plan tells whose stages are all fresh.
+
+    Raises:
+        CorruptFileError: a stage has not run.
+    """
+    reports = {built.target.folder: build_report(built) for built in collect(state)}
+    executor = Executor(state, lambda _task, _moment: None, lambda _task, _text: None)
+    recipes = dict.fromkeys(t.recipe for t in state.plan.targets)
+    return [
+        _told(executor, [t for t in state.plan.targets if t.recipe == recipe], reports)
+        for recipe in recipes
+    ]
+
+
 def page_files(plan: Plan, out: Path) -> dict[str, Path]:
     """Where the pages of a plan's recipes lie, by the recipe's name."""
     recipes = dict.fromkeys(t.recipe for t in plan.targets if t.nodes is not None)
-    return {recipe: file_inside(out, f"{recipe}/{PAGE}") for recipe in recipes}
+    return {recipe: page_of_recipe(recipe, out) for recipe in recipes}
+
+
+def page_of_recipe(recipe: str, out: Path) -> Path:
+    """Where a recipe's page lies in the output folder."""
+    return file_inside(out, f"{recipe}/{PAGE}")
 
 
 def remove_page(folder: Path) -> bool:
@@ -107,7 +129,7 @@ def _found(path: Path) -> str | None:
     if not path.exists():
         return ""
     try:
-        return page_key(read_file(path, limit=_LARGEST))
+        return page_key(read_file(path, limit=LARGEST_PAGE))
     except CorruptFileError:
         return None
 

@@ -7,8 +7,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
+from mobileprep.cli._shared.arguments import (
+    out_argument,
+    recipe_arguments,
+    target_argument,
+    targets_of,
+)
 from mobileprep.cli._shared.folders import RECIPE
+from mobileprep.cli._shared.report_page import report_page
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -22,13 +28,16 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(
-        parser, "a recipe file, a folder with recipe.yaml, or a report.json or folder of outputs"
+        parser,
+        "a recipe file, a folder with recipe.yaml, or a report.json, report.html or folder of "
+        "outputs",
     )
     target_argument(parser)
     parser.add_argument(
         "--compare",
         metavar="OLD",
-        help="tell what differs from this report.json, output of build --json, or output folder",
+        help="tell what differs from this report.json, output of build --json, or output folder; "
+        "for a page this report.html, or a folder that has it",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -38,6 +47,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="for a terminal, or for a comment on a pull request",
     )
+    form.add_argument("--html", metavar="FILE", help="write the page there, beside OLD's if named")
+    parser.add_argument(
+        "--open", action="store_true", help="open the page in the browser: --html's, or the build's"
+    )
+    out_argument(parser)
 
 
 @verb("report", "print the reports of recipes that are built", _arguments)
@@ -49,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.api.targets import build_report
     from mobileprep.pipeline.runner import collect
 
+    if args.html is not None or args.open:
+        return report_page(args, lambda: _fresh(args)[1])
     stored = _stored(args)
     if args.compare is not None:
         _print_comparisons(args, _compared(args, stored))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import webbrowser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,3 +155,112 @@ def test_a_report_s_model_outside_of_its_folder_is_not_read(built: Path, run: Ru
     told = run("report", built, "--target", "phone", "--compare", path)
     assert told.code == 9
     assert "leads out of the folder" in told.err
+
+
+def in_page(path: Path, part: str) -> Any:
+    found = re.search(rf'id="{part}">([^<]*)<', path.read_text())
+    return json.loads(found[1]) if found else None
+
+
+def test_the_page_has_the_earlier_build_beside_it(edited: Path, run: Run) -> None:
+    told = run("report", edited, "--compare", "old", "--html", "both.html")
+    assert (told.code, told.out, told.err) == (0, "Created both.html.\n", "")
+    both = Path("both.html")
+    # All but the times is as the build's own page has it.
+    now, left = in_page(both, "data"), in_page(Path("out/digits/report.html"), "data")
+    assert {**now, "stages": []} == {**left, "stages": []}
+    assert in_page(both, "compared") == in_page(Path("old/digits/report.html"), "data")
+    assert now["targets"] != in_page(both, "compared")["targets"]
+
+
+@pytest.mark.parametrize(
+    "old",
+    ["old/digits", "old/digits/phone", "old/digits/phone/report.json", "old/digits/report.html"],
+)
+def test_pages_are_found_beside_what_is_named(old: str, edited: Path, run: Run) -> None:
+    for new in ("out", "out/digits/report.html"):
+        told = run("report", new, "--compare", old, "--html", "both.html")
+        assert told.code == 0, told.err
+        wanted = in_page(Path("old/digits/report.html"), "data")
+        assert in_page(Path("both.html"), "compared") == wanted
+
+
+def test_a_page_of_one_target(built: Path, run: Run) -> None:
+    assert run("report", built, "--target", "phone", "--html", "one.html").code == 0
+    (target,) = in_page(Path("one.html"), "data")["targets"]
+    assert target["name"] == "phone"
+    assert in_page(Path("one.html"), "compared") is None
+    told = run("report", "out", "--target", "tablet", "--html", "none.html")
+    assert (told.code, "there are download, phone" in told.err) == (2, True)
+
+
+def test_what_has_no_page_is_refused(built: Path, run: Run) -> None:
+    Path("mine.html").write_text("mine")
+    Path("deep.html").write_text(
+        f'<script type="application/json" id="data">{"[" * 100_000}</script>'
+    )
+    shutil.copytree("out", "pageless")
+    Path("pageless/digits/report.html").unlink()
+    Path("alone.json").write_text("{}")
+    for name in (
+        "mine.html",
+        "deep.html",
+        "pageless",
+        "pageless/digits/phone",
+        "alone.json",
+        "gone",
+    ):
+        told = run("report", built, "--compare", name, "--html", "both.html")
+        assert (told.code, told.out) == (4, ""), name
+        assert name.partition("/")[0] in told.err
+        assert not Path("both.html").exists()
+
+
+def test_several_pages_are_told_apart_by_the_recipe(built: Path, run: Run) -> None:
+    shutil.copytree("out/digits", "out/letters")
+    told = run("report", "out", "--html", "page.html")
+    assert (told.code, "out/digits/report.html, out/letters/report.html" in told.err) == (2, True)
+    assert run("report", built, "--compare", "out", "--html", "page.html").code == 0
+
+
+@pytest.fixture
+def browser(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    asked: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: asked.append(url) or True)
+    return asked
+
+
+@pytest.mark.parametrize("name", ["digits", "out", "out/digits/phone", "out/digits/report.html"])
+def test_the_page_is_opened(name: str, built: Path, run: Run, browser: list[str]) -> None:
+    told = run("report", name, "--open")
+    assert (told.code, told.out, told.err) == (0, "", "")
+    assert browser == [Path("out/digits/report.html").absolute().as_uri()]
+
+
+def test_a_written_page_is_opened(built: Path, run: Run, browser: list[str]) -> None:
+    assert run("report", built, "--html", "a b.html", "--open").code == 0
+    assert browser == [Path("a b.html").absolute().as_uri()]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_without_a_browser_the_path_is_told(
+    raises: bool, built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_url: str) -> bool:
+        if raises:
+            raise webbrowser.Error
+        return False
+
+    monkeypatch.setattr(webbrowser, "open", fails)
+    told = run("report", built, "--open")
+    assert (told.code, str(Path("out/digits/report.html").absolute()) in told.out) == (0, True)
+
+
+def test_what_cannot_be_opened(built: Path, run: Run, browser: list[str]) -> None:
+    Path("out/digits/report.html").unlink()
+    told = run("report", built, "--open")
+    assert (told.code, "mobileprep build" in told.err) == (4, True)
+    for flags in (["--json"], ["--compare", "out"], ["--target", "phone"], ["--html", "-"]):
+        assert run("report", built, "--open", *flags).code == 2
+    assert run("report", built, "out", "--open").code == 2
+    assert browser == []
