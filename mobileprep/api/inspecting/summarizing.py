@@ -149,7 +149,7 @@ def summary_of(
     return replace(
         plain,
         inputs=tuple(map(_input, proposal.inputs)),
-        outputs=_outputs(frozen, proposal),
+        outputs=_outputs(graph, frozen, proposal),
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
         gaps=_gaps(frozen),
@@ -168,9 +168,12 @@ def _input(given: ProposedInput) -> LikelyTensor:
     return LikelyTensor(spec.name, spec.dtype.short, spec.shape, given.remark)
 
 
-def _outputs(graph: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
-    known = [name for name in proposal.outputs if parse_ref(name).node in graph]
-    return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs_of(graph, known))
+def _outputs(graph: Graph, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
+    known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
+    # Shapes of the graph itself are known since its outputs were guessed.
+    is_known = frozen is graph and proposal.guessed
+    specs = proposal.guessed if is_known else specs_of(frozen, known)
+    return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs)
 
 
 def _frozen(source: LoadedSource, proposal: Proposal) -> tuple[Graph, tuple[str, ...]]:
