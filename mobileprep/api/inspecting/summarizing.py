@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mobileprep.api.models import open_source
+from mobileprep.api.models import FoundSource, find_source
 from mobileprep.api.paths import FilePath
 from mobileprep.errors import InvalidGraphError, MobileprepError
 from mobileprep.freezing.freeze import freeze
@@ -91,8 +91,8 @@ def summarize(
     """Look into a model: what goes in and out, what it is made of, what one run costs.
 
     Args:
-        model: a GraphDef, binary, text or memory-mapped, a MetaGraph, or the folder of a
-            SavedModel.
+        model: a GraphDef, binary, text or memory-mapped, a MetaGraph, the folder of a SavedModel,
+            a .tflite file, a checkpoint's prefix, or a folder that holds such.
         checkpoint: the values of its variables; see ``freeze``.
         signature: the signature that is meant; see ``freeze``.
         tags: those of the MetaGraph of a SavedModel.
@@ -106,14 +106,13 @@ def summarize(
         UnsupportedError: a checkpoint is of a kind that is not read.
     """
     path = Path(model)
-    source = open_source(
-        path, checkpoint=None if checkpoint is None else Path(checkpoint), tags=tags
-    )
-    return summary_of(source, str(path), signature=signature, depth=depth, batch=batch)
+    values = None if checkpoint is None else Path(checkpoint)
+    found = find_source(path, checkpoint=values, tags=tags)
+    return summary_of(found, str(path), signature=signature, depth=depth, batch=batch)
 
 
 def summary_of(
-    source: LoadedSource,
+    found: FoundSource,
     path: str,
     *,
     signature: str = "",
@@ -124,7 +123,7 @@ def summary_of(
     """The summary of a model that is loaded.
 
     Args:
-        source: the model.
+        found: the model.
         path: what to call it.
         signature: see ``summarize``.
         depth: see there.
@@ -134,16 +133,22 @@ def summary_of(
     Raises:
         UsageError: there is no such signature.
     """
-    graph = source.graph
+    source, graph = found.source, found.source.graph
     plain = Summary(
-        path, summarize_graph(graph), len(graph.library.functions), count_variables(graph)
+        path,
+        summarize_graph(graph),
+        len(graph.library.functions),
+        count_variables(graph),
+        notes=found.notes,
     )
     if plain.graph.missing or not details:
         return plain
     try:
         proposal = propose(source, signature=signature)
     except InvalidGraphError as error:
-        return replace(plain, gaps=_gaps(graph), notes=(f"no interface was found: {error}",))
+        return replace(
+            plain, gaps=_gaps(graph), notes=(*found.notes, f"no interface was found: {error}")
+        )
     frozen, notes = _frozen(source, proposal)
     costs, more = _costs(frozen, proposal, depth, batch)
     return replace(
@@ -153,7 +158,7 @@ def summary_of(
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
         gaps=_gaps(frozen),
-        notes=(*notes, *more),
+        notes=(*found.notes, *notes, *more),
     )
 
 
