@@ -14,7 +14,7 @@ from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
 from mobileprep.freezing.find_models import find_model, load_found
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.model import LoadedSource
+from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.options import FreezeOptions
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.source import load_source
@@ -123,13 +123,24 @@ def open_source(
     """
     file = saved_model_file(path) if path.is_dir() else path
     if is_tflite_file(file):
-        return LoadedSource(read_tflite(file).graph, str(file))
+        return _tflite_source(file)
     kind = kind_of(map_file(file))
     if kind == "SavedModel":
         named = {"saved_model": file.parent}
     else:
         named = {"meta_graph" if kind == "MetaGraphDef" else "graph": file}
     return load_source(**named, checkpoint=checkpoint, saver=saver, tags=tags)
+
+
+def _tflite_source(file: Path) -> LoadedSource:
+    """A .tflite file, with what its callers give and get as its only signature."""
+    lite = read_tflite(file)
+    told = lite.interface
+    given, wanted = (
+        {name: TensorSpec(t.name, t.dtype, t.shape) for name, t in side.items()}
+        for side in (told.inputs, told.outputs)
+    )
+    return LoadedSource(lite.graph, str(file), signatures={told.key: Signature(given, wanted)})
 
 
 @dataclass(frozen=True)

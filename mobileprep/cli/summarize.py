@@ -139,6 +139,8 @@ def _table(title: str, shares: Sequence[Share], rows: int) -> Iterator[str]:
 
 def _gaps(found: Summary) -> Iterator[str]:
     build = f"TensorFlow {found.tensorflow} for {found.platform}"
+    if not found.tensorflow:
+        return
     if not found.gaps:
         yield f"A default build of {build} lacks nothing"
         return

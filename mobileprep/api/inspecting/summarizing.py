@@ -59,8 +59,8 @@ class Summary:
         outputs: what it fetches, likewise.
         reasons: why these, and what else there is; sentences.
         costs: of computing the outputs, once frozen; None where the notes say why not.
-        tensorflow: the release that ``gaps`` is about.
-        platform: the platform that it is about.
+        tensorflow: the release that ``gaps`` is about; empty of a .tflite file, which LiteRT runs.
+        platform: the platform that it is about; likewise.
         gaps: what a default build of that release for that platform lacks.
         notes: what could not be told, and why; sentences.
     """
@@ -141,6 +141,8 @@ def summary_of(
         count_variables(graph),
         notes=found.notes,
     )
+    if is_tflite_graph(graph):
+        plain = replace(plain, tensorflow="", platform="")
     if plain.graph.missing or not details:
         return plain
     try:
@@ -154,7 +156,7 @@ def summary_of(
     return replace(
         plain,
         inputs=tuple(map(_input, proposal.inputs)),
-        outputs=_outputs(graph, frozen, proposal),
+        outputs=_outputs(source, frozen, proposal),
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
         gaps=_gaps(frozen),
@@ -173,11 +175,16 @@ def _input(given: ProposedInput) -> LikelyTensor:
     return LikelyTensor(spec.name, spec.dtype.short, spec.shape, given.remark)
 
 
-def _outputs(graph: Graph, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
-    known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
-    # Shapes of the graph itself are known since its outputs were guessed.
-    is_known = frozen is graph and proposal.guessed
-    specs = proposal.guessed if is_known else specs_of(frozen, known)
+def _outputs(source: LoadedSource, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
+    if is_tflite_graph(frozen):
+        # The file tells them; shapes are not inferred through LiteRT's operators.
+        told = (s for signed in source.signatures.values() for s in signed.outputs.values())
+        specs = tuple(s for s in told if s.name in proposal.outputs)
+    elif frozen is source.graph and proposal.guessed:
+        specs = proposal.guessed  # known since the outputs were guessed
+    else:
+        known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
+        specs = specs_of(frozen, known)
     return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs)
 
 
