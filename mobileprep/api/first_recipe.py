@@ -9,10 +9,8 @@ from pathlib import Path
 from mobileprep.api.first_build import RunStages, told, tried
 from mobileprep.api.recipe_names import recipe_name
 from mobileprep.errors import InvalidGraphError, UnsupportedError
-from mobileprep.freezing.find_models import FoundModel, inference_graph
-from mobileprep.freezing.model import LoadedSource
+from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
-from mobileprep.freezing.source import load_source
 from mobileprep.frozen import dataclass
 from mobileprep.recipe.first import Draft, DraftInput, recipe_text
 from mobileprep.recipe.schemas import modeline, recipe_schema
@@ -76,7 +74,7 @@ def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:
 
 def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
     proposal = propose(
-        _loaded(found, wishes.tags),
+        load_found(found, wishes.tags),
         signature=wishes.signature,
         inputs=wishes.inputs,
         outputs=wishes.outputs,
@@ -91,14 +89,6 @@ def _draft(found: FoundModel, path: Path, wishes: Wishes) -> Draft:
         (tuple(map(_sentence, found.notes)), proposal.about_inputs, proposal.about_outputs),
         validation=None if data is None else (_relative(data, path.parent), wishes.labels),
     )
-
-
-def _loaded(found: FoundModel, tags: tuple[str, ...]) -> LoadedSource:
-    if found.kind == "saved_model":
-        return load_source(saved_model=found.path, tags=tags)
-    if found.kind == "meta_graph":
-        return load_source(meta_graph=found.path, checkpoint=found.checkpoint)
-    return load_source(graph=found.path, checkpoint=found.checkpoint)
 
 
 def _source(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
 from mobileprep.errors import UsageError
+from mobileprep.formats.file_kinds import file_kind
 from mobileprep.formats.kinds import Kind, kind_of
 from mobileprep.formats.mapped_file import map_file
-from mobileprep.formats.saved_model import saved_model_file
+from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, saved_model_file
+from mobileprep.freezing.find_models import find_model, load_found
 from mobileprep.freezing.freeze import freeze
-from mobileprep.freezing.model import LoadedSource
+from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.options import FreezeOptions
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.source import load_source
@@ -120,13 +123,70 @@ def open_source(
     """
     file = saved_model_file(path) if path.is_dir() else path
     if is_tflite_file(file):
-        return LoadedSource(read_tflite(file).graph, str(file))
+        return _tflite_source(file)
     kind = kind_of(map_file(file))
     if kind == "SavedModel":
         named = {"saved_model": file.parent}
     else:
         named = {"meta_graph" if kind == "MetaGraphDef" else "graph": file}
     return load_source(**named, checkpoint=checkpoint, saver=saver, tags=tags)
+
+
+def _tflite_source(file: Path) -> LoadedSource:
+    """A .tflite file, with what its callers give and get as its only signature."""
+    lite = read_tflite(file)
+    told = lite.interface
+    given, wanted = (
+        {name: TensorSpec(t.name, t.dtype, t.shape) for name, t in side.items()}
+        for side in (told.inputs, told.outputs)
+    )
+    return LoadedSource(lite.graph, str(file), signatures={told.key: Signature(given, wanted)})
+
+
+@dataclass(frozen=True)
+class FoundSource:
+    """A model that a path led to.
+
+    Args:
+        source: the model.
+        notes: what was read, where it is not what the path names; sentences.
+    """
+
+    source: LoadedSource
+    notes: tuple[str, ...] = ()
+
+
+def find_source(
+    path: Path, *, checkpoint: Path | None = None, tags: Sequence[str] = ()
+) -> FoundSource:
+    """Load a model as ``open_source`` does, or the one beside a checkpoint or in a folder.
+
+    Args:
+        path: as of ``open_source``; or a checkpoint's prefix, any of its files, or a folder of
+            checkpoints, graphs or versions, as of ``find_model``.
+        checkpoint: see ``open_source``.
+        tags: see there.
+
+    Raises:
+        MobileprepError: as ``open_source`` and ``find_model``.
+    """
+    if _is_model(path):
+        return FoundSource(open_source(path, checkpoint=checkpoint, tags=tags))
+    found = find_model(path, checkpoint)
+    values = f" with {found.checkpoint}" if found.checkpoint is not None else ""
+    notes = (f"what follows is of {found.path}{values}", *found.notes)
+    return FoundSource(load_found(found, tags), notes)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a path itself names a graph, or a file that nothing else can be made of."""
+    if os.path.isdir(path):  # noqa: PTH112 - answers, where Path raises, for names too long
+        return any((path / name).is_file() for name in SAVED_MODEL_NAMES)
+    if not os.path.lexists(path):
+        return False
+    return is_tflite_file(path) or file_kind(path) in (
+        "GraphDef", "MetaGraphDef", "SavedModel", None,
+    )  # fmt: skip
 
 
 def _check(options: ModelOptions, kind: Kind | None, path: Path) -> None:

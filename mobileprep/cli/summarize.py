@@ -25,7 +25,7 @@ _WIDTH: Final = 40
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    model = "a GraphDef, a MetaGraph (.meta), or the folder of a SavedModel"
+    model = "a GraphDef, a MetaGraph (.meta), a SavedModel's folder, a .tflite file, a checkpoint"
     flag(parser, "in_graph", required=True, metavar="FILE", help=model)
     structure = "print each node with its inputs, too"
     bool_flag(parser, "print_structure", default=False, help_line=structure)
@@ -53,13 +53,13 @@ def run(args: argparse.Namespace) -> int:
     """
     from mobileprep.api.inspecting.original_lines import structure_lines, summary_lines
     from mobileprep.api.inspecting.summarizing import summary_of
-    from mobileprep.api.models import open_source
+    from mobileprep.api.models import find_source
 
     checkpoint = Path(args.checkpoint) if args.checkpoint else None
     tags = comma_list(args.saved_model_tags)
-    source = open_source(Path(args.in_graph), checkpoint=checkpoint, tags=tags)
+    opened = find_source(Path(args.in_graph), checkpoint=checkpoint, tags=tags)
     found = summary_of(
-        source,
+        opened,
         args.in_graph,
         signature=args.signature,
         depth=args.scope_depth,
@@ -71,12 +71,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
         return 0
-    show(summary_lines(found.graph, args.in_graph))
+    # The ready command is for the file that was read.
+    file = opened.source.where if opened.notes else args.in_graph
+    show(summary_lines(found.graph, file))
     if found.graph.missing:
         message = "inputs of nodes are not there"
         raise InvalidGraphError(message, "export the graph again", args.in_graph)
     if args.print_structure:
-        show(structure_lines(source.graph))
+        show(structure_lines(opened.source.graph))
     if args.details:
         show(_details(found, args.rows))
     return 0
@@ -137,6 +139,8 @@ def _table(title: str, shares: Sequence[Share], rows: int) -> Iterator[str]:
 
 def _gaps(found: Summary) -> Iterator[str]:
     build = f"TensorFlow {found.tensorflow} for {found.platform}"
+    if not found.tensorflow:
+        return
     if not found.gaps:
         yield f"A default build of {build} lacks nothing"
         return

@@ -20,6 +20,7 @@ from mobileprep.formats.file_kinds import Foreign, file_kind
 from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX
 from mobileprep.freezing.fitting import Candidate, examined, with_checkpoint
 from mobileprep.freezing.folders import entries_of, prefixes_of, ranked_prefixes
+from mobileprep.freezing.source import LoadedSource, load_source
 
 ModelKind = Literal["frozen", "graph", "meta_graph", "saved_model"]
 
@@ -79,6 +80,23 @@ def find_model(path: Path, checkpoint: Path | None = None) -> FoundModel:
     if kind == "MetaGraphDef":
         return _of_meta_graph(path, checkpoint)
     return _of_checkpoint(path)
+
+
+def load_found(found: FoundModel, tags: Sequence[str] = ()) -> LoadedSource:
+    """Load a model that was found.
+
+    Args:
+        found: the model.
+        tags: those of the MetaGraph of a SavedModel.
+
+    Raises:
+        MobileprepError: as ``load_source``.
+    """
+    if found.kind == "saved_model":
+        return load_source(saved_model=found.path, tags=tags)
+    if found.kind == "meta_graph":
+        return load_source(meta_graph=found.path, checkpoint=found.checkpoint)
+    return load_source(graph=found.path, checkpoint=found.checkpoint)
 
 
 def inference_graph(found: FoundModel) -> FoundModel | None:
@@ -153,7 +171,7 @@ def _of_checkpoint(path: Path) -> FoundModel:
         if fitting:
             return _paired(_best(fitting), *_about_others(fitting))
     message = "is a checkpoint, which holds values and no graph, and no graph beside it fits"
-    hint = "name the graph, and the checkpoint with it: mobileprep init GRAPH --checkpoint PREFIX"
+    hint = "name the graph, and the checkpoint with --checkpoint PREFIX"
     raise UsageError(message, hint, str(prefix))
 
 
@@ -239,7 +257,7 @@ def _several(folder: Path, found: Sequence[Candidate]) -> UsageError:
 def _choice(folder: Path, names: Sequence[str], first: Path) -> UsageError:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     message = f"holds {len(names)} models: {', '.join(names[:_SHOWN])}{more}"
-    return UsageError(message, f"name one: mobileprep init {first}", str(folder))
+    return UsageError(message, f"name one, such as {first}", str(folder))
 
 
 def _below(folder: Path, depth: int = 1) -> FoundModel:

@@ -41,6 +41,8 @@ class Proposal:
         outputs: the names of the outputs.
         about_inputs: why these, and what else there is; sentences.
         about_outputs: likewise.
+        guessed: the outputs with type and shape, where neither a signature nor a caller named
+            them.
     """
 
     signature: str = ""
@@ -48,6 +50,7 @@ class Proposal:
     outputs: tuple[str, ...] = ()
     about_inputs: tuple[str, ...] = ()
     about_outputs: tuple[str, ...] = ()
+    guessed: tuple[TensorSpec, ...] = ()
 
 
 def propose(
@@ -84,6 +87,7 @@ def propose(
     left = [i for i in given if i not in fed]
     if left:
         about_inputs.append(f"Not fed, as they have defaults: {described(left)}.")
+    is_guessed = chosen is None and not outputs
     is_default = name in ("", "serving_default") or len(source.signatures) == 1
     return Proposal(
         "" if is_default and not signature else name,
@@ -91,6 +95,7 @@ def propose(
         fetched,
         tuple(about_inputs),
         tuple(about_outputs),
+        tuple(t for t in found.outputs if t.name in fetched) if is_guessed else (),
     )
 
 

@@ -31,6 +31,8 @@ PREFIX: Final = "LiteRT."
 TENSOR: Final = "_tensors"
 """The attribute that has the numbers of a node's outputs among the file's tensors."""
 
+_MAIN: Final = "main"
+
 _TYPES: Final = {
     "FLOAT32": DType.FLOAT,
     "FLOAT16": DType.HALF,
@@ -63,6 +65,37 @@ def is_tflite_graph(graph: Graph) -> bool:
 
 
 @dataclass(frozen=True)
+class TfliteTensor:
+    """A tensor that callers of a .tflite file give or get.
+
+    Args:
+        name: as of the graph.
+        dtype: INVALID for types that TensorFlow has not.
+        shape: its sizes, -1 for unknown ones; None where the file has none, as of a scalar and of
+            an unknown rank.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class TfliteInterface:
+    """What callers give and get, by the names of the file's signature or else the tensors' own.
+
+    Args:
+        key: the signature's name; ``main``, as the first subgraph is called, without one.
+        inputs: in the file's order.
+        outputs: likewise.
+    """
+
+    key: str
+    inputs: Mapping[str, TfliteTensor]
+    outputs: Mapping[str, TfliteTensor]
+
+
+@dataclass(frozen=True)
 class TfliteGraph:
     """The first subgraph of a .tflite file.
 
@@ -70,11 +103,13 @@ class TfliteGraph:
         graph: its nodes; each has the name of its first output.
         outputs: the tensors that the file gives its callers.
         names: tensors by the names that the file's signature has for them.
+        interface: what callers give and get.
     """
 
     graph: Graph
     outputs: tuple[str, ...]
     names: Mapping[str, str]
+    interface: TfliteInterface
 
 
 def read_tflite(path: Path) -> TfliteGraph:
@@ -102,7 +137,23 @@ class _Reading:
         known = {number: str(Ref(*edge)) for number, edge in self._edges.items()}
         first = [s for s in self._model.signatures if s.subgraph == 0][:1]
         names = {name: known[i] for s in first for name, i in (*s.inputs, *s.outputs)}
-        return TfliteGraph(graph, tuple(known[i] for i in self._record.outputs), names)
+        outputs = tuple(known[i] for i in self._record.outputs)
+        return TfliteGraph(graph, outputs, names, self._interface(known))
+
+    def _interface(self, known: Mapping[int, str]) -> TfliteInterface:
+        signed = next((s for s in self._model.signatures if s.subgraph == 0), None)
+        record = self._record
+        given = signed.inputs if signed else [(known[n], n) for n in record.inputs]
+        wanted = signed.outputs if signed else [(known[n], n) for n in record.outputs]
+        return TfliteInterface(
+            (signed.key if signed else "") or _MAIN,
+            {name: self._told(known[n], n) for name, n in given},
+            {name: self._told(known[n], n) for name, n in wanted},
+        )
+
+    def _told(self, name: str, number: int) -> TfliteTensor:
+        tensor = self._tensor(number)
+        return TfliteTensor(name, self._type(number), tensor.signature or tensor.shape or None)
 
     def _graph(self) -> Graph:
         nodes = [self._placeholder(number) for number in self._record.inputs]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.freezing import guess
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import IMMUTABLE
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
+from mobileprep.ops.shape_inference import Shapes, infer_shapes
+from mobileprep.runtime.accounting import costs
 from tests.cli.conftest import Run
-from tests.freezing.saved import write_saved_model
+from tests.formats.checkpoint_writer import write_bundle
+from tests.freezing.saved import W, write_meta, write_saved_model
 from tests.transforms.graphs import const, conv, node, placeholder
 
 
@@ -165,3 +171,65 @@ def test_names_do_nothing_to_the_terminal(name: str, run: Run) -> None:
 def test_a_name_of_another_script_is_shown_as_it_is(run: Run) -> None:
     write_graph(Path("g.pb"), Graph([Node("größe", "NoOp")]))
     assert "größe (NoOp): []" in run("summarize", "--in_graph=g.pb", "--print_structure").out
+
+
+def write_training() -> None:
+    """A MetaGraph and its checkpoint, and a folder of versions with a SavedModel."""
+    for folder in ("trained", "served/1"):
+        Path(folder).mkdir(parents=True)
+    write_meta(Path("trained"))
+    write_bundle(Path("trained/model"), {"w": W})
+    write_saved_model(Path("served/1"))
+
+
+@pytest.mark.parametrize(
+    ("named", "read"),
+    [
+        ("trained/model.meta", ""),
+        ("trained/model", "trained/model.meta"),
+        ("trained/model.index", "trained/model.meta"),
+        ("trained", "trained/model.meta"),
+        ("served/1", ""),
+        ("served/1/saved_model.pb", ""),
+        ("served/1/variables/variables", "served/1"),
+        ("served", "served/1"),
+    ],
+)
+def test_what_leads_to_a_model_is_followed(named: str, read: str, run: Run) -> None:
+    write_training()
+    told = run("summarize", f"--in_graph={named}")
+    assert told.code == 0, told.err
+    assert "Variables of all kinds: 1, with 3 parameters, 12 bytes" in told.out
+    assert "  y:0 (float32 [3])" in told.out
+    notes = [line for line in told.out.splitlines() if line.startswith("Note: what follows")]
+    # The drop-in command that is printed names the file that was read.
+    shown = read if read.endswith(".meta") else f"{read}/saved_model.pb"
+    assert f"--graph={shown if read else named} " in told.out
+    assert notes == ([f"Note: what follows is of {read}"] if read else [])
+
+
+def test_a_checkpoint_alone_and_what_is_no_model_are_refused(run: Run) -> None:
+    write_bundle(Path("values"), {"w": W})
+    told = run("summarize", "--in_graph=values")
+    assert (told.code, told.out) == (2, "")
+    assert "no graph beside it fits" in told.err
+    np.savez("x.npz", x=W)
+    told = run("summarize", "--in_graph=x.npz")
+    assert (told.code, told.out) == (6, "")
+    assert "a NumPy archive" in told.err
+
+
+def test_shapes_of_a_frozen_graph_are_inferred_twice(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = []
+
+    def counted(graph: Graph, *args: Any, **kwargs: Any) -> Mapping[str, Shapes]:
+        passes.append(len(graph))
+        return infer_shapes(graph, *args, **kwargs)
+
+    for module in (guess, costs):
+        monkeypatch.setattr(module, "infer_shapes", counted)
+    assert "  out (float32 [-1, 4, 4, 2])" in run("summarize", "--in_graph=g.pb").out
+    # Once to guess the outputs, whose sizes may be unknown, and once with the batch of the costs.
+    assert sum(size > 1 for size in passes) == 2

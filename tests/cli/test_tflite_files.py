@@ -29,6 +29,13 @@ def test_summarize_counts_its_operators_and_constants(
     told = json.loads(capsys.readouterr().out)
     assert "LiteRT.CONV_2D" in json.dumps(told)
     assert told["gaps"] == []
+    assert [(s["name"], s["dtype"]) for s in told["inputs"]] == [("image", "float32")]
+    (output,) = told["outputs"]
+    assert (output["name"], output["dtype"]) == ("probabilities", "float32")
+    assert output["shape"] == [-1, 5]
+    assert told["tensorflow"] == ""
+    assert main(["summarize", f"--in_graph={file}"]) == 0
+    assert "A default build of TensorFlow" not in capsys.readouterr().out
 
 
 def outputs(path: Path, tmp_path: Path, *flags: str) -> dict[str, np.ndarray]:

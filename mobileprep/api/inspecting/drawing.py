@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mobileprep.api.models import open_source
+from mobileprep.api.models import find_source
 from mobileprep.errors import CorruptFileError, MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes, write_bytes, write_text
@@ -53,9 +53,9 @@ def read_drawable(path: Path) -> Graph:
     """The graph of a model of any kind, as it was saved.
 
     Raises:
-        MobileprepError: as ``open_source``.
+        MobileprepError: as ``find_source``.
     """
-    return open_source(path).graph
+    return find_source(path).source.graph
 
 
 def dot_text(graph: Graph, options: DrawingOptions, warn: Callable[[str], None]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mobileprep.api.models import open_source
+from mobileprep.api.models import FoundSource, find_source
 from mobileprep.api.paths import FilePath
 from mobileprep.errors import InvalidGraphError, MobileprepError
 from mobileprep.freezing.freeze import freeze
@@ -59,8 +59,8 @@ class Summary:
         outputs: what it fetches, likewise.
         reasons: why these, and what else there is; sentences.
         costs: of computing the outputs, once frozen; None where the notes say why not.
-        tensorflow: the release that ``gaps`` is about.
-        platform: the platform that it is about.
+        tensorflow: the release that ``gaps`` is about; empty of a .tflite file, which LiteRT runs.
+        platform: the platform that it is about; likewise.
         gaps: what a default build of that release for that platform lacks.
         notes: what could not be told, and why; sentences.
     """
@@ -91,8 +91,8 @@ def summarize(
     """Look into a model: what goes in and out, what it is made of, what one run costs.
 
     Args:
-        model: a GraphDef, binary, text or memory-mapped, a MetaGraph, or the folder of a
-            SavedModel.
+        model: a GraphDef, binary, text or memory-mapped, a MetaGraph, the folder of a SavedModel,
+            a .tflite file, a checkpoint's prefix, or a folder that holds such.
         checkpoint: the values of its variables; see ``freeze``.
         signature: the signature that is meant; see ``freeze``.
         tags: those of the MetaGraph of a SavedModel.
@@ -106,14 +106,13 @@ def summarize(
         UnsupportedError: a checkpoint is of a kind that is not read.
     """
     path = Path(model)
-    source = open_source(
-        path, checkpoint=None if checkpoint is None else Path(checkpoint), tags=tags
-    )
-    return summary_of(source, str(path), signature=signature, depth=depth, batch=batch)
+    values = None if checkpoint is None else Path(checkpoint)
+    found = find_source(path, checkpoint=values, tags=tags)
+    return summary_of(found, str(path), signature=signature, depth=depth, batch=batch)
 
 
 def summary_of(
-    source: LoadedSource,
+    found: FoundSource,
     path: str,
     *,
     signature: str = "",
@@ -124,7 +123,7 @@ def summary_of(
     """The summary of a model that is loaded.
 
     Args:
-        source: the model.
+        found: the model.
         path: what to call it.
         signature: see ``summarize``.
         depth: see there.
@@ -134,26 +133,34 @@ def summary_of(
     Raises:
         UsageError: there is no such signature.
     """
-    graph = source.graph
+    source, graph = found.source, found.source.graph
     plain = Summary(
-        path, summarize_graph(graph), len(graph.library.functions), count_variables(graph)
+        path,
+        summarize_graph(graph),
+        len(graph.library.functions),
+        count_variables(graph),
+        notes=found.notes,
     )
+    if is_tflite_graph(graph):
+        plain = replace(plain, tensorflow="", platform="")
     if plain.graph.missing or not details:
         return plain
     try:
         proposal = propose(source, signature=signature)
     except InvalidGraphError as error:
-        return replace(plain, gaps=_gaps(graph), notes=(f"no interface was found: {error}",))
+        return replace(
+            plain, gaps=_gaps(graph), notes=(*found.notes, f"no interface was found: {error}")
+        )
     frozen, notes = _frozen(source, proposal)
     costs, more = _costs(frozen, proposal, depth, batch)
     return replace(
         plain,
         inputs=tuple(map(_input, proposal.inputs)),
-        outputs=_outputs(frozen, proposal),
+        outputs=_outputs(source, frozen, proposal),
         reasons=(*proposal.about_inputs, *proposal.about_outputs),
         costs=costs,
         gaps=_gaps(frozen),
-        notes=(*notes, *more),
+        notes=(*found.notes, *notes, *more),
     )
 
 
@@ -168,9 +175,17 @@ def _input(given: ProposedInput) -> LikelyTensor:
     return LikelyTensor(spec.name, spec.dtype.short, spec.shape, given.remark)
 
 
-def _outputs(graph: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
-    known = [name for name in proposal.outputs if parse_ref(name).node in graph]
-    return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs_of(graph, known))
+def _outputs(source: LoadedSource, frozen: Graph, proposal: Proposal) -> tuple[LikelyTensor, ...]:
+    if is_tflite_graph(frozen):
+        # The file tells them; shapes are not inferred through LiteRT's operators.
+        told = (s for signed in source.signatures.values() for s in signed.outputs.values())
+        specs = tuple(s for s in told if s.name in proposal.outputs)
+    elif frozen is source.graph and proposal.guessed:
+        specs = proposal.guessed  # known since the outputs were guessed
+    else:
+        known = [name for name in proposal.outputs if parse_ref(name).node in frozen]
+        specs = specs_of(frozen, known)
+    return tuple(LikelyTensor(s.name, s.dtype.short, s.shape) for s in specs)
 
 
 def _frozen(source: LoadedSource, proposal: Proposal) -> tuple[Graph, tuple[str, ...]]:
