@@ -18,7 +18,7 @@ from mobileprep.cli._shared.failures import (
     unwritable_output,
     whole_or_nothing,
 )
-from mobileprep.cli._shared.limit_flags import set_limits_of
+from mobileprep.cli._shared.limit_flags import limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
 from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
@@ -169,8 +169,8 @@ def _told(verb: Verb, args: argparse.Namespace) -> int:
 def _run(verb: Verb, args: argparse.Namespace) -> int:
     """Run a verb within its limits; errors that name no file name what the command line does."""
     try:
-        set_limits_of(args)
-        return verb.run(args)
+        with limits_of(args):
+            return verb.run(args)
     except MobileprepError as error:
         error.subject = subject_of(args)
         raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+from collections.abc import Iterator
 
 from mobileprep.cli.verb import flag
 from mobileprep.errors import UsageError
@@ -23,8 +25,9 @@ def add_iterations_flag(parser: argparse.ArgumentParser) -> None:
     flag(parser, "max_iterations", type=int, default=DEFAULT_ITERATIONS, metavar="N", help=line)
 
 
-def set_limits_of(args: argparse.Namespace) -> None:
-    """Set what runs may take, as a command line and the environment say.
+@contextlib.contextmanager
+def limits_of(args: argparse.Namespace) -> Iterator[None]:
+    """What runs may take until the command ends, as its line and the environment say.
 
     Raises:
         UsageError: a size that is none.
@@ -38,3 +41,7 @@ def set_limits_of(args: argparse.Namespace) -> None:
         raise UsageError(message, "write a number with MB or GB, such as 4GB", where)
     iterations = getattr(args, "max_iterations", DEFAULT_ITERATIONS)
     set_limits(memory=memory, iterations=iterations)
+    try:
+        yield
+    finally:
+        set_limits()
