@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +13,10 @@ from mobileprep.api.targets import build_report
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.execute import Executor
-from mobileprep.pipeline.runner import collect
-from mobileprep.pipeline.state import Fresh, State
+from mobileprep.pipeline.folder_reasons import from_here
+from mobileprep.pipeline.output import Record
+from mobileprep.pipeline.runner import collect, collect_target
+from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.spec import Plan, TargetPlan
 from mobileprep.report.collect import Report
 from mobileprep.report.json import report_json
@@ -23,6 +25,7 @@ from mobileprep.report.page.render import PAGE, bundle_digest, page_key, render_
 
 LARGEST_PAGE: Final = 1 << 30
 """The page of no graph that a page shows is longer."""
+_NO_PAGE: Final = "no page of a build"
 
 
 def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) -> list[str]:
@@ -45,21 +48,67 @@ def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) ->
     ran = {one.task for one in executor.ran}
     plan = executor.state.plan
     warnings = []
-    for recipe, path in page_files(plan, out).items():
-        targets = [t for t in plan.targets if t.recipe == recipe]
+    for recipe in page_files(plan, out):
+        targets = _targets(plan, recipe)
         if not all(target.folder in reports for target in targets):
             continue  # one failed: what is there tells of the last whole build
-        key = _key(executor, targets, reports)
-        found = _found(path)
-        if found == key and not any(task in ran for t in targets for task in t.tasks):
-            continue
-        if found is None:
-            warnings.append(f"{path} is no page of a build, so that it is left as it is")
-            continue
-        page = render_page(_told(executor, targets, reports), key=key)
-        write_bytes(path, page, follow=False)
-        executor.state.store.files.note(path, sha256_bytes(page))
+        again = any(task in ran for t in targets for task in t.tasks)
+        warnings += write_page(executor, recipe, reports, out, again=again)
     return warnings
+
+
+def write_page(
+    executor: Executor, recipe: str, reports: Mapping[str, Report], out: Path, *, again: bool
+) -> list[str]:
+    """Write the page of one recipe, unless it is there; arguments as for ``write_pages``.
+
+    Args:
+        executor: has run the plan.
+        recipe: the recipe's name.
+        reports: of its targets, by their folders.
+        out: the output folder.
+        again: write it where it is there, too: times may be others.
+    """
+    path = page_of_recipe(recipe, out)
+    targets = _targets(executor.state.plan, recipe)
+    key = _key(executor.record, targets, reports)
+    found = _found(path)
+    if found == key and not again:
+        return []
+    if found is None:
+        return [f"{path} is {_NO_PAGE}, so that it is left as it is"]
+    page = render_page(_told(executor, targets, reports), key=key)
+    write_bytes(path, page, follow=False)
+    executor.state.store.files.note(path, sha256_bytes(page))
+    return []
+
+
+def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
+    """Why a build would write the page of a recipe; nothing where it is as it should be.
+
+    Args:
+        state: the plan against the store.
+        recipe: the recipe's name.
+        out: the output folder.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+        ArtifactError: the name leads out of the output folder.
+    """
+    targets = _targets(state.plan, recipe)
+    for task in (task for target in targets for task in target.tasks):
+        if isinstance(state.verdict(task), Stale):
+            return [f"{task} runs first"]
+    try:
+        reports = {t.folder: build_report(collect_target(t, state)) for t in targets}
+    except CorruptFileError:
+        return ["the report of a target is lost"]
+    path = page_of_recipe(recipe, out)
+    found = _found(path)
+    if found == _key(state.record, targets, reports):
+        return []
+    what = _NO_PAGE if found is None else "of another build" if path.exists() else "missing"
+    return [f"{from_here(path)} is {what}"]
 
 
 def built_pages(state: State) -> list[dict[str, Any]]:
@@ -71,10 +120,7 @@ def built_pages(state: State) -> list[dict[str, Any]]:
     reports = {built.target.folder: build_report(built) for built in collect(state)}
     executor = Executor(state, lambda _task, _moment: None, lambda _task, _text: None)
     recipes = dict.fromkeys(t.recipe for t in state.plan.targets)
-    return [
-        _told(executor, [t for t in state.plan.targets if t.recipe == recipe], reports)
-        for recipe in recipes
-    ]
+    return [_told(executor, _targets(state.plan, recipe), reports) for recipe in recipes]
 
 
 def page_files(plan: Plan, out: Path) -> dict[str, Path]:
@@ -91,10 +137,19 @@ def page_of_recipe(recipe: str, out: Path) -> Path:
 def remove_page(folder: Path) -> bool:
     """Remove the page of a recipe's folder; whether one was there."""
     path = folder / PAGE
-    if not path.is_file() or _found(path) is None:
+    if not is_page(path):
         return False
     path.unlink()
     return True
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is the page of a build."""
+    return path.is_file() and _found(path) is not None
+
+
+def _targets(plan: Plan, recipe: str) -> list[TargetPlan]:
+    return [target for target in plan.targets if target.recipe == recipe]
 
 
 def _told(
@@ -113,14 +168,16 @@ def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
     return data
 
 
-def _key(executor: Executor, targets: Sequence[TargetPlan], reports: Mapping[str, Report]) -> str:
+def _key(
+    record: Callable[[str], Record], targets: Sequence[TargetPlan], reports: Mapping[str, Report]
+) -> str:
     """A digest of all that a page tells but the times."""
     digest = hashlib.sha256(f"{__version__} {bundle_digest()}".encode())
     for target in targets:
         digest.update(report_json(reports[target.folder]))
         if target.nodes is not None:
-            record = executor.record(target.nodes.task)
-            digest.update(record.outputs[target.nodes.output].sha256.encode())
+            left = record(target.nodes.task).outputs[target.nodes.output]
+            digest.update(left.sha256.encode())
     return digest.hexdigest()
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mobileprep.api.pages import is_page, page_files, page_reasons, remove_page, write_page
 from mobileprep.api.paths import FilePath
 from mobileprep.api.recipes import check_names
-from mobileprep.api.targets import plan_state, publish_target, shared_store
+from mobileprep.api.targets import build_report, plan_state, publish_target, shared_store
 from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
@@ -20,6 +21,7 @@ from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import published_names, unpublish
+from mobileprep.pipeline.runner import collect_target
 from mobileprep.plan.spec import StageSpec, TargetPlan
 from mobileprep.recipe import load_recipe
 
@@ -27,7 +29,7 @@ from mobileprep.recipe import load_recipe
 def recipe_tasks(
     recipes: FilePath, out: FilePath = "out", *, name: str = "recipe"
 ) -> Iterator[dict[str, Any]]:
-    """Recipes as doit tasks: one for each stage, and one for each target's folder.
+    """Recipes as doit tasks: one for each stage, each target's folder, and each page.
 
     A ``dodo.py`` yields them from a task function. Stages have the files from outside that they
     read as ``file_dep``, folders the files that they get as ``targets``, so that other tasks
@@ -53,6 +55,8 @@ def recipe_tasks(
         yield _stage_task(spec, session, name)
     for target in session.state.plan.targets:
         yield _folder_task(target, session, name)
+    for recipe, page in page_files(session.state.plan, session.out).items():
+        yield _page_task(recipe, page, session, name)
 
 
 def _nobody(task: str, moment: Moment) -> None:
@@ -90,6 +94,10 @@ class _Session:
     def target(self, folder: str) -> TargetPlan:
         """The target of a folder."""
         return next(t for t in self.state.plan.targets if t.folder == folder)
+
+    def targets(self, recipe: str) -> list[TargetPlan]:
+        """The targets of a recipe."""
+        return [t for t in self.state.plan.targets if t.recipe == recipe]
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,50 @@ class _FolderReasons:
 
 
 @dataclass(frozen=True)
+class _WritePage:
+    """Writes the page of a recipe whose folders are up to date."""
+
+    session: _Session
+    recipe: str
+
+    def __call__(self) -> None:
+        session = self.session
+        state, targets = session.state, session.targets(self.recipe)
+        with folder_locks([inside(session.out, t.folder) for t in targets], wait=True, tell=_tell):
+            built = [collect_target(target, state, session.executor) for target in targets]
+            reports = {one.target.folder: build_report(one) for one in built}
+            told = write_page(session.executor, self.recipe, reports, session.out, again=True)
+        for text in told:
+            _tell(f"warning: {text}")
+        state.store.files.save()
+
+
+@dataclass(frozen=True)
+class _PageReasons:
+    session: _Session
+    recipe: str
+
+    def __call__(self) -> Sequence[str]:
+        return page_reasons(self.session.state, self.recipe, self.session.out)
+
+
+@dataclass(frozen=True)
+class _CleanPage:
+    """Removes the page of a recipe, as ``clean`` does."""
+
+    page: Path
+
+    def __call__(self, *, dryrun: bool) -> None:
+        if is_page(self.page):
+            sys.stdout.write(f"removing file '{self.page}'\n")
+            if not dryrun:
+                remove_page(self.page.parent)
+
+    def __repr__(self) -> str:
+        return f"<remove the page {self.page}>"
+
+
+@dataclass(frozen=True)
 class _Clean:
     """Removes the files that the manifest of a target's folder lists, as ``clean`` does."""
 
@@ -180,4 +232,18 @@ def _folder_task(target: TargetPlan, session: _Session, name: str) -> dict[str, 
         "targets": [str(folder / file) for file in promised_files(target, session.state)],
         "uptodate": [Judge(_FolderReasons(session, target.folder))],
         "clean": [_Clean(session.out, target.folder)],
+    }
+
+
+def _page_task(recipe: str, page: Path, session: _Session, name: str) -> dict[str, Any]:
+    folders = [target.folder for target in session.targets(recipe)]
+    return {
+        "basename": name,
+        "name": task_name(f"{recipe}/{page.name}"),
+        "doc": f"the report page of {recipe}",
+        "actions": [DodoAction(_WritePage(session, recipe))],
+        "task_dep": [f"{name}:{task_name(folder)}" for folder in folders],
+        "targets": [str(session.out / recipe / page.name)],
+        "uptodate": [Judge(_PageReasons(session, recipe))],
+        "clean": [_CleanPage(session.out / recipe / page.name)],
     }

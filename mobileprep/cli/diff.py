@@ -8,10 +8,12 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import comma_list, flag, tolerance, verb, whole_number
+from mobileprep.destinations import is_stdout
 
 if TYPE_CHECKING:
     from mobileprep.api.inspecting.differing import ModelDifference
@@ -29,27 +31,44 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     outputs = "tensors of A to compare on samples; all that nothing takes"
     flag(parser, "outputs", default="", metavar="A,B", help=outputs)
     parser.add_argument("--names", action="store_true", help="list the nodes of other names, too")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--html", metavar="FILE", help="write a page there, with both graphs")
 
 
 @verb("diff", "tell what two models differ in, whatever their nodes are called", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 for none, 1 for some. Names alone are none."""
-    from mobileprep.api.inspecting.differing import diff
-
-    found = diff(
-        args.a,
-        args.b,
-        tolerance=args.tolerance,
-        samples=args.samples,
-        outputs=comma_list(args.outputs),
-        warn=lambda text: print(f"mobileprep: warning: {text}", file=sys.stderr),
-    )
+    found = _page(args) if args.html is not None else _found(args)
     if args.json:
         print(json.dumps(found.as_data(), indent=1))
-    else:
+    elif args.html is None:
         show(_lines(found, names=args.names))
     return 0 if found.equal else 1
+
+
+def _found(args: argparse.Namespace) -> ModelDifference:
+    from mobileprep.api.inspecting.differing import diff
+
+    return diff(args.a, args.b, **_options(args))
+
+
+def _page(args: argparse.Namespace) -> ModelDifference:
+    from mobileprep.api.inspecting.difference_page import diff_page
+
+    page = Path(args.html)
+    found = diff_page(Path(args.a), Path(args.b), page, **_options(args))
+    print(f"Created {page}.", file=sys.stderr if is_stdout(page) else sys.stdout)
+    return found
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "tolerance": args.tolerance,
+        "samples": args.samples,
+        "outputs": comma_list(args.outputs),
+        "warn": lambda text: print(f"mobileprep: warning: {text}", file=sys.stderr),
+    }
 
 
 def _lines(found: ModelDifference, *, names: bool) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -84,10 +85,20 @@ def test_outputs_that_are_not_there(run: Run) -> None:
     told = run("diff", "a.pb", "tanh.pb", "--samples=1")
     assert told.code == 1
     assert "output out (out there)" in told.out  # of another op, but of the same name
+    write_graph(Path("qtanh.pb"), network(prefix="q", op="Tanh"))
+    told = run("diff", "a.pb", "qtanh.pb", "--samples=1")
+    assert told.code == 2
+    assert "--outputs" in told.err
     assert run("diff", "a.pb", "other.pb", "--samples=1", "--outputs=gone").code == 2
     told = run("diff", "a.pb", "tanh.pb", "--samples=1", "--outputs=sum")
     assert told.code == 1  # for the op
     assert "output sum (sum there): largest difference 0" in told.out
+
+
+def test_outputs_of_one_name_are_compared_though_their_ops_differ(run: Run) -> None:
+    told = run("diff", "a.pb", "tanh.pb", "--samples=1")
+    assert told.code == 1
+    assert "output out (out there): largest difference 0." in told.out
 
 
 def test_numbers_on_one_side_only_are_not_equal(run: Run) -> None:
@@ -105,3 +116,25 @@ def test_graphs_in_memory() -> None:
     assert found.renamed == {"b": "qb", "sum": "qsum", "out": "qout"}
     with pytest.raises(UsageError, match="gone"):
         mobileprep.diff(network(), network(), samples=1, outputs=["gone"])
+
+
+def test_the_page(run: Run) -> None:
+    told = run("diff", "a.pb", "shifted.pb", "--samples=2", "--html", "page.html")
+    assert (told.code, told.out, told.err) == (1, "Created page.html.\n", "")
+    text = Path("page.html").read_text()
+    found = re.search(r'id="data">([^<]*)<', text)
+    assert found is not None
+    data = json.loads(found[1])
+    (change,) = data["difference"]["differences"]
+    assert (change["name"], change["kind"], change["largest"]) == ("qb", "constant", 0.25)
+    assert [graph["names"][1] for graph in data["graphs"]] == ["b", "qb"]
+    printed = json.loads(run("diff", "a.pb", "shifted.pb", "--samples=2", "--json").out)
+    assert {**data["difference"], **printed} == data["difference"]
+    assert run("diff", "a.pb", "other.pb", "--html", "page.html").code == 0
+    assert run("diff", "a.pb", "other.pb", "--html", "page.html", "--json").code == 2
+
+
+def test_a_page_of_a_comparison_is_no_page_of_a_build(run: Run) -> None:
+    assert run("diff", "a.pb", "other.pb", "--html", "page.html").code == 0
+    told = run("report", "page.html", "--html", "again.html")
+    assert (told.code, "tells of no target" in told.err) == (4, True)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.report.page.render import page_key
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -57,6 +59,31 @@ def test_doit_lists_builds_and_then_has_nothing_to_do(built_once: Path, folder: 
     again = doit(folder).out.splitlines()
     assert again
     assert all(line.startswith("-- ") for line in again)
+
+
+def test_the_page_of_each_recipe_is_written(app: Path) -> None:
+    page = app / "built" / "digits" / "report.html"
+    first = doit(app)
+    assert ran(first)[-2:] == ["model:digits/report.html", "app"]
+    assert page_key(page.read_bytes())
+    assert ran(doit(app)) == []
+    page.write_bytes(page.read_bytes()[:-1])
+    told = doit(app, "info", "model:digits/report.html").out
+    assert "built/digits/report.html is of another build" in told
+    assert ran(doit(app, "-n", "2")) == ["model:digits/report.html"]
+    recipe = app / "recipes" / "digits" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("num_steps: 256", "num_steps: 64"))
+    assert "model:digits/report.html" in ran(doit(app, "-n", "2", "-P", "thread"))
+    assert ran(doit(app)) == []
+    assert f"removing file '{Path('built/digits/report.html')}'" in doit(app, "clean").out
+    assert not page.exists()
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("mine")
+    done = doit(app)
+    assert "is no page of a build" in done.err
+    assert page.read_text() == "mine"
+    doit(app, "clean")
+    assert page.exists()
 
 
 def test_one_target_can_be_built_alone(built_once: Path, folder: Path) -> None:

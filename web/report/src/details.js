@@ -48,7 +48,7 @@ function nodeDetails(view, box) {
     damage ? [el("h4", null, "Error after quantization"), facts([["signal to noise", `${real(damage.sqnr, 3)} dB`], ["cosine", real(damage.cosine)],
       ["clipped", damage.clipped === null ? null : percent(damage.clipped)], ["error in steps", damage.rmse_over_scale === null ? null : real(damage.rmse_over_scale, 3)]])] : null,
     weights(graph.weights.get(name)),
-    el("h4", null, "What each step did"),
+    el("h4", null, target.titles.history),
     steps(view.which === "model" ? target.history.backward(name) : target.history.forward(name)),
     el("h4", null, `Inputs (${inputs.length})`),
     el("ul", { class: "ends" }, inputs.slice(0, MOST).map(({ node, output }) => link(node, output, output >= 0 ? ` ${graph.shapes(node)[output] || ""}` : ""))),

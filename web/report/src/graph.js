@@ -53,7 +53,7 @@ export class GraphView {
       oninput: () => this.find(this.search.value), onkeydown: (event) => this.searchKey(event) });
     const button = (title, act, label) => el("button", { type: "button", "aria-label": label, onclick: act }, title);
     this.tools = el("div", { class: "tools" },
-      choice("Graph", [{ value: "model", title: "model that ships" }, { value: "source", title: "frozen source" }], "model", (v) => this.use(v)),
+      choice("Graph", ["model", "source"].map((value) => ({ value, title: this.target.titles[value] })), "model", (v) => this.use(v)),
       el("span", { class: "choice" }, el("label", { for: id }, "Search"), this.search),
       button("+", () => this.scale(1.4), "Zoom in"), button("\u2212", () => this.scale(1 / 1.4), "Zoom out"),
       button("Fit", () => this.fit()), button("Close all", () => this.closeAll()));

@@ -2,6 +2,7 @@
 
 import { scopes, sizes, tensors } from "./charts.js";
 import { comparison } from "./compare.js";
+import { DIFFER_TITLES, differing } from "./differ.js";
 import { choice, el, replace } from "./dom.js";
 import { GraphView } from "./graph.js";
 import { Target } from "./model.js";
@@ -19,6 +20,10 @@ const main = el("main", { id: "main", tabindex: -1 });
 const links = el("ul");
 const TITLES = { overview: "Overview", sizes: "Sizes", graph: "Graph", accuracy: "Accuracy", scopes: "Scopes", tensors: "Tensors",
   ops: "Ops", budgets: "Budgets", files: "Files", stages: "Build", compare: "Compare" };
+
+function link(titles) {
+  replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, titles[part.id]))));
+}
 
 function show(raw) {
   const target = new Target(raw);
@@ -43,17 +48,23 @@ function show(raw) {
     files(target),
     stages(data.stages),
     compare);
-  replace(links, [...main.querySelectorAll("section")].map((part) => el("li", null, el("a", { href: `#${part.id}` }, TITLES[part.id]))));
+  link(TITLES);
   window.mobileprep = { view, target };
 }
 
-const targets = data.targets.map((t, at) => ({ value: at, title: t.name }));
+function choices() {
+  const targets = data.targets.map((t, at) => ({ value: at, title: t.name }));
+  if (!targets.length) return null;
+  return targets.length > 1 ? choice("Target", targets, 0, (at) => show(data.targets[at])) : el("p", null, "Target ", el("strong", null, targets[0].title));
+}
+
 replace(page,
   el("a", { class: "skip", href: "#main" }, "To the report"),
-  el("header", null,
-    el("div", null, el("h1", null, data.recipe), el("p", { class: "quiet" }, data.tool)),
-    targets.length > 1 ? choice("Target", targets, 0, (at) => show(data.targets[at])) : el("p", null, "Target ", el("strong", null, targets[0].title))),
+  el("header", null, el("div", null, el("h1", null, data.recipe), el("p", { class: "quiet" }, data.tool)), choices()),
   el("nav", { class: "contents", "aria-label": "Contents" }, links),
   main);
-show(data.targets[0]);
+if (data.difference) {
+  replace(main, differing(data));
+  link(DIFFER_TITLES);
+} else show(data.targets[0]);
 document.documentElement.dataset.ready = "true";

@@ -259,6 +259,7 @@ export class Target {
   constructor(raw) {
     this.name = raw.name;
     this.report = raw.report;
+    this.titles = { model: "model that ships", source: "frozen source", history: "What each step did" };
     const nodes = raw.nodes || {};
     const empty = { left_out: "this build left none", names: [], weights: [] };
     this.compressed = nodes.compressed || [];
