@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from mobileprep.inspection import visible
+
 # What Markdown, or HTML in it, would take for something else.
 _MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>|#~&@]")
 
@@ -18,8 +20,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 
 
 def plain(text: str) -> str:
-    """A text that Markdown shows as it is, in one line."""
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", " ".join(text.split()))
+    """A text that Markdown shows as it is, in one line, what steers a terminal in escapes."""
+    line = visible.plain(" ".join(text.split()))
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", line)
 
 
 def _row(cells: Sequence[str]) -> str:

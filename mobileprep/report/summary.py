@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from mobileprep.inspection.visible import plain
 from mobileprep.report.collect import Report
 from mobileprep.report.layout import TextTable, fitted
 from mobileprep.report.metric_table import metric_text, metric_title
@@ -26,7 +27,7 @@ def summary_text(reports: Sequence[Report], width: int) -> str:
         alike = list(group)
         if len({report.quantize for report in alike}) > 1:
             lines += [f"{recipe}: {len(alike)} targets", *fitted(summary_table(alike), width)]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{plain(line)}\n" for line in lines)
 
 
 def summary_table(reports: Sequence[Report]) -> TextTable:

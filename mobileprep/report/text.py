@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mobileprep.inspection.visible import plain
 from mobileprep.plan.records import BudgetLine
 from mobileprep.plan.running_records import CalibrationRecord
 from mobileprep.report.budget import budget_text, kernels_text
@@ -19,7 +20,7 @@ USUAL_WIDTH = 80
 
 
 def report_text(report: Report, *, color: bool = False, width: int | None = None) -> str:
-    """The report in lines.
+    """The report in lines; no name or warning in it does anything to a terminal.
 
     Args:
         report: the report.
@@ -27,9 +28,9 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         width: of the terminal, in characters, which no line is longer than unless a word is; None
             where it is not for one: then the table has at most 80, and sentences stay in one line.
     """
-    name = f"{report.recipe}/{report.target}"
+    name = plain(f"{report.recipe}/{report.target}")
     lines = [f"{BOLD}{name}{PLAIN}" if color else name]
-    lines += step_table(report, width or USUAL_WIDTH)
+    lines += map(plain, step_table(report, width or USUAL_WIDTH))
     rest = [f"  warning: {warning}" for warning in report.source.warnings]
     for step in report.steps:
         rest += _remarks(step)
@@ -47,7 +48,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += damage_lines(report.damage, width or USUAL_WIDTH)
     rest += _engine_lines(report.engines)
     rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
-    lines += rest if width is None else (part for line in rest for part in wrapped(line, width))
+    told = map(plain, rest)
+    lines += told if width is None else (part for line in told for part in wrapped(line, width))
     return "".join(f"{line}\n" for line in lines)
 
 
