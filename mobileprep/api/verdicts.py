@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.api.pages import page_files
 from mobileprep.api.targets import REPORT, target_changes
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import file_inside, inside
-from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
+from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons, from_here
 from mobileprep.pipeline.needs import Forecast, foretell
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.published import MANIFEST
@@ -22,6 +23,7 @@ from mobileprep.plan.changes import Change
 from mobileprep.plan.spec import PUBLISHED, StageSpec, TargetPlan, Upstream
 
 PUBLISH: Final = "publish"
+WRITE_PAGE: Final = "page"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Verdict:
 
     Args:
         task: its name.
-        stage: which stage it is, or ``publish`` for the folder of a target.
+        stage: which stage it is, ``publish`` for the folder of a target, or ``page`` for a recipe's
+            page, which is told where it is missing and nothing else of the recipe is to be done.
         needs: the tasks before it.
         reasons: why it would run, in words; nothing where it is fresh.
         changes: what is not as it was when it last ran.
@@ -94,7 +97,7 @@ class Verdict:
 
 
 def verdicts(state: State, out: Path) -> list[Verdict]:
-    """The verdicts on all stages of a plan, then on its targets' folders below ``out``.
+    """The verdicts on all stages of a plan, then on its targets' folders and pages below ``out``.
 
     Nothing is run or written, and a build of the same state does what it would have done.
 
@@ -110,10 +113,24 @@ def verdicts(state: State, out: Path) -> list[Verdict]:
     judged += [folder_verdict(target, state, out, forecast) for target in plan.targets]
     read = [set(spec.stage.upstream.values()) for spec in plan.stages] + [*lacking.values()]
     sizes = _Sizes(state, forecast)
-    return [
+    found = [
         one if one.fresh else sizes.told(one, needed)
         for one, needed in zip(judged, read, strict=True)
     ]
+    return [*found, *_pages(state, out, {one.task for one in judged if not one.fresh})]
+
+
+def _pages(state: State, out: Path, due: set[str]) -> Iterator[Verdict]:
+    """The pages that are missing though all else of their recipes is in its place."""
+    for recipe, path in page_files(state.plan, out).items():
+        targets = [target for target in state.plan.targets if target.recipe == recipe]
+        folders = tuple(f"{target.folder}/{PUBLISH}" for target in targets)
+        before = {*folders, *(task for target in targets for task in target.tasks)}
+        if path.exists() or due & before:
+            continue
+        name, reasons = f"{recipe}/{path.name}", (f"{from_here(path)} is missing",)
+        file = OutputFact(path.name, str(path), None)
+        yield Verdict(name, WRITE_PAGE, folders, reasons, (), True, None, None, 0, 0, (), (file,))
 
 
 def _is_fresh(task: str, state: State) -> bool:

@@ -239,16 +239,18 @@ def _explain(state: State, out: Path) -> list[Verdict]:
 
 def summary(judged: Sequence[Verdict]) -> str:
     """How much a build would do, in a line: stages, the time they took last, folders, bytes."""
-    from mobileprep.api.verdicts import PUBLISH
+    from mobileprep.api.verdicts import PUBLISH, WRITE_PAGE
 
     due = [verdict for verdict in judged if not verdict.fresh]
-    stages = [verdict for verdict in due if verdict.stage != PUBLISH]
+    stages = [verdict for verdict in due if verdict.stage not in (PUBLISH, WRITE_PAGE)]
+    pages = sum(verdict.stage == WRITE_PAGE for verdict in due)
     folders = [verdict for verdict in due if verdict.stage == PUBLISH]
     given = sum(verdict.store_bytes for verdict in due)
     remote = sum(verdict.remote_bytes for verdict in due)
     return (
         f"would run: {_amount(stages)}; would write folders: {_amount(folders)}; "
-        f"the store gives {size_text(given)}"
+        + (f"would write pages: {pages}; " if pages else "")
+        + f"the store gives {size_text(given)}"
         + (f", the remote store {size_text(remote)}" if remote else "")
     )
 

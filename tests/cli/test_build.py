@@ -335,3 +335,17 @@ def test_a_path_that_no_system_takes_is_told(digits: Path, run: Run) -> None:
     digits.write_text(digits.read_text().replace("data/test.npz", "x" * 300))
     told = run("build", digits, *OUT)
     assert (told.code, "is not there" in told.err) == (4, True)
+
+
+def test_a_dry_run_tells_of_a_page_that_is_missing(built: Path, run: Run) -> None:
+    page = Path("out/digits/report.html")
+    page.unlink()
+    told = run("build", built, "--dry-run", "--exit-code")
+    assert told.code == 1
+    assert f"digits/report.html: {page} is missing" in told.err
+    assert "would write pages: 1; " in told.err
+    assert run("build", built).code == 0
+    told = run("build", built, "--dry-run", "--exit-code")
+    assert (told.code, "nothing to do" in told.err) == (0, True)
+    page.write_text("mine")
+    assert run("build", built, "--dry-run", "--exit-code").code == 0

@@ -40,9 +40,9 @@ def start(folder: Path, out: str, *more: str) -> subprocess.Popen[str]:
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
-    # The page tells how long stages took.
-    files = [p for p in folder.rglob("*") if p.is_file() and p.name != PAGE]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+    # Pages tell how long stages took.
+    found = (p for p in folder.rglob("*") if p.is_file() and p.name != PAGE)
+    return {str(p.relative_to(folder)): p.read_bytes() for p in found}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mobileprep.inspection.node_table import node_table
+from mobileprep.report.page.reading import data_of_page
 from mobileprep.report.page.render import render_page
 from tests.report.page.browser import HOSTILE, browser, built, chromium, network, opened
 
@@ -196,3 +197,18 @@ def test_hostile_names_are_text(chrome: Any, page_file: Path, tmp_path: Path) ->
         text = page.evaluate("document.body.innerText")
         assert "\u202e" not in text
         assert "\\u202e" in text
+
+
+def test_two_builds_are_shown_beside_each_other(
+    chrome: Any, page_file: Path, tmp_path: Path
+) -> None:
+    data = data_of_page(page_file.read_bytes())
+    earlier = json.loads(json.dumps(data))
+    earlier["targets"][0]["report"]["model"]["bytes"] += 1000
+    broken = {**data, "targets": [{"name": "phone"}]}
+    path = tmp_path / "both.html"
+    for compared, wanted in ((earlier, "-1.00 kB"), (broken, "cannot be compared")):
+        path.write_bytes(render_page(data, compared=compared))
+        with opened(chrome, path) as page:
+            assert wanted in page.locator("#compare").inner_text()
+            assert page.locator("[data-chart=steps] tbody tr").count() >= 5

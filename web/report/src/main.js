@@ -35,7 +35,12 @@ function show(raw) {
     compareWith();
     compare.querySelector("h2").focus();
   }));
-  compareWith();
+  try {
+    compareWith();
+  } catch (error) {
+    // The other page's data may be of anyone; what this build has is shown all the same.
+    replace(compare, section("compare", "Comparison with another build", el("p", null, `The other build cannot be compared: ${error.message}`)));
+  }
   replace(main,
     overview(target),
     section("sizes", "Size at each step", sizes(target), stepsTable(target)),
