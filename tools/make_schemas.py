@@ -66,6 +66,8 @@ from mobileprep.transforms.base import transform_class, transform_names  # noqa:
 
 FORMAT = Path(__file__).with_name("recipe_format.json")
 TRANSFORMS = SCHEMA_FOLDER / "transforms"
+# What make_transform_pictures.py draws.
+PICTURES = ROOT / "docs" / "images" / "transforms"
 _SECTIONS = (
     Budget,
     Cache,
@@ -136,7 +138,9 @@ def derived() -> dict[Path, str]:
             editor_schema.editor_schema(schemas)
         ),
         ROOT / "docs" / "recipe.md": reference.render(recipe_schema()),
-        ROOT / "docs" / "transforms.md": transform_reference.render(schemas),
+        ROOT / "docs" / "transforms.md": transform_reference.render(
+            schemas, {path.stem for path in PICTURES.glob("*.svg")}
+        ),
     }
 
 

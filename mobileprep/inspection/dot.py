@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mobileprep.inspection.drawing import Arrow, Box, Drawing
@@ -54,15 +54,44 @@ def dot(drawing: Drawing, *, colors: bool) -> Iterator[str]:
     yield "  node [shape=box, style=filled, fillcolor=white];"
     for box in drawing.boxes:
         yield f"  {_quoted(box.id)} [label={_label(box)}{_filled(box, colors=colors)}];"
-    for arrow in drawing.arrows:
-        yield f"  {_quoted(arrow.source)} -> {_quoted(arrow.target)}{_looks(arrow)};"
+    yield from _arrows(drawing, "")
     yield "}"
 
 
-def _label(box: Box) -> str:
+def cluster(
+    drawing: Drawing, title: str, *, fills: Mapping[str, str], notes: Mapping[str, str]
+) -> Iterator[str]:
+    """A drawing as a part, with a title, of a larger one that may have the same names elsewhere.
+
+    Args:
+        drawing: what to draw.
+        title: what stands above it.
+        fills: colors of boxes, by id; others are white.
+        notes: third lines of boxes, by id.
+    """
+    prefix = f"{title}/"
+    yield f"  subgraph {_quoted(f'cluster {title}')} {{"
+    yield f"  label={_quoted(title)};"
+    for box in drawing.boxes:
+        fill = fills.get(box.id, _PLAIN)
+        label = _label(box, notes.get(box.id, ""))
+        yield f'  {_quoted(prefix + box.id)} [label={label}, fillcolor="{fill}"];'
+    yield from _arrows(drawing, prefix)
+    yield "  }"
+
+
+def _arrows(drawing: Drawing, prefix: str) -> Iterator[str]:
+    for arrow in drawing.arrows:
+        ends = _quoted(prefix + arrow.source), _quoted(prefix + arrow.target)
+        yield f"  {ends[0]} -> {ends[1]}{_looks(arrow)};"
+
+
+def _label(box: Box, note: str = "") -> str:
     second = shortened(box.op, _WIDTH) if box.op else f"{box.nodes} nodes"
+    lines = [shortened(box.id, _WIDTH), second, *([shortened(note, _WIDTH)] if note else [])]
     # The break between the lines is DOT's own escape, all others are taken for what they are.
-    return f"{_quoted(shortened(box.id, _WIDTH))[:-1]}\\n{_quoted(second)[1:]}"
+    joined = "\\n".join(_quoted(line)[1:-1] for line in lines)
+    return f'"{joined}"'
 
 
 def _filled(box: Box, *, colors: bool) -> str:

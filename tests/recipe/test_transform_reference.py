@@ -29,3 +29,11 @@ def test_the_chains_of_the_page_are_understood():
         steps, warnings = parse_transforms_flag(chain)
         assert len(steps) >= 2
         assert not warnings
+
+
+def test_a_picture_stands_below_the_sentence_where_there_is_one():
+    page = render(TransformSchemas(), {"rename_op"})
+    assert page.count("![") == 1
+    sentence = TransformSchemas().get("rename_op")["description"]
+    picture = "![rename_op: before and after](images/transforms/rename_op.svg)"
+    assert f"### rename_op\n\n{sentence}\n\n{picture}\n\n| parameter" in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from mobileprep.recipe.schemas import Schema, TransformSchemas
 
@@ -64,25 +64,36 @@ Every transform takes `ignore_errors`: when it fails, the graph stays as it was,
 Where a recipe does the right thing and `mobileprep transform` does what the original does, the
 difference is in [Faithfulness](faithfulness.md). For a transform of your own, see
 [Transforms of your own](own-transforms.md).
+
+A picture shows a part of a small graph before and after a transform: red nodes are gone after it,
+green ones are new, yellow ones differ.
 """
 
 
-def render(schemas: TransformSchemas) -> str:
-    """The whole page, in Markdown."""
+def render(schemas: TransformSchemas, pictures: Container[str] = ()) -> str:
+    """The whole page, in Markdown.
+
+    Args:
+        schemas: those of the transforms.
+        pictures: the transforms that have a picture in ``images/transforms``.
+    """
     lines = [_INTRODUCTION]
     read = {name: schemas.get(name) or {} for name in schemas.names}
     for heading, original in (("## Of the Graph Transform Tool", True), ("## Beyond it", False)):
         lines += [heading, ""]
         for name, schema in read.items():
             if schema.get("graphTransformTool", False) is original:
-                lines += [*_section(name, schema), ""]
+                lines += [*_section(name, schema, has_picture=name in pictures), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(name: str, schema: Schema) -> Iterator[str]:
+def _section(name: str, schema: Schema, *, has_picture: bool) -> Iterator[str]:
     yield f"### {name}"
     yield ""
     yield str(schema.get("description", ""))
+    if has_picture:
+        yield ""
+        yield f"![{name}: before and after](images/transforms/{name}.svg)"
     parameters = {k: v for k, v in schema["properties"].items() if k != "ignore_errors"}
     if not parameters:
         return
