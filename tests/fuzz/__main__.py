@@ -25,23 +25,24 @@ def import_formats() -> None:
 def main() -> int:
     """Run; 1 where something failed."""
     import_formats()
-    args = _arguments()
+    args = parser().parse_args()
     failed = 0
     for name in args.format or list(formats):
         failed += _run(name, args)
     return int(failed > 0)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000, help="of each format")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--format", action="append", choices=list(formats))
-    parser.add_argument("--workers", type=int, default=0, help="processes; without it one a core")
-    parser.add_argument("--keep", action="store_true", help="shrink new findings to tests/corrupt")
+def parser() -> argparse.ArgumentParser:
+    """The flags; the formats' modules have been imported."""
+    found = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    found.add_argument("--cases", type=int, default=1000, help="of each format")
+    found.add_argument("--seed", type=int, default=1)
+    found.add_argument("--format", action="append", choices=list(formats))
+    found.add_argument("--workers", type=int, default=0, help="processes; without it one a core")
+    found.add_argument("--keep", action="store_true", help="shrink new findings to tests/corrupt")
     progress = Path(tempfile.gettempdir()) / "mobileprep-fuzz"
-    parser.add_argument("--progress", type=Path, default=progress, help="folder of what is done")
-    return parser.parse_args()
+    found.add_argument("--progress", type=Path, default=progress, help="folder of what is done")
+    return found
 
 
 def _run(name: str, args: argparse.Namespace) -> int:
