@@ -14,11 +14,11 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 _PERMISSIVE = re.compile(
     r"\b(apache|bsd|mit|isc|psf|python software foundation|python-2\.0|hpnd|unlicense|"
-    r"zlib|mpl|mozilla public license|cmu)\b",
+    r"zlib|mpl|mozilla public license|cmu|public domain)\b",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_NOT_SHIPPED = re.compile(r"extra == ['\"](test|dev)['\"]")
+_NOT_SHIPPED = re.compile(r"extra == ['\"](test|dev|browser)['\"]")
 _LONGEST = 200  # where the text of a licence stands in place of its name
 
 
