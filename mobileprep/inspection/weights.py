@@ -10,13 +10,15 @@ import numpy as np
 
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.tensor import Tensor
+from mobileprep.ir.tensor import Array, Tensor
 
 _MOST_TENSORS: Final = 32
 _FEWEST_ELEMENTS: Final = 16
 _BINS: Final = 32
-# So many show the shape of a distribution; sorting in millions would slow builds down.
+# So many show the shape of a distribution; to look at millions would slow builds down. They lie in
+# runs, so that little of a file is read for them.
 _LOOKED_AT: Final = 1 << 16
+_RUNS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Spread:
         high: the greatest.
         zeros: the share of those looked at that are 0.
         counts: how many lie in each of equal steps from ``low`` to ``high``.
-        looked_at: how many are looked at: of large ones, some at equal distances.
+        looked_at: how many are looked at: of large ones, some runs at equal distances.
     """
 
     node: str
@@ -72,7 +74,7 @@ def _spread(name: str, tensor: Tensor) -> Spread | None:
         flat = tensor.array().reshape(-1)
     except MobileprepError:
         return None  # what does not fit its shape is told where it is run
-    values = flat[:: max(1, -(-flat.size // _LOOKED_AT))].astype(np.float64)
+    values = _sample(flat).astype(np.float64)
     finite = values[np.isfinite(values)]
     if not finite.size:
         return None
@@ -89,3 +91,11 @@ def _spread(name: str, tensor: Tensor) -> Spread | None:
         tuple(int(count) for count in counts),
         int(values.size),
     )
+
+
+def _sample(flat: Array) -> Array:
+    if flat.size <= _LOOKED_AT:
+        return flat
+    length = _LOOKED_AT // _RUNS
+    starts = [(flat.size - length) * run // (_RUNS - 1) for run in range(_RUNS)]
+    return np.concatenate([flat[start : start + length] for start in starts])

@@ -251,7 +251,7 @@ class NodesStage(Stage):
     """
 
     stage_name: ClassVar[str] = "nodes"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     LEFT: ClassVar[str] = "nodes.json"
 
     compressor: str

@@ -75,7 +75,7 @@ export function stepsTable(target) {
   return [
     table("Each step and the graph after it", ["step", number("nodes"), number("bytes"), number("compressed"),
       number("matched"), number("added, removed, changed"), number("off by")], cells, { "data-chart": "steps" }),
-    source.bytes > WHOLE ? el("p", { class: "quiet" }, "Of graphs over 4 MiB each large constant is compressed by itself here, which takes some percent less than in one file.") : null,
+    source.bytes > WHOLE ? el("p", { class: "quiet" }, "Of graphs over 4 MiB an eighth of each large constant is compressed here, by itself: the sizes are estimates, some percent off those of one file.") : null,
     skipped.length ? el("details", null, el("summary", null, "What steps left as it was"),
       el("ul", null, skipped.map((text) => el("li", null, text)))) : null,
   ];
