@@ -227,17 +227,23 @@ def test_an_input_that_comes_out_otherwise_is_judged_before_the_stage_runs(
     assert record.components["inputs"] == {"text": sha256_bytes(b"r/a anew")}
 
 
+def fresh_without_texts(store: Store) -> Executor:
+    """A chain that is judged fresh, and of whose first two stages the texts are gone."""
+    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
+    build(executor_of(state_of(specs, store)))
+    executor = executor_of(state_of(specs, store))
+    for task in ("r/a", "r/b"):
+        executor.state.verdict(task)
+        text_path(executor.state, task).unlink()
+    return executor
+
+
 def test_two_threads_may_lose_a_stage_and_what_it_reads_at_once(
     store: Store, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that loses the later finds its verdict forgotten already."""
-    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
-    build(executor_of(state_of(specs, store)))
-    executor = executor_of(state_of(specs, store))
+    executor = fresh_without_texts(store)
     state = executor.state
-    for task in ("r/a", "r/b"):
-        state.verdict(task)
-        text_path(state, task).unlink()
     obtain = state.store.obtain
 
     def while_another_loses(output: Output) -> bool:
@@ -256,13 +262,8 @@ def test_two_threads_may_lose_a_stage_and_what_it_reads_at_once(
 def test_a_stage_found_fresh_once_its_input_is_back_may_lack_its_own_output(
     store: Store, said: list[str]
 ) -> None:
-    specs = (SHARED[0], spec("r/b", "r/a", say="b"), spec("r/c", "r/b", say="c"))
-    build(executor_of(state_of(specs, store)))
-    executor = executor_of(state_of(specs, store))
+    executor = fresh_without_texts(store)
     state = executor.state
-    for task in ("r/a", "r/b"):
-        state.verdict(task)
-        text_path(state, task).unlink()
     found = state.verdict("r/a")
     assert isinstance(found, Fresh)
     state.lose("r/a", "text", found.record)
