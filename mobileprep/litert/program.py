@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 
 
@@ -46,6 +47,7 @@ class Op:
         options: the builtin's options.
         custom: the name of a custom operator.
         custom_options: the bytes that it reads.
+        node: the node of the graph that it comes from.
     """
 
     code: str
@@ -54,6 +56,7 @@ class Op:
     options: Options | None = None
     custom: str = ""
     custom_options: bytes = b""
+    node: Node | None = None
 
 
 @dataclass(frozen=True)
