@@ -28,6 +28,7 @@ Section: TypeAlias = Literal[
     "calibration",
     "validation",
     "artifact",
+    "quantize",
     "registration",
     "integration",
     "protect",
