@@ -50,7 +50,8 @@ def calibrate_spec(
         regular_expressions=regex_engine(),
         for_litert=for_litert,
     )
-    return StageSpec(label, stage, places(target, "calibration", "inputs", "outputs"))
+    where = places(target, "calibration", "inputs", "outputs", "artifact")
+    return StageSpec(label, stage, where)
 
 
 def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | None]:
