@@ -20,17 +20,18 @@ from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.plan.records import FreezeRecord, Interface
-from mobileprep.plan.spec import PUBLISHED
+from mobileprep.plan.spec import PAGE, PUBLISHED
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, FreezeStage
 from mobileprep.recipe.settings import InputSpec
 from mobileprep.runtime.sampling.inputs import known_shapes
 from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.graph_page import write_graph_page
 
 
 @stage(FreezeStage)
 def run(job: Job[FreezeStage]) -> None:
-    """Leaves graph, interface, record and assets, the last below ``files/`` for the app too."""
+    """Leaves graph, interface, records and assets, the last below ``files/`` for the app too."""
     asked = job.asked
     options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
     result = _freeze(_load(asked), options, job)
@@ -50,6 +51,7 @@ def run(job: Job[FreezeStage]) -> None:
         assets={asset.tensor: f"assets/{asset.name}" for asset in result.assets},
     )
     job.write_record(asked.RECORD, record)
+    write_graph_page(job.output(PAGE), asked.level, result.graph)
 
 
 def _load(asked: FreezeStage) -> LoadedSource:

@@ -62,6 +62,7 @@ def test_graph_interface_and_facts_are_left(tmp_path: Path) -> None:
     assert (facts["nodes"], facts["parameters"], facts["variables"]) == (5, 12, 0)
     assert facts["bytes"] == (done.folder / "graph.pb").stat().st_size
     assert facts["warnings"] == []
+    assert left(done, "page.json").keys() == {"compressed"}
 
 
 @pytest.mark.parametrize(
