@@ -19,7 +19,7 @@ FILE_IDENTIFIER = slice(4, 8)
 def test_the_command_writes_a_file(digits: Path, run: Run) -> None:
     assert run("build", digits, "--target", "download").code == 0
     shutil.copy("out/digits/download/digits.pb", "frozen.pb")
-    (command,) = [c for c, _ in examples(PAGE) if c.startswith("mobileprep ")]
+    (command,) = [c for c, _ in examples(PAGE) if c.startswith("mobileprep tflite")]
     told = run(*shlex.split(command)[1:])
     assert told.code == 0, told.err
     assert Path("model.tflite").read_bytes()[FILE_IDENTIFIER] == b"TFL3"
