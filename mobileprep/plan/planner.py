@@ -269,8 +269,10 @@ class _TargetPlanner:
         is_lite = target.artifact == "tflite"
         shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
         artifact = dataclasses.replace(frozen, graph=shipped)
+        file = self._model(package) if validation.engine is not None else None
         before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
-        after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
+        label = f"{target.folder}/evaluate"
+        after = self._add(evaluate_spec(target, validation, label, artifact, file))
         return [before, after, self._add(validate_spec(target, validation, before, after))]
 
 

@@ -595,3 +595,19 @@ def test_a_long_chain_is_folded():
     graph = folded(placeholder(), *chain, node("out", "Add", "x n3000"))
     assert names(graph) == ["x", "n3000", "out"]
     assert value(graph, "n3000") == 1
+
+
+def test_what_follows_from_the_shape_of_what_is_fed_is_folded_though_it_is_large():
+    fed = Node(
+        "x", "Placeholder", attrs={"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((32, 32))}
+    )
+    graph = folded(
+        fed,
+        node("size", "Shape", "x", out_type=DType.INT32),
+        const("one", 1.0),
+        node("ones", "Fill", "size one", index_type=DType.INT32),
+        node("out", "Mul", "x ones"),
+        max_constant_size_in_bytes=1 << 20,
+    )
+    assert graph["ones"].op == "Const"
+    assert graph["ones"].attr_tensor("value").shape == (32, 32)

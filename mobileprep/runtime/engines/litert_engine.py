@@ -11,9 +11,9 @@ import numpy as np
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import TENSOR
+from mobileprep.ir.tflite import TENSOR, read_tflite
 from mobileprep.runtime.engines.libraries import import_library
 from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
 
@@ -101,3 +101,30 @@ class LiteRtEngine:
             self._interpreters[all_kept] = made
         found = self._interpreters[all_kept]
         return found, {d["index"] for d in found.get_output_details()}
+
+
+class LiteRtModel:
+    """A .tflite file in place of the graph that it was made of, by that graph's names.
+
+    Args:
+        path: the file, whose signature has the names.
+
+    Raises:
+        CorruptFileError: the file is missing or damaged.
+        UnsupportedError: ai-edge-litert or flatbuffers is not installed.
+    """
+
+    name = LiteRtEngine.name
+
+    def __init__(self, path: Path) -> None:
+        lite = read_tflite(path)
+        self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
+        self._engine = LiteRtEngine(lite.graph, path)
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``; inputs and outputs alone have names."""
+        given = {self._tensor(name): array for name, array in feeds.items()}
+        return self._engine.run([self._tensor(name) for name in fetches], given)
+
+    def _tensor(self, name: str) -> str:
+        return self._names.get(str(parse_ref(name)), name)
