@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.control_flow import GATES, conditional_nodes
 from mobileprep.ir.ends import ends
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import ENTERS, MERGES, SWITCHES
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_graph, check_tensors
@@ -18,8 +16,6 @@ from mobileprep.transforms.raise_control_flow.conditionals import raise_conditio
 from mobileprep.transforms.raise_control_flow.functions import Functions
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
 from mobileprep.transforms.raise_control_flow.region import Work
-
-_GATES: Final = ENTERS | SWITCHES | MERGES
 
 
 @transform("raise_control_flow")
@@ -45,7 +41,7 @@ class RaiseControlFlow(Transform):
         """
         check_graph(graph, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
-        if not any(node.op in _GATES for node in graph):
+        if not any(node.op in GATES for node in graph):
             return Result(graph)
         outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
         live = reachable(graph, [ref.node for ref in outputs], through_control=False)
