@@ -146,7 +146,7 @@ def _cut(
         names[source] = source[0] if whole else fresh.name(f"{source[0]}_{source[1]}")
         placeholders.append(_placeholder(graph, source, spec, names[source]))
     ends = [r for r in outputs if edge(r) not in names]
-    is_switching = any(node.op in GATES for node in graph)
+    is_switching = any(node.op in GATES or node.op == "TensorArrayV3" for node in graph)
     whole = _between(graph, placeholders, names, ends, with_controls=is_switching)
     if is_switching:
         context = Context(tuple(names.values()), tuple(dict.fromkeys(map(str, ends))))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from mobileprep.ir.control_flow import GATES, conditional_nodes
 from mobileprep.ir.ends import ends
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.reachability import reachable
+from mobileprep.ir.reachability import dependents, reachable
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_graph, check_tensors
 from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.raise_control_flow.arrays import without_arrays
 from mobileprep.transforms.raise_control_flow.assembly import assembled
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
 from mobileprep.transforms.raise_control_flow.region import Work
+
+_ARRAY: Final = "TensorArrayV3"
 
 
 @transform("raise_control_flow")
@@ -41,14 +45,18 @@ class RaiseControlFlow(Transform):
         """
         check_graph(graph, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
-        if not any(node.op in GATES for node in graph):
+        if not any(node.op in GATES or node.op == _ARRAY for node in graph):
             return Result(graph)
         outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
-        live = reachable(graph, [ref.node for ref in outputs], through_control=False)
+        ends_at = [ref.node for ref in outputs]
+        live = reachable(graph, ends_at, through_control=False)
+        arrays = [node.name for node in graph if node.op == _ARRAY]
+        beside = graph.by_name.keys() - live - dependents(graph, arrays) - conditional_nodes(graph)
+        graph = without_arrays(graph, live)
+        live = reachable(graph, ends_at, through_control=False)
         work = Work(graph, frozenset(live), frozenset((r.node, r.index) for r in outputs))
         functions = Functions(work)
         region = raise_loops(work, functions, self.transform_name)
         raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
-        kept = frozenset(live | (graph.by_name.keys() - conditional_nodes(graph)))
-        done = assembled(work, functions, outputs, kept, context.inputs)
+        done = assembled(work, functions, outputs, beside, context.inputs)
         return Result(done, len(functions.made) // 2)

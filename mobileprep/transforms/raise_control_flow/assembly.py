@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
@@ -21,7 +22,7 @@ def assembled(
     work: Work,
     functions: Functions,
     outputs: Sequence[Ref],
-    kept: Collection[str],
+    beside: Collection[str],
     inputs: Iterable[str],
 ) -> Graph:
     """The raised graph.
@@ -30,14 +31,13 @@ def assembled(
         work: what stands for tensors that are gone, and the nodes that were made.
         functions: what these run.
         outputs: the tensors wanted; their nodes keep their names.
-        kept: names of the nodes that may stay.
+        beside: names of nodes that stay, though the outputs do not need them.
         inputs: the tensors that are fed.
 
     Raises:
         UnsupportedError: a tensor that is fed or wanted is in a loop or a branch.
     """
     graph = work.graph
-    beside = [name for name in kept if name not in work.live]
     starts = [*(work.resolved(ref).node for ref in outputs), *beside]
     needed = closure(starts, lambda name: _needed(work, name))
     for name in inputs:
@@ -46,7 +46,8 @@ def assembled(
             _check_fed(work, node)
     nodes = _placed(work, [n for n in graph if n.name in needed])
     ends = [_end(work, ref) for ref in dict.fromkeys(outputs) if ref.node not in needed]
-    whole = Graph([*nodes, *ends], functions.library, graph.versions)
+    names = {n.name for n in nodes}
+    whole = Graph([*without_dangling(nodes, names), *ends], functions.library, graph.versions)
     return drop_unused_functions(whole)
 
 

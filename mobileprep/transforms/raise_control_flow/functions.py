@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Function, Library
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
@@ -39,6 +40,7 @@ class Functions:
             rets: the tensors that it gives.
         """
         name = self.work.names.name(wanted.replace("/", "_"))
+        nodes = list(without_dangling(nodes, {n.name for n in nodes}))
         own = FreshNames(n.name for n in nodes)
         given = {ref: Ref(own.name(f"arg_{i}")) for i, ref in enumerate(args)}
         results = [own.name(f"ret_{i}") for i in range(len(rets))]
