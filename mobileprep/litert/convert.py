@@ -48,7 +48,7 @@ def converted(
         InvalidGraphError: the graph is malformed.
     """
     program = program_of(graph, inputs, outputs, where=where)
-    return assembled([_STORED[mode](program)])
+    return assembled(program.mapped(_STORED[mode]))
 
 
 def program_of(
@@ -57,4 +57,4 @@ def program_of(
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
     source = prepared(graph, inputs, outputs)
     program = lowered(source, [spec.name for spec in inputs], outputs, where)
-    return fused(program)
+    return program.mapped(fused)

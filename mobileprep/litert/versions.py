@@ -36,6 +36,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "DEPTH_TO_SPACE": "2.1.0 2.5.0",
     "DEQUANTIZE": "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0",
     "DIV": "1.6.0 2.3.0",
+    "DYNAMIC_UPDATE_SLICE": "2.9.0",
     "ELU": "1.14.0",
     "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0 2.21.0",
     "EXP": "1.7.0 2.12.0",
@@ -54,6 +55,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "GREATER": "1.14.0 1.14.0",
     "GREATER_EQUAL": "1.14.0 1.14.0 2.13.0",
     "HARD_SWISH": "1.15.0",
+    "IF": "1.15.0",
     "L2_NORMALIZATION": "1.5.0 1.14.0",
     "LEAKY_RELU": "1.13.1 2.3.0",
     "LESS": "1.14.0 1.14.0 2.13.0",
@@ -123,6 +125,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "TRANSPOSE_CONV": "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
     "UNPACK": "1.11.0 1.14.0 2.2.0 2.3.0 2.22.0",
     "WHERE": "1.14.0 2.8.0",
+    "WHILE": "1.15.0",
     "ZEROS_LIKE": "1.12.0",
 }
 
