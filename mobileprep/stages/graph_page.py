@@ -1,7 +1,7 @@
 """What the report page tells of a graph as a whole, left by the stage that leaves the graph.
 
-So it is found out once for all targets, and while the graph is in memory: it comes before the graph is
-left, for what is left lies in files then, whose pages count as memory anew once they are looked at.
+So it is found out once for all targets, and while the graph is in memory: it comes before the graph
+is left, which lies in files then, whose pages count as memory anew once they are looked at.
 """
 
 from __future__ import annotations
