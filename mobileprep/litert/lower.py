@@ -122,13 +122,14 @@ class _Lowering:
             self.names.setdefault(value, name)
 
     def _given(self, node: Node) -> tuple[Value, ...] | None:
-        """The value of a placeholder or a constant."""
+        """The value of a placeholder, a constant, or a number that follows from sizes."""
         if node.op == "Placeholder":
             kind = node.attr_dtype("dtype")
             self._check_type(node, kind)
             return (Value(node.name, kind, node.attr_shape("shape")),)
         if node.op != "Const":
-            return None
+            settled = self.scope.settled(node)
+            return None if settled is None else (self.scope.constant(settled, node.name),)
         tensor = node.attr_tensor("value")
         if tensor.dtype in NAMES and tensor.dtype is not DType.STRING:
             return (self.scope.constant(tensor.array(), node.name, tensor.dtype),)

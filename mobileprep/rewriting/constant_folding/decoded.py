@@ -25,7 +25,10 @@ def is_decoded(nodes: Mapping[str, Node], ref: Ref, value: Tensor) -> bool:
     """
     if value.nbytes < _LEAST:
         return False
-    names = closure([ref.node], lambda name: (r.node for r in nodes[name].data_inputs))
+    # Sizes may be known of what is fed, which is none of the nodes.
+    names = closure(
+        [ref.node], lambda name: (r.node for r in nodes[name].data_inputs if r.node in nodes)
+    )
     behind = [nodes[name] for name in names]
     if not any(_widens(node) for node in behind):
         return False
