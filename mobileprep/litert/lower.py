@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mobileprep.errors import UsageError
+from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import (
@@ -182,6 +182,9 @@ class _Lowering:
         if value is None:
             message = f"{name!r} puts nothing out"
             raise UsageError(message, "name a tensor")
+        if value in self.scope.halves:
+            message = f"{name!r} is complex, and LiteRT has hardly an operator on complex numbers"
+            raise UnsupportedError(message, "cut the graph at its magnitude", self.where)
         return Port(name, self._final(value))
 
     def __post_init__(self) -> None:

@@ -42,6 +42,8 @@ class Scope:
         self.graph = graph
         self.function = function
         self.ops: list[Op] = []
+        self.halves: dict[Value, tuple[Value, Value]] = {}
+        """Real and imaginary parts of complex values, which are in the program themselves."""
         self._shapes = shapes
         self._static = StaticValues(graph.by_name, self.shape_of, fed)
         self._constants: dict[tuple[object, ...], Value] = {}
