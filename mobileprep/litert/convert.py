@@ -51,7 +51,7 @@ def converted(
         InvalidGraphError: the graph is malformed.
     """
     program = program_of(graph, inputs, outputs, flex=flex, where=where)
-    return assembled([_STORED[mode](program)])
+    return assembled(program.mapped(_STORED[mode]))
 
 
 def program_of(
@@ -65,4 +65,4 @@ def program_of(
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
     source = prepared(graph, inputs, outputs)
     program = lowered(source, [spec.name for spec in inputs], outputs, where, flex=flex)
-    return fused(program)
+    return program.mapped(fused)

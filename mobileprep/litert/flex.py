@@ -21,7 +21,7 @@ from mobileprep.opdefs.signatures import output_types, signature_of
 PREFIX: Final = "Flex"
 """What the names of such custom operators begin with."""
 
-# Nothing of these stays within one operator.
+# Nothing of these stays within one operator, as of what runs functions.
 _NOT_ALONE: Final = frozenset(
     {*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond", "Placeholder"}
 )
@@ -36,6 +36,8 @@ def as_flex(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
     """
     definition = signature_of(node)
     if definition is None or node.op in _NOT_ALONE:
+        return None
+    if any("func" in value.kind for value in node.attrs.values()):
         return None
     kinds = output_types(node, definition)
     if any(kind not in NAMES or kind in _HANDLES for kind in kinds):

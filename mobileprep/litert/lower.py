@@ -19,7 +19,7 @@ from mobileprep.ir.op_sets import (
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.verify import execution_order
 from mobileprep.litert.flex import as_flex
-from mobileprep.litert.prepare import Prepared
+from mobileprep.litert.prepare import Prepared, prepared_function
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.refusals import CannotExpressError, Refusal, refused
 from mobileprep.litert.registry import find_lowering
@@ -30,10 +30,11 @@ from mobileprep.ops.shape_inference import infer_shapes
 _CONTROL_FLOW: Final = frozenset(
     {
         *(*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond"),
-        *("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"),
-        *("TensorArrayV3", "TensorListReserve"),
+        *("Case", "StatelessCase", "TensorArrayV3", "TensorListReserve"),
     }
 )
+_DEEPEST: Final = 64
+_MOST_CALLS: Final = 10_000
 _NO_OP: Final = "cut the graph before it, and feed what it computes"
 
 
@@ -67,23 +68,53 @@ class _Lowering:
 
     source: Prepared
     flex: bool = False
-    values: dict[Edge, Value] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+    callers: tuple[str, ...] = ()
+    called: list[str] = field(default_factory=list)
+    values: dict[Edge, Value] = field(default_factory=dict)
     names: dict[Value, str] = field(default_factory=dict)
 
     def program(self, inputs: Sequence[str], outputs: Sequence[str], where: str) -> Program:
-        graph = self.source.graph
-        self.scope = Scope(graph, infer_shapes(graph), frozenset(self.source.inputs))
-        for node in execution_order(graph, where):
-            self._node(node)
+        self.run(where)
         if self.refusals:
             raise refused(self.refusals, where)
+        return self.finished(inputs, outputs, "main")
+
+    def run(self, where: str) -> None:
+        """Lower every node that can be, and note the others."""
+        graph = self.source.graph
+        self.where = where
+        fed = frozenset(self.source.inputs)
+        self.scope = Scope(graph, infer_shapes(graph), fed, self._function)
+        for node in execution_order(graph, where):
+            self._node(node)
+
+    def finished(self, inputs: Sequence[str], outputs: Sequence[str], title: str) -> Program:
+        """The program, once every node is lowered."""
         ops = tuple(self._named(op) for op in self._renamed())
         ends = [
             self._port(name, ref) for name, ref in zip(outputs, self.source.outputs, strict=True)
         ]
         fed = [self._port(n, Ref(p)) for n, p in zip(inputs, self.source.inputs, strict=True)]
-        return Program(tuple(fed), tuple(ends), ops)
+        return Program(tuple(fed), tuple(ends), ops, title)
+
+    def _function(self, name: str, given: Sequence[Value]) -> Program:
+        """The program of a function of the graph's library that is given values."""
+        source = prepared_function(self.source.graph, name, [(v.dtype, v.shape) for v in given])
+        if len(self.callers) == _DEEPEST or name in self.callers:
+            message = f"it runs {name!r}, which lies in {len(self.callers)} functions"
+            raise CannotExpressError(message, "leave recursion out")
+        self.called.append(name)
+        if len(self.called) > _MOST_CALLS:
+            message = f"functions that call functions make more than {_MOST_CALLS:,} subgraphs"
+            raise CannotExpressError(message, "simplify the model")
+        before = len(self.refusals)
+        inner = _Lowering(source, self.flex, self.refusals, (*self.callers, name), self.called)
+        inner.run(self.where)
+        if len(self.refusals) > before:
+            raise _RefusedWithinError
+        outputs = [f"output_{i}" for i in range(len(source.outputs))]
+        return inner.finished(source.inputs, outputs, name)
 
     def _node(self, node: Node) -> None:
         made = self._given(node)
@@ -133,6 +164,8 @@ class _Lowering:
             if flexible is None:
                 self._refuse(node, refusal)
             return flexible
+        except _RefusedWithinError:
+            return None
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:
@@ -166,6 +199,10 @@ class _Lowering:
 
     def __post_init__(self) -> None:
         self._finals: dict[Value, Value] = {}
+
+
+class _RefusedWithinError(Exception):
+    """Nodes of a function cannot be expressed, and are named."""
 
 
 def _unknown(node: Node) -> CannotExpressError:

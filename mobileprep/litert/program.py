@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
@@ -46,6 +46,7 @@ class Op:
         options: the builtin's options.
         custom: the name of a custom operator.
         custom_options: the bytes that it reads.
+        subgraphs: what it runs, in the order of the options that have their numbers.
     """
 
     code: str
@@ -54,6 +55,7 @@ class Op:
     options: Options | None = None
     custom: str = ""
     custom_options: bytes = b""
+    subgraphs: tuple[Program, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,16 @@ class Program:
     def with_ops(self, ops: Sequence[Op]) -> Program:
         """The same with other operators, which make the same outputs."""
         return Program(self.inputs, self.outputs, tuple(ops), self.name)
+
+    def mapped(self, change: Callable[[Program], Program]) -> Program:
+        """The program after a change that is made to all that its operators run, too."""
+        ops = [
+            replace(op, subgraphs=tuple(p.mapped(change) for p in op.subgraphs))
+            if op.subgraphs
+            else op
+            for op in self.ops
+        ]
+        return change(self.with_ops(ops))
 
 
 @dataclass

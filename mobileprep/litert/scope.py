@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.program import Op, Value
+from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.ops.shape_inference import Shapes
 from mobileprep.ops.static_values import StaticValues
@@ -28,10 +28,19 @@ class Scope:
         graph: the graph.
         shapes: the shapes of its tensors.
         fed: names of the nodes whose outputs are fed.
+        function: the program of a function of the graph's library, by its name and by what it is
+            given.
     """
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shapes], fed: frozenset[str]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Mapping[str, Shapes],
+        fed: frozenset[str],
+        function: Callable[[str, Sequence[Value]], Program],
+    ) -> None:
         self.graph = graph
+        self.function = function
         self.ops: list[Op] = []
         self._shapes = shapes
         self._static = StaticValues(graph.by_name, self.shape_of, fed)
@@ -133,6 +142,20 @@ class Scope:
         made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
         described = Options(table, options) if table else None
         self.ops.append(Op(code, tuple(inputs), made, described))
+        return made
+
+    def emit_running(
+        self,
+        code: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[tuple[TensorShape, DType]],
+        table: str,
+        subgraphs: Sequence[Program],
+    ) -> tuple[Value, ...]:
+        """Add an operator that runs subgraphs, and give its outputs."""
+        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        op = Op(code, tuple(inputs), made, Options(table), subgraphs=tuple(subgraphs))
+        self.ops.append(op)
         return made
 
     def emit_custom(

@@ -38,6 +38,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "DEPTH_TO_SPACE": "2.1.0 2.5.0",
     "DEQUANTIZE": "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0",
     "DIV": "1.6.0 2.3.0",
+    "DYNAMIC_UPDATE_SLICE": "2.9.0",
     "ELU": "1.14.0",
     "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0 2.21.0",
     "EXP": "1.7.0 2.12.0",
@@ -56,6 +57,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "GREATER": "1.14.0 1.14.0",
     "GREATER_EQUAL": "1.14.0 1.14.0 2.13.0",
     "HARD_SWISH": "1.15.0",
+    "IF": "1.15.0",
     "L2_NORMALIZATION": "1.5.0 1.14.0",
     "LEAKY_RELU": "1.13.1 2.3.0",
     "LESS": "1.14.0 1.14.0 2.13.0",
@@ -134,6 +136,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "UNSORTED_SEGMENT_PROD": "2.10.0",
     "UNSORTED_SEGMENT_SUM": "2.10.0",
     "WHERE": "1.14.0 2.8.0",
+    "WHILE": "1.15.0",
     "ZEROS_LIKE": "1.12.0",
 }
 
