@@ -13,6 +13,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.ends import ends, placeholders
 from mobileprep.litert.convert import converted
+from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Converted:
         operators: how many operators run.
         inputs: the tensors that are fed, in order.
         outputs: the tensors that are fetched, in order.
+        flex: the ops that the Flex delegate has to run, sorted; none as a rule.
     """
 
     file: Path
@@ -39,6 +41,7 @@ class Converted:
     operators: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    flex: tuple[str, ...] = ()
 
 
 def convert_to_tflite(
@@ -49,6 +52,7 @@ def convert_to_tflite(
     outputs: Sequence[str] = (),
     shapes: Mapping[str, TensorShape] | None = None,
     mode: Mode = "float",
+    flex: bool = False,
     warn: Callable[[str], None],
 ) -> Converted:
     """Write a model as a .tflite file, atomically.
@@ -60,6 +64,7 @@ def convert_to_tflite(
         outputs: the tensors that are fetched; empty for those of the signature, or the ends.
         shapes: shapes of inputs by name, -1 for sizes that stay open; others are the graph's.
         mode: how weights are stored.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate.
         warn: told in a sentence what the user should know.
 
     Raises:
@@ -77,9 +82,9 @@ def convert_to_tflite(
         raise UsageError(message, "give --outputs=a,b", str(source))
     known = {model.tensor(name): shape for name, shape in (shapes or {}).items()}
     specs = [CutInput(name, known.get(name)) for name in fed]
-    record = converted(model.graph, specs, fetched, mode=mode, where=str(source))
+    record = converted(model.graph, specs, fetched, mode=mode, flex=flex, where=str(source))
     content = model_bytes(record, str(target))
     with atomic_writer(target) as stream:
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
-    return Converted(target, len(content), operators, fed, fetched)
+    return Converted(target, len(content), operators, fed, fetched, flex_of(record))

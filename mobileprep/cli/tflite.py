@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
 
@@ -44,6 +44,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         choices=_MODES,
         help="weights as they are, in float16, or in int8 with a scale for each channel",
     )
+    bool_flag(
+        parser,
+        "flex",
+        default=False,
+        help_line="leave ops that LiteRT cannot express to the Flex delegate, which the app links",
+    )
 
 
 @verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
@@ -59,10 +65,13 @@ def run(args: argparse.Namespace) -> int:
         outputs=comma_list(args.outputs),
         shapes=_shapes(args.input_shapes, inputs),
         mode=args.mode,
+        flex=args.flex,
         warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
     told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
+    if done.flex:
+        told += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
     print(told, file=sys.stderr)
     return 0
 

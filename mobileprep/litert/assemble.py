@@ -18,6 +18,7 @@ from mobileprep.formats.tflite.records import (
     SubGraphRecord,
 )
 from mobileprep.ir.tensor import Array
+from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import operator_version, runtime_version
@@ -53,7 +54,16 @@ def assembled(main: Program) -> ModelRecord:
         tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
         tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
     )
-    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, _DESCRIPTION)
+    description = _described([op for program in programs for op in program.ops])
+    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)
+
+
+def _described(ops: Sequence[Op]) -> str:
+    """Who wrote the file, and what an app has to link beside LiteRT."""
+    flexible = flex_ops(ops)
+    if not flexible:
+        return _DESCRIPTION
+    return f"{_DESCRIPTION}; needs the Flex delegate for {', '.join(flexible)}"
 
 
 def _listed(main: Program) -> list[Program]:

@@ -31,6 +31,7 @@ def converted(
     outputs: Sequence[str],
     *,
     mode: Mode = "float",
+    flex: bool = False,
     where: str = "",
 ) -> ModelRecord:
     """A frozen graph as a LiteRT model.
@@ -40,6 +41,8 @@ def converted(
         inputs: what is fed, in the order in which the file takes it.
         outputs: what is fetched, in the order in which the file gives it.
         mode: how weights are stored: as they are, in 16 bits, or in 8 bits.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
+            has to link then.
         where: what the graph is called, for messages.
 
     Raises:
@@ -47,14 +50,19 @@ def converted(
         UsageError: a name is not in the graph, or a placeholder that is needed is no input.
         InvalidGraphError: the graph is malformed.
     """
-    program = program_of(graph, inputs, outputs, where=where)
+    program = program_of(graph, inputs, outputs, flex=flex, where=where)
     return assembled(program.mapped(_STORED[mode]))
 
 
 def program_of(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], *, where: str = ""
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    flex: bool = False,
+    where: str = "",
 ) -> Program:
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
     source = prepared(graph, inputs, outputs)
-    program = lowered(source, [spec.name for spec in inputs], outputs, where)
+    program = lowered(source, [spec.name for spec in inputs], outputs, where, flex=flex)
     return program.mapped(fused)

@@ -121,3 +121,10 @@ class Readers:
     def maker(self, value: Value | None) -> Op | None:
         """The operator that puts a value out; None for constants and inputs."""
         return None if value is None else self.makers.get(value)
+
+
+def number_of(value: Value | None) -> float | None:
+    """The number of a constant that has one."""
+    if value is None or value.data is None or value.data.size != 1:
+        return None
+    return float(value.data.reshape(()))

@@ -188,6 +188,7 @@ class _TargetPlanner:
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
+            flex=target.flex,
             encrypted=encrypted_file(target, self._model_file()),
             platform=target.platform,
             abis=target.abis,

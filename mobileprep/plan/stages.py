@@ -136,6 +136,7 @@ class PackageStage(Stage):
     Args:
         file: the name of the model file.
         artifact: its form.
+        flex: whether a file for LiteRT may leave ops to the Flex delegate.
         encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
@@ -150,6 +151,7 @@ class PackageStage(Stage):
 
     file: str
     artifact: Artifact
+    flex: bool = False
     encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "platform": target.platform,
         "abis": list(target.abis),
         "artifact": target.artifact,
+        **({"flex": True} if target.flex else {}),
         "registration": list(target.registration),
         "integration": digestible(target.integration),
         "protect": digestible(target.protect),

@@ -230,6 +230,14 @@ def _abis(target: TargetSections) -> Iterator[Problem]:
             yield Problem(item.place, message, f"choose of {', '.join(there)}")
 
 
+def _flex(target: TargetSections) -> Iterator[Problem]:
+    flex, artifact = target.get("flex"), target.get("artifact")
+    is_lite = artifact is not None and plain(artifact) == "tflite"
+    if flex is not None and plain(flex) is True and not is_lite:
+        message = "'flex' is of .tflite files, and this target ships none"
+        yield Problem(flex.place, message, "add 'artifact: tflite', or remove it")
+
+
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
@@ -243,4 +251,5 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     device_problems,
     integration_problems,
     protection_problems,
+    _flex,
 )

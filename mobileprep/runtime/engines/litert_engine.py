@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import TENSOR, read_tflite
+from mobileprep.ir.tflite import PREFIX, TENSOR, read_tflite
 from mobileprep.runtime.engines.libraries import import_library
 from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
+
+# Operators that TensorFlow's kernels run, in apps that link them.
+_FLEX: Final = f"{PREFIX}Flex"
 
 
 class LiteRtEngine:
@@ -54,7 +57,12 @@ class LiteRtEngine:
             return self._run(numbers, given)
         except (RuntimeError, ValueError) as error:
             message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
-            raise UnsupportedError(message, "update ai-edge-litert", where) from error
+            raise UnsupportedError(message, self._mend(), where) from error
+
+    def _mend(self) -> str:
+        if any(node.op.startswith(_FLEX) for node in self._graph):
+            return "it needs the Flex delegate, which ai-edge-litert has not"
+        return "update ai-edge-litert"
 
     def _number(self, ref: Ref) -> int:
         """Which of the file's tensors a reference means."""
