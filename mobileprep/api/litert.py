@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.api.litert_ranges import litert_ranges
+from mobileprep.api.feeding.litert_ranges import litert_ranges
 from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
@@ -15,6 +15,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.ends import ends, placeholders
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
+from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.settings import Integers
 
@@ -36,6 +37,7 @@ class Converted:
         operators: how many operators run.
         inputs: the tensors that are fed, in order.
         outputs: the tensors that are fetched, in order.
+        flex: the ops that the Flex delegate has to run, sorted; none as a rule.
     """
 
     file: Path
@@ -43,6 +45,7 @@ class Converted:
     operators: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    flex: tuple[str, ...] = ()
 
 
 def convert_to_tflite(
@@ -56,6 +59,7 @@ def convert_to_tflite(
     calibration: Path | None = None,
     input_type: EndType = "float",
     output_type: EndType = "float",
+    flex: bool = False,
     warn: Callable[[str], None],
 ) -> Converted:
     """Write a model as a .tflite file, atomically.
@@ -70,6 +74,7 @@ def convert_to_tflite(
         calibration: for those modes a range file, or samples; see ``litert_ranges``.
         input_type: for those modes, what inputs in float become.
         output_type: what outputs in float become.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate.
         warn: told in a sentence what the user should know.
 
     Raises:
@@ -94,17 +99,24 @@ def convert_to_tflite(
     if mode in INTEGERS:
         ranges = {}
         if calibration is not None:
-            run = partial(to_calibrate, model.graph, specs, fetched, where=where)
+            run = partial(to_calibrate, model.graph, specs, fetched, flex=flex, where=where)
             ranges = dict(litert_ranges(calibration, run, warn))
         integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
     elif calibration is not None or (input_type, output_type) != ("float", "float"):
         message = f"mode {mode} computes in float"
         raise UsageError(message, f"give --mode={' or '.join(INTEGERS)}, or no such flag", where)
     record = converted(
-        model.graph, specs, fetched, mode=mode, integers=integers, where=where, tell=warn
+        model.graph,
+        specs,
+        fetched,
+        mode=mode,
+        integers=integers,
+        flex=flex,
+        where=where,
+        tell=warn,
     )
     content = model_bytes(record, str(target))
     with atomic_writer(target) as stream:
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
-    return Converted(target, len(content), operators, fed, fetched)
+    return Converted(target, len(content), operators, fed, fetched, flex_of(record))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
 
@@ -51,6 +51,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     for end in ("input", "output"):
         told = f"with int8 and int16x8: what {end}s in float become"
         flag(parser, f"inference_{end}_type", default="float", choices=_TYPES, help=told)
+    bool_flag(
+        parser,
+        "flex",
+        default=False,
+        help_line="leave ops that LiteRT cannot express to the Flex delegate, which the app links",
+    )
 
 
 @verb("tflite", "write a model as a .tflite file, which LiteRT runs", _arguments)
@@ -69,10 +75,13 @@ def run(args: argparse.Namespace) -> int:
         calibration=Path(args.calibration) if args.calibration else None,
         input_type=args.inference_input_type,
         output_type=args.inference_output_type,
+        flex=args.flex,
         warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
     told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
+    if done.flex:
+        told += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
     print(told, file=sys.stderr)
     return 0
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from mobileprep.formats.tflite.records import (
     SubGraphRecord,
 )
 from mobileprep.ir.tensor import Array
+from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import operator_version, runtime_version
@@ -29,13 +31,22 @@ _NAMES: Final = {**NAMES, DType.INT4: "INT4"}
 _DESCRIPTION: Final = "written by mobileprep"
 
 
-def assembled(programs: Sequence[Program]) -> ModelRecord:
+# The options that have the numbers of what an operator runs, in the order of its programs.
+_INDICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "WhileOptions": ("cond_subgraph_index", "body_subgraph_index"),
+    "IfOptions": ("then_subgraph_index", "else_subgraph_index"),
+}
+
+
+def assembled(main: Program) -> ModelRecord:
     """The records of a file.
 
     Args:
-        programs: the subgraphs; the first one is what runs, and has the signature.
+        main: the subgraph that runs, and has the signature; what its operators run stands behind
+            it.
     """
     buffers = _Buffers()
+    programs = _listed(main)
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
     metadata = (("min_runtime_version", version.encode().ljust(16, b"\0")),)
@@ -45,7 +56,33 @@ def assembled(programs: Sequence[Program]) -> ModelRecord:
         tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
         tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
     )
-    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, _DESCRIPTION)
+    description = _described([op for program in programs for op in program.ops])
+    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)
+
+
+def _described(ops: Sequence[Op]) -> str:
+    """Who wrote the file, and what an app has to link beside LiteRT."""
+    flexible = flex_ops(ops)
+    if not flexible:
+        return _DESCRIPTION
+    return f"{_DESCRIPTION}; needs the Flex delegate for {', '.join(flexible)}"
+
+
+def _listed(main: Program) -> list[Program]:
+    """A program and all that its operators run, with the numbers of those in their options."""
+    listed = [main]
+    for place, program in enumerate(listed):
+        ops = []
+        for op in program.ops:
+            if op.subgraphs and op.options is not None:
+                numbers = range(len(listed), len(listed) + len(op.subgraphs))
+                names = _INDICES[op.options.table]
+                values = {**op.options.values, **dict(zip(names, numbers, strict=True))}
+                listed += op.subgraphs
+                op = replace(op, options=replace(op.options, values=values))
+            ops.append(op)
+        listed[place] = program.with_ops(ops)
+    return listed
 
 
 class _Buffers:

@@ -42,6 +42,7 @@ def converted(
     *,
     mode: Mode = "float",
     integers: Integers | None = None,
+    flex: bool = False,
     where: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> ModelRecord:
@@ -53,6 +54,8 @@ def converted(
         outputs: what is fetched, in the order in which the file gives it.
         mode: how weights are stored, and whether it computes in integers.
         integers: how, for the modes that do.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
+            has to link then.
         where: what the graph is called, for messages.
         tell: told in a sentence each which operators stay float though others do not.
 
@@ -63,21 +66,27 @@ def converted(
         InvalidGraphError: the graph is malformed.
     """
     if mode not in INTEGERS:
-        program = program_of(graph, inputs, outputs, where=where)
-        return assembled([_STORED[mode](program)])
+        program = program_of(graph, inputs, outputs, flex=flex, where=where)
+        return assembled(program.mapped(_STORED[mode]))
     asked = integers or Integers(INTEGERS[mode])
-    plain, trained = without_fake_quants(_lowered(graph, inputs, outputs, where)[1])
-    done = quantized(fused(plain), asked, trained)
+    _, program = _lowered(graph, inputs, outputs, where, flex=flex)
+    plain, trained = without_fake_quants(program)
+    done = quantized(plain.mapped(fused), asked, trained)
     for note in done.notes:
         tell(note)
-    return assembled([done.program])
+    return assembled(done.program)
 
 
 def program_of(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], *, where: str = ""
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    flex: bool = False,
+    where: str = "",
 ) -> Program:
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
-    return fused(_lowered(graph, inputs, outputs, where)[1])
+    return _lowered(graph, inputs, outputs, where, flex=flex)[1].mapped(fused)
 
 
 @dataclass(frozen=True)
@@ -96,18 +105,24 @@ class Calibrated:
 
 
 def to_calibrate(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], *, where: str = ""
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    flex: bool = False,
+    where: str = "",
 ) -> Calibrated:
     """The graph to measure ranges on, and the tensors whose ranges count; see ``converted``."""
-    source, program = _lowered(graph, inputs, outputs, where)
+    source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
-    names = tensors_with_ranges(fused(plain))
+    names = tensors_with_ranges(plain.mapped(fused))
     found = (edge(parse_ref(name)) for name in names)
     return Calibrated(source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph))
 
 
 def _lowered(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], where: str
+    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], where: str, *, flex: bool
 ) -> tuple[Prepared, Program]:
     source = prepared(graph, inputs, outputs)
-    return source, lowered(source, [spec.name for spec in inputs], outputs, where)
+    names = [spec.name for spec in inputs]
+    return source, lowered(source, names, outputs, where, flex=flex)

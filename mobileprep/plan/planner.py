@@ -28,8 +28,10 @@ from mobileprep.plan.sources import (
     single_file,
 )
 from mobileprep.plan.spec import (
+    PAGE,
     PUBLISHED,
     Plan,
+    PlannedPage,
     PlannedRecords,
     StageSpec,
     TargetPlan,
@@ -100,7 +102,7 @@ class _TargetPlanner:
         compress = self._add(self._compress_spec(shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), last, package)
-        nodes = self._add(self._nodes_spec([freeze, *steps]))
+        source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
@@ -119,12 +121,17 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*validation, nodes),
+                *(*validation, source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
             tuple(outside_files(target)),
             target_settings(target),
-            Upstream(nodes, NodesStage.LEFT),
+            PlannedPage(
+                Upstream(source_nodes, NodesStage.LEFT),
+                Upstream(nodes, NodesStage.LEFT),
+                tuple(Upstream(task, PAGE) for task in (freeze, *steps)),
+                tuple(step.name for step in target.transforms),
+            ),
         )
 
     def _add(self, spec: StageSpec) -> str:
@@ -184,6 +191,7 @@ class _TargetPlanner:
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
+            flex=target.flex,
             encrypted=encrypted_file(target, self._model_file()),
             platform=target.platform,
             abis=target.abis,
@@ -235,17 +243,17 @@ class _TargetPlanner:
         stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
         return StageSpec(f"{self._target.folder}/compress", stage)
 
-    def _nodes_spec(self, graphs: list[str]) -> StageSpec:
-        target = self._target
-        stage = NodesStage(
-            compressor=compressor(),
-            level=LEVEL,
-            steps=tuple(step.name for step in target.transforms),
-            inputs=target.inputs,
-            graphs=tuple(Upstream(task, GRAPH) for task in graphs),
-            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in self._calibrations),
+    def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
+        """The tasks that tell of the nodes of the source, and of those that ship."""
+        inputs, ranges = self._target.inputs, self._calibrations
+        source = NodesStage(inputs=inputs, graph=frozen.graph)
+        shipped = NodesStage(
+            inputs=inputs,
+            graph=Upstream(last, GRAPH),
+            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in ranges),
         )
-        return StageSpec(f"{target.folder}/nodes", stage)
+        label = f"{self._target.folder}/nodes"
+        return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
         """The task that holds the model to limits; none where there are none."""
@@ -278,8 +286,10 @@ class _TargetPlanner:
         is_lite = target.artifact == "tflite"
         shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
         artifact = dataclasses.replace(frozen, graph=shipped)
+        file = self._model(package) if validation.engine is not None else None
         before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
-        after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
+        label = f"{target.folder}/evaluate"
+        after = self._add(evaluate_spec(target, validation, label, artifact, file))
         return [before, after, self._add(validate_spec(target, validation, before, after))]
 
 
@@ -297,6 +307,8 @@ def _freeze_spec(target: Target) -> StageSpec:
         outputs=target.outputs,
         # What is frozen already has no variables, and so no initializers.
         regular_expressions="" if source.kind == "frozen" else regex_engine(),
+        compressor=compressor(),
+        level=LEVEL,
     )
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
@@ -317,6 +329,8 @@ def _transform_spec(
         ranges=ranges,
         interface=interface,
         regular_expressions=step_regex_engine(step),
+        compressor=compressor(),
+        level=LEVEL,
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
     return StageSpec(f"{number:02d}-{step.name}", stage, where)

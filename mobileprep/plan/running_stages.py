@@ -234,6 +234,7 @@ class EvaluateStage(RunningStage):
         batch: how many are run at once.
         strict: whether one that cannot be read is an error.
         inputs: what is fed.
+        file: the .tflite file made of the graph, which runs in its place; None for the graph.
     """
 
     stage_name: ClassVar[str] = "evaluate"
@@ -250,6 +251,7 @@ class EvaluateStage(RunningStage):
     batch: int = 64
     strict: bool = False
     inputs: tuple[InputSpec, ...] = ()
+    file: Upstream | None = None
 
     @property
     def output_files(self) -> tuple[str, ...]:

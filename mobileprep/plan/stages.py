@@ -23,7 +23,7 @@ from mobileprep.plan.running_stages import (
     ValidateStage,
 )
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
-from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
+from mobileprep.plan.spec import PAGE, PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
 from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
@@ -62,10 +62,12 @@ class FreezeStage(Stage):
         inputs: what is fed.
         outputs: what is fetched.
         regular_expressions: what variables' initializers may run them by, with its version.
+        compressor: what measures the graph for the report page, with its version.
+        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
@@ -78,11 +80,13 @@ class FreezeStage(Stage):
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
     regular_expressions: str = ""
+    compressor: str = ""
+    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph, its interface, the files that it reads, and the record."""
-        return (GRAPH, INTERFACE, ASSETS, self.RECORD)
+        """The graph, its interface, the files that it reads, the record, and the page's part."""
+        return (GRAPH, INTERFACE, ASSETS, self.RECORD, PAGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +104,12 @@ class TransformStage(Stage):
         ranges: the range file that a calibration leaves for it, its option ``range_file``.
         interface: what is fed and fetched.
         regular_expressions: what the transform may run them by, with its version.
+        compressor: what measures the graph for the report page, with its version.
+        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "step.json"
 
     transform: str
@@ -116,11 +122,13 @@ class TransformStage(Stage):
     ranges: Upstream | None = None
     interface: Upstream
     regular_expressions: str = ""
+    compressor: str = ""
+    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph after it, and the record."""
-        return (GRAPH, self.RECORD)
+        """The graph after it, the record, and the page's part."""
+        return (GRAPH, self.RECORD, PAGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +138,7 @@ class PackageStage(Stage):
     Args:
         file: the name of the model file.
         artifact: its form.
+        flex: whether a file for LiteRT may leave ops to the Flex delegate.
         encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
@@ -147,6 +156,7 @@ class PackageStage(Stage):
 
     file: str
     artifact: Artifact
+    flex: bool = False
     encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()
@@ -247,26 +257,20 @@ class BudgetStage(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesStage(Stage):
-    """What the report page tells of a target's graphs: their nodes, and what steps did to them.
+    """What the report page tells of the nodes of a target's source, or of what it ships.
 
     Args:
-        compressor: what the sizes of graphs are for, with its version.
-        level: how hard it tries.
-        steps: the names of the transforms.
         inputs: what is fed, with the shapes that the recipe declares.
-        graphs: the frozen source, then the graph after each transform.
+        graph: the frozen source, or the graph after all transforms.
         ranges: the range files that calibrations left.
     """
 
     stage_name: ClassVar[str] = "nodes"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     LEFT: ClassVar[str] = "nodes.json"
 
-    compressor: str
-    level: int
-    steps: tuple[str, ...]
     inputs: tuple[InputSpec, ...] = ()
-    graphs: tuple[Upstream, ...]
+    graph: Upstream
     ranges: tuple[Upstream, ...] = ()
 
     @property

@@ -174,6 +174,7 @@ def _quantize(target: TargetSections) -> Iterator[Problem]:
     for key, goes_with in _QUANTIZE_EXTRAS.items():
         if key in quantize.entries and mode is not None and plain(mode) not in goes_with:
             yield _out_of_place(key, quantize.entries[key], goes_with)
+    yield from _rules(quantize)
 
     is_observed = mode is not None and plain(mode) == "nodes"
     ranges = quantize.get("ranges")
@@ -183,6 +184,24 @@ def _quantize(target: TargetSections) -> Iterator[Problem]:
         place = quantize.entries["ranges"].value.place
         hint = "add 'calibration: {data: samples.npz}' to the recipe"
         yield Problem(place, "observed ranges need a calibration", hint)
+
+
+def _rules(quantize: MappingNode) -> Iterator[Problem]:
+    """Rules that say nothing, and what goes with another method only."""
+    rules = quantize.get("rules")
+    if not isinstance(rules, Sequence):
+        return
+    for rule in rules.items:
+        if not isinstance(rule, MappingNode):
+            continue
+        if not rule.entries.keys() - {"nodes", "ops"}:
+            hint = "add 'mode: float', or 'bits', 'granularity' or 'method'"
+            yield Problem(rule.place, "the rule says nothing of what is to be done", hint)
+        method = rule.get("method")
+        if "percentile" in rule.entries and (method is None or plain(method) != "percentile"):
+            message = "'percentile' goes with the method 'percentile' only"
+            hint = "write 'method: percentile' as well, or remove it"
+            yield Problem(rule.entries["percentile"].key_place, message, hint)
 
 
 def _calibration(target: TargetSections) -> Iterator[Problem]:
@@ -216,6 +235,14 @@ def _abis(target: TargetSections) -> Iterator[Problem]:
             yield Problem(item.place, message, f"choose of {', '.join(there)}")
 
 
+def _flex(target: TargetSections) -> Iterator[Problem]:
+    flex, artifact = target.get("flex"), target.get("artifact")
+    is_lite = artifact is not None and plain(artifact) == "tflite"
+    if flex is not None and plain(flex) is True and not is_lite:
+        message = "'flex' is of .tflite files, and this target ships none"
+        yield Problem(flex.place, message, "add 'artifact: tflite', or remove it")
+
+
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
@@ -230,4 +257,5 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     device_problems,
     integration_problems,
     protection_problems,
+    _flex,
 )

@@ -174,6 +174,13 @@ class Target:
             "(`memmapped`), or a file for LiteRT (`tflite`)."
         ),
     ] = "frozen"
+    flex: Annotated[
+        bool,
+        Option(
+            "With `artifact: tflite`, whether ops that LiteRT cannot express are left to the Flex "
+            "delegate (Select TensorFlow ops), which the app has to link then."
+        ),
+    ] = False
     registration: tuple[str, ...] = ("1.15",)
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)

@@ -89,11 +89,11 @@ def _of_file(
 ) -> tuple[Graph, Interface, tuple[Edge, ...]]:
     """The graph that becomes a file for LiteRT, its ends, and the tensors that need a range.
 
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express.
+    What LiteRT cannot express is told where the file is made.
     """
     specs = [CutInput(name) for name in interface.inputs]
-    found = to_calibrate(graph, specs, interface.outputs, where=job.place("artifact"))
+    where = job.place("artifact")
+    found = to_calibrate(graph, specs, interface.outputs, flex=True, where=where)
     fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
     ends = dataclasses.replace(interface, inputs=found.inputs, outputs=fetches)
     return found.graph, ends, found.tensors

@@ -16,6 +16,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
+from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.opdefs.definitions import TF115
@@ -76,7 +77,8 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
 def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
     """Leave a file for LiteRT; its length in bytes.
 
-    Which operators stay float though others compute in integers joins ``warnings``.
+    What the app has to link for it joins ``warnings``, and which operators stay float though
+    others compute in integers.
 
     Raises:
         UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
@@ -84,6 +86,7 @@ def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: li
     interface = job.record(Interface, job.asked.interface)
     inputs = [CutInput(name) for name in interface.inputs]
     notes: list[str] = []
+    where = job.place("artifact")
     mode: Mode = "float"
     if job.asked.quantize.mode in MODES:
         mode = cast(Mode, job.asked.quantize.mode)
@@ -93,12 +96,17 @@ def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: li
         interface.outputs,
         mode=mode,
         integers=_integers(job) if mode in INTEGERS else None,
-        where=job.place("artifact"),
+        flex=job.asked.flex,
+        where=where,
         tell=notes.append,
     )
     for note in notes:
         job.warn(f"{job.place('quantize')}: {note}")
     warnings += notes
+    flexible = flex_of(model)
+    if flexible:
+        warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
+        job.warn(f"{where}: {warnings[-1]}")
     content = model_bytes(model, str(path))
     write_bytes(path, bytes(content))
     return len(content)

@@ -114,6 +114,22 @@ TARGETS = "targets: {phone: {platform: android}}\n"
             ),
         ),
         (
+            HEAD
+            + SOURCE
+            + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Conv2D], percentile: 99}]}}}\n",
+            (
+                "4:63 targets.p.quantize.rules[0].percentile: 'percentile' goes with the method "
+                "'percentile' only; write 'method: percentile' as well, or remove it"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Conv2D]}]}}}\n",
+            (
+                "4:47 targets.p.quantize.rules[0]: the rule says nothing of what is to be done; "
+                "add 'mode: float', or 'bits', 'granularity' or 'method'"
+            ),
+        ),
+        (
             HEAD + SOURCE + TARGETS + "calibration: {method: mse}\n",
             "5:1 calibration: a calibration needs samples; add 'data: samples.npz'",
         ),

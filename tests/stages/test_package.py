@@ -132,6 +132,16 @@ def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Pat
     assert caught.value.where == done.place("artifact")
 
 
+def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
+    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = "the app has to link the Flex delegate, for Lgamma"
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('artifact')}: {text}"]
+
+
 def test_what_the_release_lacks_is_told(tmp_path: Path) -> None:
     idle = {"explicit_paddings": attr.integers(), "ksize": attr.integers(1, 1, 1, 1)}
     pool = op("pool", "MaxPool", "x", padding=attr.string("SAME"), **idle)

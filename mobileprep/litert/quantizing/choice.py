@@ -28,14 +28,18 @@ class Choice:
     Args:
         ops: those that compute in integers.
         scales: the steps of what they take and give.
-        settings: what the rules say, by operator.
+        rules: what decides how layers are treated.
         reasons: why operators stay float that might be expected not to.
     """
 
     ops: frozenset[Op]
     scales: Scales
-    settings: Mapping[Op, Settings]
+    rules: Rules
     reasons: Mapping[Op, str]
+
+    def settings_of(self, op: Op) -> Settings:
+        """What the rules say of an operator."""
+        return settings_of(op, self.rules)
 
     def notes(self) -> tuple[str, ...]:
         """Which operators stay float, those of one kind and reason in one sentence."""
@@ -59,15 +63,12 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Ch
         TransformError: a rule is not understood.
     """
     rules = Rules("quantize", asked.rules, eightbit=_LAYER_OPS)
-    settings = {
-        op: Settings("nodes") if op.node is None else rules.settings(op.node) for op in program.ops
-    }
     reasons: dict[Op, str] = {}
     kept: list[Op] = []
     for op in program.ops:
         if not (results(op) or activations(op)):
             continue
-        reason = _hindrance(op, asked, settings[op])
+        reason = _hindrance(op, asked, settings_of(op, rules))
         if reason is None:
             kept.append(op)
         elif reason:
@@ -78,8 +79,13 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Ch
         lonely = _lonely(program, kept, asked) if not unknown else set()
         reasons.update(unknown)
         if not unknown and not lonely:
-            return Choice(frozenset(kept), scales, settings, reasons)
+            return Choice(frozenset(kept), scales, rules, reasons)
         kept = [op for op in kept if op not in unknown and op not in lonely]
+
+
+def settings_of(op: Op, rules: Rules) -> Settings:
+    """What rules say of an operator, by the node that it comes from."""
+    return Settings("nodes") if op.node is None else rules.settings(op.node)
 
 
 def tensors_with_ranges(program: Program) -> tuple[str, ...]:

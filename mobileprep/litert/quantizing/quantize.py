@@ -37,8 +37,8 @@ class Quantized:
 def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Quantized:
     """The program with its operators in integers, as far as the runtime and the ranges allow.
 
-    Layers that stay float store their weights in int8, as ``in_int8`` does, unless a rule says
-    that they are not to be touched.
+    What loops and branches run stays float. Layers that stay float store their weights in int8, as
+    ``in_int8`` does, unless a rule says that they are not to be touched.
 
     Args:
         program: in float, without FAKE_QUANT.
@@ -52,8 +52,11 @@ def quantized(program: Program, asked: Integers, trained: dict[str, Range]) -> Q
     first, second = (asked.ranges, trained) if asked.is_trained else (trained, asked.ranges)
     ranges = {**first, **second}
     choice = choose(program, asked, ranges)
-    kept = {op for op in program.ops if choice.settings[op].mode == "float"} | choice.ops
-    program = in_int8(program, lambda op: op not in kept)
+
+    def is_stored(op: Op) -> bool:
+        return op not in choice.ops and choice.settings_of(op).mode != "float"
+
+    program = program.mapped(lambda inner: in_int8(inner, is_stored))
     rewriter = Rewriter(program, choice, asked.kind)
     ends = _Ends(rewriter, choice, ranges, asked)
     inputs = tuple(ends.input(port) for port in program.inputs)

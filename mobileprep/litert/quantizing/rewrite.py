@@ -116,7 +116,7 @@ class Rewriter:
         bias = op.inputs[layer.bias] if len(op.inputs) > layer.bias else None
         sums = _SUMS[self._kind]
         least = None if bias is None or bias.data is None else least_scales(bias.data, scale, sums)
-        settings = self._choice.settings[op].weights
+        settings = self._choice.settings_of(op).weights
         data, details = quantized_weights(weights.data, LAYER_AXES[op.code], settings, least)
         inputs[layer.weights] = replace(weights, dtype=DType.INT8, data=data, quantization=details)
         if bias is not None and bias.data is not None:

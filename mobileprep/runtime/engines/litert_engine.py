@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import TENSOR
+from mobileprep.ir.tflite import PREFIX, TENSOR, read_tflite
 from mobileprep.runtime.engines.libraries import import_library
 from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
+
+# Operators that TensorFlow's kernels run, in apps that link them.
+_FLEX: Final = f"{PREFIX}Flex"
 
 
 class LiteRtEngine:
@@ -54,7 +57,12 @@ class LiteRtEngine:
             return self._run(numbers, given)
         except (RuntimeError, ValueError) as error:
             message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
-            raise UnsupportedError(message, "update ai-edge-litert", where) from error
+            raise UnsupportedError(message, self._mend(), where) from error
+
+    def _mend(self) -> str:
+        if any(node.op.startswith(_FLEX) for node in self._graph):
+            return "it needs the Flex delegate, which ai-edge-litert has not"
+        return "update ai-edge-litert"
 
     def _number(self, ref: Ref) -> int:
         """Which of the file's tensors a reference means."""
@@ -101,3 +109,30 @@ class LiteRtEngine:
             self._interpreters[all_kept] = made
         found = self._interpreters[all_kept]
         return found, {d["index"] for d in found.get_output_details()}
+
+
+class LiteRtModel:
+    """A .tflite file in place of the graph that it was made of, by that graph's names.
+
+    Args:
+        path: the file, whose signature has the names.
+
+    Raises:
+        CorruptFileError: the file is missing or damaged.
+        UnsupportedError: ai-edge-litert or flatbuffers is not installed.
+    """
+
+    name = LiteRtEngine.name
+
+    def __init__(self, path: Path) -> None:
+        lite = read_tflite(path)
+        self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
+        self._engine = LiteRtEngine(lite.graph, path)
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``; inputs and outputs alone have names."""
+        given = {self._tensor(name): array for name, array in feeds.items()}
+        return self._engine.run([self._tensor(name) for name in fetches], given)
+
+    def _tensor(self, name: str) -> str:
+        return self._names.get(str(parse_ref(name)), name)

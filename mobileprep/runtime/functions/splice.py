@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
-from mobileprep.runtime.functions.bodies import Body
+from mobileprep.opdefs.bodies import Body
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ def test_an_operator_of_a_pattern_in_integers(code: str, kind: DType) -> None:
     ends: EndType = "int8" if kind is DType.INT8 else "int16"
     asked = Integers(kind, ranges, input_type=ends, output_type=ends)
     program = Program((Port("x", x),), (Port("y", y),), (made,))
-    record = assembled([quantized(program, asked, {}).program])
+    record = assembled(quantized(program, asked, {}).program)
     interpreter = opened(record)
     (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
     stored = as_integers(taken, fed)
