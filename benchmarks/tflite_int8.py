@@ -66,7 +66,8 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
     feeds = [feed_of(network, sets["test"], i) for i in range(count)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source = write_source(network, models, folder)
+        types = {name: array.dtype for name, array in sets["test"].items()}
+        source = write_source(network, models, folder, types)
         samples = without_single_axis(network, sets["calibration"])
         np.savez(folder / "calibration.npz", **samples)
         expected = [outputs_of(source, network)(feed) for feed in feeds]
