@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.tflite.reader import read_model
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, read_shipped_graph
 from mobileprep.ir.graph import Graph
@@ -17,6 +19,7 @@ from mobileprep.ir.node import constant
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.stages import PackageStage
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
 from tests.stages.jobs import classifier, interface, job, left, op, slots
@@ -122,6 +125,31 @@ def test_a_model_for_litert(tmp_path: Path) -> None:
     path = done.folder / "files/m.pb"
     assert path.read_bytes()[4:8] == b"TFL3"
     assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
+
+
+def test_a_model_in_integers(tmp_path: Path) -> None:
+    ranges = tmp_path / "ranges.yaml"
+    text = "version: 1\ntensors:\n  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
+    ranges.write_text(text)
+    quantize = Quantize("int8", inference_input_type="int8")
+    given = {"graph": classifier(), "interface": interface("y"), "ranges": ranges}
+    parameters = {"file": "m.tflite", "artifact": "tflite", "platform": "android"}
+    stage = PackageStage(**parameters, quantize=quantize, **slots(*given))
+    done = job(tmp_path, stage, **given)
+    run(done)
+    record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
+    codes = [o.code.builtin for o in record.subgraphs[0].operators]
+    assert codes == ["FULLY_CONNECTED", "DEQUANTIZE"]
+    assert left(done, "package.json")["warnings"] == []
+
+
+def test_what_stays_float_is_told(tmp_path: Path) -> None:
+    done = package(tmp_path, artifact="tflite", quantize=Quantize("int8"))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('quantize')}: {text}"]
 
 
 def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:
