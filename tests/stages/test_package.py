@@ -127,15 +127,18 @@ def test_a_model_for_litert(tmp_path: Path) -> None:
     assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
 
 
-def test_a_model_in_integers(tmp_path: Path) -> None:
-    ranges = tmp_path / "ranges.yaml"
-    text = "version: 1\ntensors:\n  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
-    ranges.write_text(text)
-    quantize = Quantize("int8", inference_input_type="int8")
+def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:
+    ranges = folder / "ranges.yaml"
+    ranges.write_text(f"version: 1\ntensors:\n{tensors}")
     given = {"graph": classifier(), "interface": interface("y"), "ranges": ranges}
-    parameters = {"file": "m.tflite", "artifact": "tflite", "platform": "android"}
-    stage = PackageStage(**parameters, quantize=quantize, **slots(*given))
-    done = job(tmp_path, stage, **given)
+    parameters: dict[str, Any] = {"artifact": "tflite", "platform": "android"}
+    stage = PackageStage(file="m.tflite", **parameters, quantize=quantize, **slots(*given))
+    return job(folder, stage, **given)
+
+
+def test_a_model_in_integers(tmp_path: Path) -> None:
+    tensors = "  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
+    done = in_integers(tmp_path, tensors, Quantize("int8", inference_input_type="int8"))
     run(done)
     record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
     codes = [o.code.builtin for o in record.subgraphs[0].operators]
@@ -144,7 +147,7 @@ def test_a_model_in_integers(tmp_path: Path) -> None:
 
 
 def test_what_stays_float_is_told(tmp_path: Path) -> None:
-    done = package(tmp_path, artifact="tflite", quantize=Quantize("int8"))
+    done = in_integers(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
     told: list[str] = []
     run(dataclasses.replace(done, warn=told.append))
     text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"

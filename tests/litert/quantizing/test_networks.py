@@ -266,9 +266,14 @@ def test_integers_that_do_not_go_with_the_activations_are_refused() -> None:
 
 
 def test_an_integer_input_without_a_range_is_refused() -> None:
-    asked = Integers(DType.INT8, {}, input_type="int8")
+    asked = Integers(DType.INT8, {"y": (0.0, 1.0)}, input_type="int8")
     with pytest.raises(UsageError, match="the range of the input 'x' is not known"):
         converted(network(), [CutInput("x")], ["y"], mode="int8", integers=asked)
+
+
+def test_integers_without_any_range_are_refused() -> None:
+    with pytest.raises(UsageError, match="int8 needs ranges of tensors"):
+        converted(network(), [CutInput("x")], ["y"], mode="int8")
 
 
 def test_a_rule_that_is_none_is_refused() -> None:
