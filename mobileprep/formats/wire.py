@@ -8,11 +8,12 @@ file, as a rule) and protobuf sees only what is left, with a number in each payl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer, Cursor
+from mobileprep.frozen import dataclass
 
 VARINT: Final = 0
 FIXED64: Final = 1

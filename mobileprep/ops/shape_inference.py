@@ -6,9 +6,9 @@ Source: ``ShapeRefiner`` of TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
