@@ -89,6 +89,47 @@ def test_folding_computes_nothing_that_is_far_larger_than_the_graph(
     assert run("transform", f"--in_graph={path}", *folded).code == 0
 
 
+def test_folding_tells_what_it_left_for_its_memory(tmp_path: Path, run: Run) -> None:
+    path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
+    steps = "--transforms=fold_constants"
+    told = run(
+        "transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", steps, "-v"
+    )
+    assert told.code == 0
+    assert "ConcatV2 would take more than 536870912 bytes to compute" in told.out + told.err
+    assert "no kernel" not in told.out + told.err
+
+
+def test_folding_is_the_same_on_each_machine_or_fails(tmp_path: Path, run: Run) -> None:
+    path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
+    steps = ("--transforms=fold_constants", "--memory=1MB")
+    told = run("transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", *steps)
+    assert (told.code, out.exists()) == (5, False)
+    assert "(ConcatV2)" in told.err
+    assert "--memory" in told.err
+
+
+def test_a_recipe_says_what_its_runs_may_take(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    written(tmp_path, doubling(20))
+    recipe = tmp_path / "recipe.yaml"
+    text = """\
+version: 1
+name: small
+source: {frozen: g.pb}
+outputs: [x20]
+transforms: [fold_constants]
+targets: {a: {}}
+"""
+    for jobs, memory, code in ((2, "1 MB", 5), (4, "100 MB", 0)):
+        recipe.write_text(f"{text}memory: {memory}\n")
+        told = run("build", recipe, f"--out={tmp_path / 'out'}", "-j", jobs)
+        assert told.code == code, told.err
+        assert ("(ConcatV2)" in told.err) == (code == 5)
+
+
 def test_half_of_the_machine_is_what_a_run_may_take(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -109,7 +109,7 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
         node.attr_bool("resize_if_index_out_of_bounds", False)
         and len(items) <= place < MOST_ELEMENTS
     ):
-        items += [None] * (place + 1 - len(items))
+        items += [None] * (checked_count(place + 1) - len(items))
     if not 0 <= place < len(items):
         message = f"there is no element {place} among {len(items)}"
         raise IndexError(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,6 +12,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import integers
+from mobileprep.ops.data_flow.elements import Blanks, check_places
 from mobileprep.ops.data_flow.tensor_array import handle_of
 
 MOST_ELEMENTS: Final = 1 << 24
@@ -40,16 +42,34 @@ class TensorList:
             index: its place.
             shape: what else is known of its shape.
         """
+        self._check(index)
+        value = self.items[index]
+        return Blanks(self.dtype).zeros(self.full_shape(shape)) if value is None else value
+
+    def read_all(self, wanted: Iterable[tuple[int, TensorShape]]) -> list[Array]:
+        """Several elements, each with what else is known of its shape; not to be written to."""
+        blanks, like = Blanks(self.dtype), self._set_shape()
+        found = []
+        for index, shape in wanted:
+            self._check(index)
+            value = self.items[index]
+            found.append(blanks.zeros(self._full(like, shape)) if value is None else value)
+        return found
+
+    def _check(self, index: int) -> None:
         if not 0 <= index < len(self.items):
             message = f"there is no element {index} among {len(self.items)}"
             raise IndexError(message)
-        value = self.items[index]
-        return np.zeros(self.full_shape(shape), self.dtype) if value is None else value
 
     def full_shape(self, shape: TensorShape) -> tuple[int, ...]:
         """The shape of the elements, from all that is known."""
-        known = [x.shape for x in self.items if x is not None][:1]
-        for candidate in (*known, merged_shape(self.shape, shape)):
+        return self._full(self._set_shape(), shape)
+
+    def _set_shape(self) -> TensorShape:
+        return next((x.shape for x in self.items if x is not None), None)
+
+    def _full(self, like: TensorShape, shape: TensorShape) -> tuple[int, ...]:
+        for candidate in (like, merged_shape(self.shape, shape)):
             if candidate is not None and all(d >= 0 for d in candidate):
                 return candidate
         message = "the shape of the elements is not known"
@@ -112,8 +132,7 @@ def checked_count(count: int) -> int:
 
     Raises:
         ValueError: it is negative, or too many.
+        OverBudgetError: it takes more memory than is left.
     """
-    if not 0 <= count <= MOST_ELEMENTS:
-        message = f"a list of {count} elements"
-        raise ValueError(message)
+    check_places(count, MOST_ELEMENTS)
     return count
