@@ -12,6 +12,7 @@ import pytest
 
 from mobileprep import limits
 from mobileprep.api.benchmarking import runs
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.limits import DEFAULT_ITERATIONS, memory_limit, set_limits
@@ -87,6 +88,50 @@ def test_folding_computes_nothing_that_is_far_larger_than_the_graph(
     path = written(tmp_path, doubling(40))
     folded = ["--transforms=fold_constants", f"--out_graph={tmp_path / 'o.pb'}", "--outputs=x40"]
     assert run("transform", f"--in_graph={path}", *folded).code == 0
+
+
+def list_loop(rounds: int) -> Graph:
+    """A TensorArray that a loop writes 64 KB to in each round."""
+    frame = {"frame_name": "while", "is_constant": False, "parallel_iterations": 10}
+    held = {**frame, "is_constant": True}
+    array = node("array", "TensorArrayV3", "size", T=None, dtype=DType.FLOAT, dynamic_size=True)
+    write = "handle turn:1 row turn_flow:1"
+    return Graph(
+        [
+            c("size", 0),
+            array,
+            c("first", 0),
+            node("handle", "Enter", "array", T=DType.RESOURCE, **held),
+            node("enter", "Enter", "first", T=DType.INT32, **frame),
+            node("enter_flow", "Enter", "array:1", **frame),
+            node("head", "Merge", "enter next", T=DType.INT32, N=2),
+            node("head_flow", "Merge", "enter_flow next_flow", N=2),
+            c("most", rounds, "^head"),
+            node("less", "Less", "head most", T=DType.INT32),
+            node("go", "LoopCond", "less", T=None),
+            node("turn", "Switch", "head go", T=DType.INT32),
+            node("turn_flow", "Switch", "head_flow go"),
+            c("one", 1, "^turn"),
+            c("dims", [1 << 14], "^turn"),
+            c("zero", 0.0, "^turn"),
+            node("row", "Fill", "dims zero", index_type=DType.INT32),
+            node("write", "TensorArrayWriteV3", write),
+            node("more", "Add", "turn:1 one", T=DType.INT32),
+            node("next", "NextIteration", "more", T=DType.INT32),
+            node("next_flow", "NextIteration", "write"),
+            node("exit_flow", "Exit", "turn_flow"),
+            node("y", "TensorArraySizeV3", "array exit_flow", T=None),
+        ]
+    )
+
+
+def test_what_loops_put_into_lists_counts(tmp_path: Path, run: Run) -> None:
+    few, many = ((f"--graph={tmp_path / n}", "--fetch=y") for n in ("few.pb", "many.pb"))
+    write_graph(tmp_path / "few.pb", list_loop(16))
+    write_graph(tmp_path / "many.pb", list_loop(10_000))
+    assert run("run", *few, "--memory=16MB").code == 0
+    told = run("run", *many, "--memory=16MB")
+    assert (told.code, "(TensorArrayWriteV3)" in told.err) == (5, True), told.err
 
 
 def test_folding_tells_what_it_left_for_its_memory(tmp_path: Path, run: Run) -> None:

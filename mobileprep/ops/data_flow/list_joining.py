@@ -199,7 +199,7 @@ flop_rule("TensorListSplit")(free)
 def concat_lists(node: Node, a: Array, b: Array) -> Array:
     """The elements of one list and then of another."""
     first, second = list_in(a), list_in(b)
-    return first.with_items((*first.items, *second.items))
+    return first.with_items((*first.items, *second.items), second.nbytes)
 
 
 @shape_fn("TensorListConcatLists")

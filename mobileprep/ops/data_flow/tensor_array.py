@@ -10,6 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_kept
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import no_outputs, scalars_only
@@ -33,6 +34,7 @@ class TensorArray:
         shape: what is known of their shape.
         dynamic: whether writing beyond the end makes the list longer.
         identical: whether all elements are known to have one shape.
+        nbytes: of all elements.
     """
 
     items: list[Array | None]
@@ -40,6 +42,7 @@ class TensorArray:
     shape: TensorShape
     dynamic: bool
     identical: bool
+    nbytes: int = 0
 
     def write(self, index: int, value: Array) -> None:
         """Set an element."""
@@ -52,6 +55,9 @@ class TensorArray:
         if not 0 <= index < len(self.items):
             message = f"there is no place {index} among {len(self.items)}"
             raise IndexError(message)
+        old = self.items[index]
+        self.nbytes += value.nbytes - (0 if old is None else old.nbytes)
+        check_kept(value.nbytes, "an element")
         self.items[index] = value
 
     def read(self, index: int) -> Array:

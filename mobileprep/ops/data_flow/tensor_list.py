@@ -11,6 +11,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_kept
 from mobileprep.ops.arrays import integers
 from mobileprep.ops.data_flow.elements import Blanks, check_places
 from mobileprep.ops.data_flow.tensor_array import handle_of
@@ -28,12 +29,14 @@ class TensorList:
         dtype: their type.
         shape: what is known of their shape.
         limit: how many there may be; negative for any number.
+        nbytes: of all elements.
     """
 
     items: tuple[Array | None, ...]
     dtype: np.dtype[np.generic]
     shape: TensorShape
     limit: int = -1
+    nbytes: int = 0
 
     def item(self, index: int, shape: TensorShape) -> Array:
         """An element; zeros where none was set.
@@ -75,12 +78,20 @@ class TensorList:
         message = "the shape of the elements is not known"
         raise ValueError(message)
 
-    def with_items(self, items: tuple[Array | None, ...]) -> Array:
-        """A handle of a list with other elements."""
+    def with_items(self, items: tuple[Array | None, ...], added: int | None = None) -> Array:
+        """A handle of a list with other elements; they have so many bytes more, where it is known.
+
+        Raises:
+            ValueError: the list cannot hold so many.
+            OverBudgetError: they take more memory than is left.
+        """
         if len(items) > (MOST_ELEMENTS if self.limit < 0 else self.limit):
             message = f"the list cannot hold {len(items)} elements"
             raise ValueError(message)
-        return handle_of(replace(self, items=items))
+        if added is None:
+            added = bytes_of(items) - self.nbytes
+        check_kept(added, "the elements of a list")
+        return handle_of(replace(self, items=items, nbytes=self.nbytes + added))
 
     def checked(self, value: Array) -> Array:
         """A value that is to become an element."""
@@ -88,6 +99,11 @@ class TensorList:
             message = f"a list of {self.dtype} cannot hold {value.dtype}"
             raise ValueError(message)
         return value
+
+
+def bytes_of(items: Iterable[Array | None]) -> int:
+    """The memory of elements."""
+    return sum(x.nbytes for x in items if x is not None)
 
 
 def merged_shape(a: TensorShape, b: TensorShape) -> TensorShape:
@@ -124,7 +140,8 @@ def element_type(node: Node) -> np.dtype[np.generic]:
 
 def new_list(node: Node, items: tuple[Array | None, ...], shape: Array, limit: int = -1) -> Array:
     """A handle of a new list with the element type that its node names."""
-    return handle_of(TensorList(items, element_type(node), shape_of(shape), limit))
+    kind = element_type(node)
+    return handle_of(TensorList(items, kind, shape_of(shape), limit, bytes_of(items)))
 
 
 def checked_count(count: int) -> int:
