@@ -56,11 +56,13 @@ class Work:
     @cached_property
     def read(self) -> frozenset[Edge]:
         """The tensors that are wanted, and those that live nodes take."""
-        nodes = self.graph.by_name
-        return self.wanted | frozenset(edge(r) for name in self.live for r in nodes[name].data_inputs)
+        taken = (self.graph[name].data_inputs for name in self.live)
+        return self.wanted | frozenset(edge(ref) for refs in taken for ref in refs)
 
     def __post_init__(self) -> None:
         self.names = FreshNames([*self.graph.by_name, *self.graph.library.functions])
+        self.raised = 0
+        """How many loops, conditionals and TensorArrays have gone."""
         self._copied = 0
 
     def node(self, name: str) -> Node | None:
