@@ -48,11 +48,11 @@ def assembled(main: Program) -> ModelRecord:
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
     metadata = (("min_runtime_version", version.encode().ljust(16, b"\0")),)
-    first, main = programs[0], subgraphs[0]
+    first = subgraphs[0]
     signature = SignatureRecord(
         SIGNATURE,
-        tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
-        tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.inputs, first.inputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.outputs, first.outputs, strict=True)),
     )
     description = _described([op for program in programs for op in program.ops])
     return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)

@@ -125,7 +125,13 @@ class _Inference:
             args = _Args(node, tuple(map(self.shape_of, node.data_inputs)), self)
             try:
                 outputs = tuple(function(args))
-            except (ShapeConflictError, InvalidGraphError, UnsupportedError, IndexError, ValueError):
+            except (
+                ShapeConflictError,
+                InvalidGraphError,
+                UnsupportedError,
+                IndexError,
+                ValueError,
+            ):
                 # Running the graph will say so, if this node runs at all.
                 return self._unknown(node)
             if node.op in _PASS_HANDLES and node.data_inputs:
