@@ -6,7 +6,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
+from mobileprep.plan.app import (
+    encrypt_spec,
+    encrypted_file,
+    integration_spec,
+    lite_description,
+)
 from mobileprep.plan.calibrating import calibrate_spec
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -185,6 +190,7 @@ class _TargetPlanner:
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target
+        described = lite_description(target) if target.artifact == "tflite" else {}
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
@@ -194,10 +200,11 @@ class _TargetPlanner:
             abis=target.abis,
             # Headers are for TensorFlow's runtime, which LiteRT is not.
             registration=() if target.artifact == "tflite" else target.registration,
+            **described,
             graph=Upstream(last, GRAPH),
             interface=frozen.interface,
         )
-        where = places(target, "registration", "artifact", "transforms")
+        where = places(target, "registration", "artifact", "transforms", "inputs", "validation")
         return StageSpec(f"{target.folder}/package", stage, where)
 
     def _code(self, frozen: Frozen, last: str) -> list[str]:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
-from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.fsio import write_bytes, write_text
+from mobileprep.fsio import write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
-from mobileprep.litert.convert import converted
-from mobileprep.litert.flex import flex_of
-from mobileprep.litert.prepare import CutInput
 from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import build_fragments
@@ -27,6 +22,7 @@ from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, Packag
 from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.lite_package import leave_tflite
 from mobileprep.transforms.base import Context
 
 
@@ -66,30 +62,9 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
-        return graph, _leave_tflite(job, graph, path, warnings)
+        return graph, leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)
     return graph, path.stat().st_size
-
-
-def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
-    """Leave a file for LiteRT; its length in bytes.
-
-    What the app has to link for it joins ``warnings``.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
-    """
-    interface = job.record(Interface, job.asked.interface)
-    inputs = [CutInput(name) for name in interface.inputs]
-    where = job.place("artifact")
-    model = converted(graph, inputs, interface.outputs, flex=job.asked.flex, where=where)
-    flexible = flex_of(model)
-    if flexible:
-        warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
-        job.warn(f"{where}: {warnings[-1]}")
-    content = model_bytes(model, str(path))
-    write_bytes(path, bytes(content))
-    return len(content)
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:

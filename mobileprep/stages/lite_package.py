@@ -1,0 +1,65 @@
+"""The file for LiteRT that the package stage leaves, and its description."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from mobileprep.datasets.classes import class_names
+from mobileprep.errors import UsageError
+from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.fsio import write_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.litert.convert import converted
+from mobileprep.litert.flex import flex_of
+from mobileprep.litert.prepare import CutInput
+from mobileprep.packaging.integration.app_model import app_tensors
+from mobileprep.packaging.litert.description import LABELS, described
+from mobileprep.plan.records import Interface
+from mobileprep.plan.stages import PackageStage
+from mobileprep.stages.base import Job
+from mobileprep.stages.data import placed
+from mobileprep.stages.pictures import pictures_of
+
+
+def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
+    """Leave a file for LiteRT; its length in bytes.
+
+    What the app has to link for it joins ``warnings``.
+
+    Raises:
+        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
+        AccuracyError: the file of classes lists none, or one twice; the numbers that pictures are
+            normalized by do not fit their channels.
+    """
+    interface = job.record(Interface, job.asked.interface)
+    inputs = [CutInput(name) for name in interface.inputs]
+    where = job.place("artifact")
+    model = converted(graph, inputs, interface.outputs, flex=job.asked.flex, where=where)
+    flexible = flex_of(model)
+    if flexible:
+        warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
+        job.warn(f"{where}: {warnings[-1]}")
+    with placed(job.place("validation")):
+        content = _described(job, graph, interface, model)
+    write_bytes(path, content)
+    return len(content)
+
+
+def _described(
+    job: Job[PackageStage], graph: Graph, interface: Interface, model: ModelRecord
+) -> bytes:
+    """The file, with its description and the classes behind it."""
+    asked = job.asked
+    declared = {spec.name: spec.shape for spec in asked.inputs}
+    try:
+        inputs, outputs = app_tensors(graph, interface.inputs, interface.outputs, declared)
+    except UsageError as error:
+        raise error.at(job.place("inputs")) from error
+    names = [] if asked.classes is None else class_names(asked.classes.root)
+    table = described(asked.name, inputs, outputs, pictures_of(asked, inputs), len(names))
+    entry = (ENTRY, description_bytes(table))
+    whole = model_bytes(replace(model, metadata=(*model.metadata, entry)), asked.model)
+    return with_files(whole, {LABELS: "".join(f"{n}\n" for n in names)} if names else {})
