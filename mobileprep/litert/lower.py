@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mobileprep.errors import UsageError
+from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import (
@@ -130,13 +130,14 @@ class _Lowering:
             self.names.setdefault(value, name)
 
     def _given(self, node: Node) -> tuple[Value, ...] | None:
-        """The value of a placeholder or a constant."""
+        """The value of a placeholder, a constant, or a number that follows from sizes."""
         if node.op == "Placeholder":
             kind = node.attr_dtype("dtype")
             self._check_type(node, kind)
             return (Value(node.name, kind, node.attr_shape("shape")),)
         if node.op != "Const":
-            return None
+            settled = self.scope.settled(node)
+            return None if settled is None else (self.scope.constant(settled, node.name),)
         tensor = node.attr_tensor("value")
         if tensor.dtype in NAMES and tensor.dtype is not DType.STRING:
             return (self.scope.constant(tensor.array(), node.name, tensor.dtype),)
@@ -195,6 +196,9 @@ class _Lowering:
         if value is None:
             message = f"{name!r} puts nothing out"
             raise UsageError(message, "name a tensor")
+        if value in self.scope.halves:
+            message = f"{name!r} is complex, and LiteRT has hardly an operator on complex numbers"
+            raise UnsupportedError(message, "cut the graph at its magnitude", self.where)
         return Port(name, self._final(value))
 
     def __post_init__(self) -> None:

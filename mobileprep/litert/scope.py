@@ -42,6 +42,8 @@ class Scope:
         self.graph = graph
         self.function = function
         self.ops: list[Op] = []
+        self.halves: dict[Value, tuple[Value, Value]] = {}
+        """Real and imaginary parts of complex values, which are in the program themselves."""
         self._shapes = shapes
         self._static = StaticValues(graph.by_name, self.shape_of, fed)
         self._constants: dict[tuple[object, ...], Value] = {}
@@ -60,6 +62,19 @@ class Scope:
     def known(self, node: Node, index: int) -> Array | None:
         """The elements of a node's input where they follow from constants and shapes."""
         return self._static.value(node.data_inputs[index])
+
+    def settled(self, node: Node) -> Array | None:
+        """The elements of a node's only output where it is no float32 and they are known.
+
+        Sizes and places that follow from the shapes of inputs are worked out in types, and by ops,
+        that LiteRT may lack.
+        """
+        if not node.data_inputs or len(self._shapes.get(node.name, ())) != 1:
+            return None
+        value = self._static.value(Ref(node.name))
+        if value is None or value.dtype.kind not in "biuf" or value.dtype in _WEIGHTS:
+            return None
+        return value
 
     def as_shape(self, node: Node, index: int) -> TensorShape:
         """A node's input read as a shape, -1 for each size that is not known, or None."""
@@ -182,3 +197,4 @@ class Scope:
 
 
 _SMALL = 1 << 12
+_WEIGHTS = (np.float16, np.float32)

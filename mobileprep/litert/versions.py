@@ -87,6 +87,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "PADV2": "1.9.0 1.14.0 2.4.0 2.6.0 2.20.0",
     "POW": "1.10.0",
     "PRELU": "1.8.0",
+    "RANDOM_UNIFORM": "2.8.0",
     "RANGE": "1.13.0 2.14.0",
     "RANK": "1.14.0",
     "REDUCE_ALL": "2.6.0",

@@ -36,6 +36,7 @@ def run(job: Job[FreezeStage]) -> None:
     options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
     result = _freeze(_load(asked), options, job)
     check_graph(result.graph, job.place("source"))
+    write_graph_page(job.output(PAGE), asked.level, result.graph)
     size = job.leave_graph(GRAPH, result.graph)
     inputs = tuple(i.name for i in asked.inputs) or result.inputs
     job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))
@@ -51,7 +52,6 @@ def run(job: Job[FreezeStage]) -> None:
         assets={asset.tensor: f"assets/{asset.name}" for asset in result.assets},
     )
     job.write_record(asked.RECORD, record)
-    write_graph_page(job.output(PAGE), asked.level, result.graph)
 
 
 def _load(asked: FreezeStage) -> LoadedSource:

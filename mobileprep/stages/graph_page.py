@@ -1,12 +1,14 @@
 """What the report page tells of a graph as a whole, left by the stage that leaves the graph.
 
-So it is found out while the graph is in memory, and once for all targets.
+So it is found out once for all targets, and while the graph is in memory: it comes before the graph
+is left, which lies in files then, whose pages count as memory anew once they are looked at.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from mobileprep.inspection.step_changes import StepChanges, step_changes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_pieces, pieces_size, raw_chunks
 from mobileprep.ir.tensor import Tensor
+from mobileprep.processors import cores
 from mobileprep.stages.compress import FRAME, compressed_size
 
 _AT_ONCE: Final = 4 << 20
@@ -55,7 +58,9 @@ def compressed_graph(graph: Graph, level: int) -> int:
         return compressed_size(raw_chunks(pieces), level)
     rest = [piece for piece in pieces if not isinstance(piece, Tensor)]
     tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
-    return compressed_size(rest, level) + sum(_compressed_tensor(t, level) for t in tensors)
+    with ThreadPoolExecutor(cores()) as pool:
+        sizes = pool.map(lambda tensor: _compressed_tensor(tensor, level), tensors)
+        return compressed_size(rest, level) + sum(sizes)
 
 
 def _changes(before: Graph, after: Graph) -> StepChanges:
