@@ -10,14 +10,17 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.metadata import ENTRY, description_bytes, with_files
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.fsio import write_bytes
+from mobileprep.fsio import write_bytes, write_text
 from mobileprep.ir.graph import Graph
+from mobileprep.litert.assemble import RUNTIME
 from mobileprep.litert.convert import converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.packaging.integration.app_model import app_tensors
+from mobileprep.packaging.litert.build import LiteFile, LiteOperator, lite_files
 from mobileprep.packaging.litert.description import LABELS, described
 from mobileprep.plan.records import Interface
+from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import PackageStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.data import placed
@@ -45,7 +48,23 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     with placed(job.place("validation")):
         content = _described(job, graph, interface, model)
     write_bytes(path, content)
+    _leave_build_files(job, model, has_flex=bool(flexible))
     return len(content)
+
+
+def _leave_build_files(job: Job[PackageStage], model: ModelRecord, *, has_flex: bool) -> None:
+    """What the app's own build takes."""
+    asked = job.asked
+    versions: dict[tuple[str, bool], int] = {}
+    for operator in (op for part in model.subgraphs for op in part.operators):
+        code = operator.code
+        key = (code.custom or code.builtin, bool(code.custom))
+        versions[key] = max(versions.get(key, 1), code.version)
+    operators = tuple(LiteOperator(n, v, custom) for (n, custom), v in versions.items())
+    runtime = dict(model.metadata)[RUNTIME].rstrip(b"\0").decode()
+    file = LiteFile(asked.name, asked.file, operators, runtime, has_flex)
+    for name, text in sorted(lite_files(asked.platform, asked.abis, file).items()):
+        write_text(job.output(f"{PUBLISHED}{name}"), text)
 
 
 def _described(

@@ -1,1 +1,1 @@
-"""What goes with a .tflite file: its description, and how an app's own build links LiteRT for it."""
+"""What goes with a .tflite file: its description, and what an app's own build takes."""
