@@ -28,6 +28,9 @@ SIGNATURE: Final = "serving_default"
 """The name that converters give the one signature of a file."""
 
 _NAMES: Final = {**NAMES, DType.INT4: "INT4"}
+RUNTIME: Final = "min_runtime_version"
+"""The name of the metadata that has the oldest release that runs a file."""
+
 _DESCRIPTION: Final = "written by mobileprep"
 
 
@@ -49,7 +52,7 @@ def assembled(main: Program) -> ModelRecord:
     programs = _listed(main)
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
-    metadata = (("min_runtime_version", version.encode().ljust(16, b"\0")),)
+    metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)
     first = subgraphs[0]
     signature = SignatureRecord(
         SIGNATURE,

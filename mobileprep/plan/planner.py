@@ -6,7 +6,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
+from mobileprep.plan.app import (
+    encrypt_spec,
+    encrypted_file,
+    integration_spec,
+    lite_description,
+)
 from mobileprep.plan.calibrating import calibrate_spec
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -188,6 +193,7 @@ class _TargetPlanner:
         target = self._target
         is_lite = target.artifact == "tflite"
         quantize = target.quantize if is_lite else Quantize()
+        described = lite_description(target) if is_lite else {}
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
@@ -197,13 +203,16 @@ class _TargetPlanner:
             abis=target.abis,
             # Headers are for TensorFlow's runtime, which LiteRT is not.
             registration=() if is_lite else target.registration,
+            **described,
             graph=Upstream(last, GRAPH),
             interface=frozen.interface,
             quantize=quantize,
             ranges=self._ranges_of_file(frozen, last),
             regular_expressions=regex_engine() if quantize.rules else "",
         )
-        where = places(target, "registration", "artifact", "quantize", "transforms")
+        where = places(
+            target, "registration", "artifact", "quantize", "transforms", "inputs", "validation"
+        )
         return StageSpec(f"{target.folder}/package", stage, where)
 
     def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:

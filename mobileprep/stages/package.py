@@ -67,7 +67,7 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
         # Slow to import, and few targets take it.
-        from mobileprep.stages.tflite_file import leave_tflite
+        from mobileprep.stages.lite_package import leave_tflite
 
         return graph, leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)

@@ -72,7 +72,7 @@ def test_raised(build: Build, tf: ModuleType) -> None:
 
 
 def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: int | None) -> Graph:
-    """A frozen recurrent network of TensorFlow 1; inputs "x" and "lengths", outputs "y", "state"."""
+    """A frozen recurrent network of TensorFlow 1: "x" and "lengths" to "y" and "state"."""
     rnn = pytest.importorskip("tensorflow.python.ops.rnn")
     cells = pytest.importorskip("tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")
     v1 = tf.compat.v1
