@@ -7,9 +7,11 @@ change for the same inputs, its version here is raised by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import ClassVar, Final
 
 from mobileprep.frozen import dataclass
+from mobileprep.options.data import Reading
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
@@ -24,6 +26,7 @@ from mobileprep.plan.running_stages import (
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.plan.spec import PAGE, PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
 
 GRAPH: Final = "graph.pb"
@@ -136,26 +139,42 @@ class PackageStage(Stage):
     Args:
         file: the name of the model file.
         artifact: its form.
+        flex: whether a file for LiteRT may leave ops to the Flex delegate.
         encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
         registration: the TensorFlow versions to write headers for.
+        inputs: what is fed, as far as the recipe says; of a file for LiteRT, as the next three.
+        reading: how pictures become values of ``picture_input``, or None.
+        picture_input: the input that gets pictures; None for the only one.
+        classes: the file that lists the classes.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
+        quantize: for LiteRT, what is done to weights and activations.
+        ranges: by which it computes in integers, as far as they are measured.
+        regular_expressions: what its rules are looked for by, with its version.
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     RECORD: ClassVar[str] = "package.json"
 
     file: str
     artifact: Artifact
+    flex: bool = False
     encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    reading: Reading | None = None
+    picture_input: str | None = None
+    classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    quantize: Quantize = field(default_factory=Quantize)
+    ranges: Upstream | None = None
+    regular_expressions: str = ""
 
     @property
     def model(self) -> str:

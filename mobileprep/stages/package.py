@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
-from mobileprep.fsio import write_bytes, write_text
+from mobileprep.fsio import write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
@@ -67,28 +66,12 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
-        return graph, _leave_tflite(job, graph, path)
+        # Slow to import, and few targets take it.
+        from mobileprep.stages.lite_package import leave_tflite
+
+        return graph, leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)
     return graph, path.stat().st_size
-
-
-def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path) -> int:
-    """Leave a file for LiteRT; its length in bytes.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
-    """
-    # Slow to import, and few targets take it.
-    from mobileprep.formats.tflite.writer import model_bytes
-    from mobileprep.litert.convert import converted
-    from mobileprep.litert.prepare import CutInput
-
-    interface = job.record(Interface, job.asked.interface)
-    inputs = [CutInput(name) for name in interface.inputs]
-    model = converted(graph, inputs, interface.outputs, where=job.place("artifact"))
-    content = model_bytes(model, str(path))
-    write_bytes(path, bytes(content))
-    return len(content)
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:

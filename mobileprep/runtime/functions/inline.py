@@ -14,8 +14,8 @@ from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref, control
+from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.runtime.functions.bodies import body_of
 from mobileprep.runtime.functions.growth import MOST_NODES, check_growth
 from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
 from mobileprep.runtime.functions.lower import lower

@@ -23,7 +23,7 @@ from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
-from mobileprep.runtime.functions.bodies import Body, body_of
+from mobileprep.opdefs.bodies import Body, body_of
 from mobileprep.runtime.functions.kinds import LOOPS
 from mobileprep.runtime.functions.splice import free_prefix, splice
 

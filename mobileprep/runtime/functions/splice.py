@@ -9,7 +9,7 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
-from mobileprep.runtime.functions.bodies import Body
+from mobileprep.opdefs.bodies import Body
 
 
 @dataclass(frozen=True)
