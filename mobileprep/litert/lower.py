@@ -8,6 +8,7 @@ from typing import Final
 
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import (
     ENTERS,
@@ -18,6 +19,7 @@ from mobileprep.ir.op_sets import (
 )
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.verify import execution_order
+from mobileprep.litert.flex import as_flex
 from mobileprep.litert.prepare import Prepared, prepared_function
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.refusals import CannotExpressError, Refusal, refused
@@ -38,7 +40,12 @@ _NO_OP: Final = "cut the graph before it, and feed what it computes"
 
 
 def lowered(
-    source: Prepared, inputs: Sequence[str], outputs: Sequence[str], where: str = ""
+    source: Prepared,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    where: str = "",
+    *,
+    flex: bool = False,
 ) -> Program:
     """The program of a graph.
 
@@ -47,12 +54,13 @@ def lowered(
         inputs: the names under which the inputs are known.
         outputs: the names under which the outputs are known.
         where: what the graph is called, for messages.
+        flex: whether the Flex delegate may run ops that LiteRT cannot express.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express.
+        UnsupportedError: naming every node that cannot be expressed.
         InvalidGraphError: the graph is malformed.
     """
-    return _Lowering(source).program(inputs, outputs, where)
+    return _Lowering(source, flex).program(inputs, outputs, where)
 
 
 @dataclass
@@ -60,6 +68,7 @@ class _Lowering:
     """One pass over a graph."""
 
     source: Prepared
+    flex: bool = False
     refusals: list[Refusal] = field(default_factory=list)
     callers: tuple[str, ...] = ()
     called: list[str] = field(default_factory=list)
@@ -101,7 +110,7 @@ class _Lowering:
             message = f"functions that call functions make more than {_MOST_CALLS:,} subgraphs"
             raise CannotExpressError(message, "simplify the model")
         before = len(self.refusals)
-        inner = _Lowering(source, self.refusals, (*self.callers, name), self.called)
+        inner = _Lowering(source, self.flex, self.refusals, (*self.callers, name), self.called)
         inner.run(self.where)
         if len(self.refusals) > before:
             raise _RefusedWithinError
@@ -133,26 +142,33 @@ class _Lowering:
         tensor = node.attr_tensor("value")
         if tensor.dtype in NAMES and tensor.dtype is not DType.STRING:
             return (self.scope.constant(tensor.array(), node.name, tensor.dtype),)
+        if self.flex and tensor.dtype is DType.STRING:
+            return as_flex(self.scope, node, ())
         self._check_type(node, tensor.dtype)
         return ()
 
     def _check_type(self, node: Node, kind: DType) -> None:
-        if kind not in NAMES or kind is DType.STRING:
+        if kind not in NAMES or (kind is DType.STRING and not self.flex):
             reason = f"LiteRT has no operators on {kind.short}"
             self._refuse(node, CannotExpressError(reason, "cut the graph behind it"))
 
     def _lowered(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
-        function = find_lowering(node.op)
-        if function is None:
-            self._refuse(node, _unknown(node))
-            return None
+        emitted = len(self.scope.ops)
         try:
+            function = find_lowering(node.op)
+            if function is None:
+                raise _unknown(node)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
-            self._refuse(node, refusal)
-            return None
+            # What was emitted before the refusal, nobody reads.
+            del self.scope.ops[emitted:]
+            flexible = as_flex(self.scope, node, inputs) if self.flex else None
+            if flexible is None:
+                self._refuse(node, refusal)
+            return flexible
         except _RefusedWithinError:
             return None
+        self.scope.ops[emitted:] = [replace(op, node=node) for op in self.scope.ops[emitted:]]
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:
@@ -160,9 +176,11 @@ class _Lowering:
 
     def _renamed(self) -> tuple[Op, ...]:
         """Names for what lies inside of a lowered node: its operator's, with a number."""
+        fresh = FreshNames(node.name for node in self.source.graph)
         for number, op in enumerate(self.scope.ops):
             for value in op.outputs:
-                self.names.setdefault(value, f"{op.code.lower()}_{number}")
+                if value not in self.names:
+                    self.names[value] = fresh.name(f"{op.code.lower()}_{number}")
         return tuple(self.scope.ops)
 
     def _named(self, op: Op) -> Op:

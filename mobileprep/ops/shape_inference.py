@@ -6,9 +6,9 @@ Source: ``ShapeRefiner`` of TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import FuncRef, TensorShape
 from mobileprep.ir.graph import Function, Graph
 from mobileprep.ir.node import Node

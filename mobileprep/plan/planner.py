@@ -6,7 +6,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
+from mobileprep.plan.app import (
+    encrypt_spec,
+    encrypted_file,
+    integration_spec,
+    lite_description,
+)
 from mobileprep.plan.calibrating import calibrate_spec
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -28,8 +33,10 @@ from mobileprep.plan.sources import (
     single_file,
 )
 from mobileprep.plan.spec import (
+    PAGE,
     PUBLISHED,
     Plan,
+    PlannedPage,
     PlannedRecords,
     StageSpec,
     TargetPlan,
@@ -49,6 +56,7 @@ from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
 from mobileprep.plan.validation import evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Budget
 
 
@@ -99,7 +107,7 @@ class _TargetPlanner:
         compress = self._add(self._compress_spec(shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), last, package)
-        nodes = self._add(self._nodes_spec([freeze, *steps]))
+        source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
@@ -118,12 +126,17 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*validation, nodes),
+                *(*validation, source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
             tuple(outside_files(target)),
             target_settings(target),
-            Upstream(nodes, NodesStage.LEFT),
+            PlannedPage(
+                Upstream(source_nodes, NodesStage.LEFT),
+                Upstream(nodes, NodesStage.LEFT),
+                tuple(Upstream(task, PAGE) for task in (freeze, *steps)),
+                tuple(step.name for step in target.transforms),
+            ),
         )
 
     def _add(self, spec: StageSpec) -> str:
@@ -178,19 +191,39 @@ class _TargetPlanner:
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target
+        is_lite = target.artifact == "tflite"
+        quantize = target.quantize if is_lite else Quantize()
+        described = lite_description(target) if is_lite else {}
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
+            flex=target.flex,
             encrypted=encrypted_file(target, self._model_file()),
             platform=target.platform,
             abis=target.abis,
             # Headers are for TensorFlow's runtime, which LiteRT is not.
-            registration=() if target.artifact == "tflite" else target.registration,
+            registration=() if is_lite else target.registration,
+            **described,
             graph=Upstream(last, GRAPH),
             interface=frozen.interface,
+            quantize=quantize,
+            ranges=self._ranges_of_file(frozen, last),
+            regular_expressions=regex_engine() if quantize.rules else "",
         )
-        where = places(target, "registration", "artifact", "transforms")
+        where = places(
+            target, "registration", "artifact", "quantize", "transforms", "inputs", "validation"
+        )
         return StageSpec(f"{target.folder}/package", stage, where)
+
+    def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
+        """What the calibration of the shipped graph leaves for a file of integers."""
+        target = self._target
+        if not target.ranges_of_file or target.calibration is None:
+            return None
+        label, graph = f"{target.folder}/calibrate", Upstream(last, GRAPH)
+        spec = calibrate_spec(target, target.calibration, label, graph, frozen, for_litert=True)
+        self._calibrations.append(self._add(spec))
+        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
 
     def _code(self, frozen: Frozen, last: str) -> list[str]:
         """The task that writes code for the app; none where none is asked for."""
@@ -219,17 +252,17 @@ class _TargetPlanner:
         stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
         return StageSpec(f"{self._target.folder}/compress", stage)
 
-    def _nodes_spec(self, graphs: list[str]) -> StageSpec:
-        target = self._target
-        stage = NodesStage(
-            compressor=compressor(),
-            level=LEVEL,
-            steps=tuple(step.name for step in target.transforms),
-            inputs=target.inputs,
-            graphs=tuple(Upstream(task, GRAPH) for task in graphs),
-            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in self._calibrations),
+    def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
+        """The tasks that tell of the nodes of the source, and of those that ship."""
+        inputs, ranges = self._target.inputs, self._calibrations
+        source = NodesStage(inputs=inputs, graph=frozen.graph)
+        shipped = NodesStage(
+            inputs=inputs,
+            graph=Upstream(last, GRAPH),
+            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in ranges),
         )
-        return StageSpec(f"{target.folder}/nodes", stage)
+        label = f"{self._target.folder}/nodes"
+        return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
         """The task that holds the model to limits; none where there are none."""
@@ -262,8 +295,10 @@ class _TargetPlanner:
         is_lite = target.artifact == "tflite"
         shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
         artifact = dataclasses.replace(frozen, graph=shipped)
+        file = self._model(package) if validation.engine is not None else None
         before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
-        after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
+        label = f"{target.folder}/evaluate"
+        after = self._add(evaluate_spec(target, validation, label, artifact, file))
         return [before, after, self._add(validate_spec(target, validation, before, after))]
 
 
@@ -281,6 +316,8 @@ def _freeze_spec(target: Target) -> StageSpec:
         outputs=target.outputs,
         # What is frozen already has no variables, and so no initializers.
         regular_expressions="" if source.kind == "frozen" else regex_engine(),
+        compressor=compressor(),
+        level=LEVEL,
     )
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
@@ -301,6 +338,8 @@ def _transform_spec(
         ranges=ranges,
         interface=interface,
         regular_expressions=step_regex_engine(step),
+        compressor=compressor(),
+        level=LEVEL,
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
     return StageSpec(f"{number:02d}-{step.name}", stage, where)

@@ -51,6 +51,13 @@ def test_a_model_for_litert_has_no_code_and_is_not_encrypted(load) -> None:
         load(HEAD + f"{key}\ntargets: {{a: {{artifact: tflite}}}}\n")
 
 
+def test_flex_is_of_files_for_litert(load) -> None:
+    with pytest.raises(RecipeError, match="'flex' is of"):
+        load(HEAD + "targets: {a: {flex: true}}\n")
+    (target,) = load(HEAD + "targets: {a: {flex: true, artifact: tflite}}\n").targets
+    assert target.flex
+
+
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])
 @pytest.mark.parametrize("language", ["java", "kotlin"])
 def test_a_model_that_an_interface_cannot_load_is_refused(
