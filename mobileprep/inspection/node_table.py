@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.attribute_text import attribute_text
 from mobileprep.inspection.costs import node_flops
 from mobileprep.inspection.drawing import shape_text

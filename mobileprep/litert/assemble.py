@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import (
     LiteTensor,
     ModelRecord,
@@ -26,6 +27,7 @@ from mobileprep.litert.versions import operator_version, runtime_version
 SIGNATURE: Final = "serving_default"
 """The name that converters give the one signature of a file."""
 
+_NAMES: Final = {**NAMES, DType.INT4: "INT4"}
 RUNTIME: Final = "min_runtime_version"
 """The name of the metadata that has the oldest release that runs a file."""
 
@@ -51,11 +53,11 @@ def assembled(main: Program) -> ModelRecord:
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
     metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)
-    first, main = programs[0], subgraphs[0]
+    first = subgraphs[0]
     signature = SignatureRecord(
         SIGNATURE,
-        tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
-        tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.inputs, first.inputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.outputs, first.outputs, strict=True)),
     )
     description = _described([op for program in programs for op in program.ops])
     return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)
@@ -142,9 +144,18 @@ class _Numbered:
         is_open = any(size < 0 for size in sizes)
         return LiteTensor(
             value.name,
-            NAMES[value.dtype],
+            _NAMES[value.dtype],
             tuple(1 if size < 0 else size for size in sizes),
             sizes if is_open else None,
-            0 if value.data is None else self._buffers.number(value.data),
+            0 if value.data is None else self._buffers.number(_stored(value, value.data)),
             value.quantization,
         )
+
+
+def _stored(value: Value, data: Array) -> Array:
+    """Elements as a buffer has them; of 4 bits two go into a byte, the first into its low half."""
+    if value.dtype is not DType.INT4:
+        return data
+    nibbles = np.pad(data.reshape(-1).astype(np.uint8) & 15, (0, data.size % 2))
+    packed: Array = nibbles[0::2] | nibbles[1::2] << 4
+    return packed

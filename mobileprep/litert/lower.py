@@ -8,6 +8,7 @@ from typing import Final
 
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import (
     ENTERS,
@@ -167,6 +168,7 @@ class _Lowering:
             return flexible
         except _RefusedWithinError:
             return None
+        self.scope.ops[emitted:] = [replace(op, node=node) for op in self.scope.ops[emitted:]]
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:
@@ -174,9 +176,11 @@ class _Lowering:
 
     def _renamed(self) -> tuple[Op, ...]:
         """Names for what lies inside of a lowered node: its operator's, with a number."""
+        fresh = FreshNames(node.name for node in self.source.graph)
         for number, op in enumerate(self.scope.ops):
             for value in op.outputs:
-                self.names.setdefault(value, f"{op.code.lower()}_{number}")
+                if value not in self.names:
+                    self.names[value] = fresh.name(f"{op.code.lower()}_{number}")
         return tuple(self.scope.ops)
 
     def _named(self, op: Op) -> Op:

@@ -24,7 +24,8 @@ def with_builtins(program: Program) -> Program:
     """The program with every pattern replaced; what it leaves unread is still there."""
     for pattern in _PATTERNS:
         readers = Readers(program)
-        ops = [pattern(op, readers) or op for op in program.ops]
+        found = ((op, pattern(op, readers)) for op in program.ops)
+        ops = [op if made is None else replace(made, node=op.node) for op, made in found]
         program = program.with_ops(ops)
     return program
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 
 
@@ -46,6 +48,7 @@ class Op:
         options: the builtin's options.
         custom: the name of a custom operator.
         custom_options: the bytes that it reads.
+        node: the node of the graph that it comes from.
         subgraphs: what it runs, in the order of the options that have their numbers.
     """
 
@@ -55,6 +58,7 @@ class Op:
     options: Options | None = None
     custom: str = ""
     custom_options: bytes = b""
+    node: Node | None = None
     subgraphs: tuple[Program, ...] = ()
 
 

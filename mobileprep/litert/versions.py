@@ -87,6 +87,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "PADV2": "1.9.0 1.14.0 2.4.0 2.6.0 2.20.0",
     "POW": "1.10.0",
     "PRELU": "1.8.0",
+    "QUANTIZE": "1.14.0 1.15.0 2.15.0 2.18.0",
     "RANDOM_UNIFORM": "2.8.0",
     "RANGE": "1.13.0 2.14.0",
     "RANK": "1.14.0",
@@ -220,21 +221,29 @@ def _conv_2d(op: Op) -> int:
         return 6
     if _is_weights_only(op):
         return 5 if _per_channel(op) else 2
-    return 3 if _kind(op) is DType.INT8 else 1
+    if _kind(op, 1) is DType.INT4:
+        return 7
+    return _by_type({DType.INT8: 3, DType.INT16: 4})(op)
 
 
 def _depthwise(op: Op) -> int:
     if _is_weights_only(op):
         return 6 if _per_channel(op) else 4
-    if _kind(op) is DType.INT8:
-        return 3
+    if _kind(op, 1) is DType.INT4:
+        return 7
+    if _kind(op) in (DType.INT8, DType.INT16):
+        return 3 if _kind(op) is DType.INT8 else 5
     dilations = [_option(op, f"dilation_{side}_factor", 1) for side in "hw"]
     return 1 if dilations == [1, 1] else 2
 
 
 def _fully_connected(op: Op) -> int:
-    if _is_weights_only(op) and _per_channel(op):
+    if _kind(op, 1) is DType.INT8 and _per_channel(op):
         return 12
+    if _kind(op, 1) is DType.INT4:
+        return 10
+    if _kind(op) is DType.INT16:
+        return 7
     if len(op.inputs) == 2:
         return 6
     if _option(op, "keep_num_dims", False):
@@ -242,6 +251,20 @@ def _fully_connected(op: Op) -> int:
     if _is_weights_only(op):
         return 9 if _option(op, "asymmetric_quantize_inputs", False) else 3
     return 4 if _kind(op) is DType.INT8 else 1
+
+
+def _mul(op: Op) -> int:
+    kinds = {DType.INT64: 5, DType.COMPLEX64: 6, DType.INT16: 4, DType.INT8: 2}
+    found = _by_type(kinds)(op)
+    if _kind(op) is not DType.INT8:
+        return found
+    scales = [_scale(value) for value in (*op.inputs, *op.outputs)]
+    return 3 if scales[2] and scales[0] * scales[1] >= scales[2] else found
+
+
+def _scale(value: Value | None) -> float:
+    details = None if value is None else value.quantization
+    return 0.0 if details is None else float(details.scales[0])
 
 
 def _batch_matmul(op: Op) -> int:
@@ -253,7 +276,9 @@ def _batch_matmul(op: Op) -> int:
 def _transpose_conv(op: Op) -> int:
     if _option(op, "fused_activation_function", "NONE") != "NONE":
         return 4
-    return 3 if len(op.inputs) == 4 else _by_type({DType.INT8: 2}, 1)(op)
+    if len(op.inputs) == 4 or _kind(op, 2) is DType.INT16:
+        return 3
+    return _by_type({DType.INT8: 2}, 1)(op)
 
 
 def _transpose(op: Op) -> int:
@@ -322,7 +347,7 @@ def _dequantize(op: Op) -> int:
     details = None if value is None else value.quantization
     if _kind(op) is DType.INT8 and details is not None and details.scales.size > 1:
         return 5
-    return _by_type({DType.HALF: 3, DType.INT16: 3, DType.INT8: 2})(op)
+    return _by_type({DType.INT4: 6, DType.HALF: 3, DType.INT16: 3, DType.INT8: 2})(op)
 
 
 def _select(op: Op) -> int:
@@ -379,7 +404,8 @@ _RULES: Final[Mapping[str, Rule]] = {
     "GATHER": _gather,
     "GATHER_ND": _by_type({DType.BOOL: 5, DType.INT16: 3}),
     "LEAKY_RELU": _by_type({DType.INT16: 2}),
-    "MUL": _by_type({DType.INT64: 5, DType.COMPLEX64: 6, DType.INT16: 4, DType.INT8: 2}),
+    "MUL": _mul,
+    "QUANTIZE": lambda op: 2 if op.outputs[0].dtype is DType.INT16 else 1,
     "RANGE": _by_type({DType.INT64: 2}),
     "REVERSE_V2": _by_type({DType.BOOL: 2, DType.INT8: 3}),
     "SELECT": _select,

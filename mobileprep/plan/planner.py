@@ -56,6 +56,7 @@ from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
 from mobileprep.plan.validation import evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Budget
 
 
@@ -190,7 +191,9 @@ class _TargetPlanner:
 
     def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
         target = self._target
-        described = lite_description(target) if target.artifact == "tflite" else {}
+        is_lite = target.artifact == "tflite"
+        quantize = target.quantize if is_lite else Quantize()
+        described = lite_description(target) if is_lite else {}
         stage = PackageStage(
             file=self._model_file(),
             artifact=target.artifact,
@@ -199,13 +202,28 @@ class _TargetPlanner:
             platform=target.platform,
             abis=target.abis,
             # Headers are for TensorFlow's runtime, which LiteRT is not.
-            registration=() if target.artifact == "tflite" else target.registration,
+            registration=() if is_lite else target.registration,
             **described,
             graph=Upstream(last, GRAPH),
             interface=frozen.interface,
+            quantize=quantize,
+            ranges=self._ranges_of_file(frozen, last),
+            regular_expressions=regex_engine() if quantize.rules else "",
         )
-        where = places(target, "registration", "artifact", "transforms", "inputs", "validation")
+        where = places(
+            target, "registration", "artifact", "quantize", "transforms", "inputs", "validation"
+        )
         return StageSpec(f"{target.folder}/package", stage, where)
+
+    def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
+        """What the calibration of the shipped graph leaves for a file of integers."""
+        target = self._target
+        if not target.ranges_of_file or target.calibration is None:
+            return None
+        label, graph = f"{target.folder}/calibrate", Upstream(last, GRAPH)
+        spec = calibrate_spec(target, target.calibration, label, graph, frozen, for_litert=True)
+        self._calibrations.append(self._add(spec))
+        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
 
     def _code(self, frozen: Frozen, last: str) -> list[str]:
         """The task that writes code for the app; none where none is asked for."""

@@ -116,6 +116,7 @@ class CalibrateStage(Stage):
         interface: what is fed and fetched.
         assets: the files that the graph reads.
         regular_expressions: what the interpreter runs them by, with its version.
+        for_litert: whether the ranges are for a file that LiteRT runs.
     """
 
     stage_name: ClassVar[str] = "calibrate"
@@ -132,6 +133,7 @@ class CalibrateStage(Stage):
     interface: Upstream
     assets: Upstream
     regular_expressions: str = ""
+    for_litert: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ Section: TypeAlias = Literal[
     "calibration",
     "validation",
     "artifact",
+    "quantize",
     "registration",
     "integration",
     "protect",

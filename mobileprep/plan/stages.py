@@ -7,6 +7,7 @@ change for the same inputs, its version here is raised by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import ClassVar, Final
 
 from mobileprep.frozen import dataclass
@@ -25,6 +26,7 @@ from mobileprep.plan.running_stages import (
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.plan.spec import PAGE, PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
 
 GRAPH: Final = "graph.pb"
@@ -148,10 +150,13 @@ class PackageStage(Stage):
         classes: the file that lists the classes.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
+        quantize: for LiteRT, what is done to weights and activations.
+        ranges: by which it computes in integers, as far as they are measured.
+        regular_expressions: what its rules are looked for by, with its version.
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     RECORD: ClassVar[str] = "package.json"
 
     file: str
@@ -167,6 +172,9 @@ class PackageStage(Stage):
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    quantize: Quantize = field(default_factory=Quantize)
+    ranges: Upstream | None = None
+    regular_expressions: str = ""
 
     @property
     def model(self) -> str:

@@ -9,8 +9,9 @@ from mobileprep.recipe.app import integration_problems, protection_problems
 from mobileprep.recipe.budgets import budget_problems
 from mobileprep.recipe.data import data_problems
 from mobileprep.recipe.devices import device_problems
+from mobileprep.recipe.litert import litert_problems
 from mobileprep.recipe.problems import Problem
-from mobileprep.recipe.quantize_settings import QUANTIZERS, Calibration
+from mobileprep.recipe.quantize_settings import INTEGER_MODES, QUANTIZERS, Calibration
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import ABIS
 from mobileprep.recipe.tree import (
@@ -40,10 +41,12 @@ _QUANTIZE_EXTRAS = {
     },
     "bits": ("weights",),
     "granularity": ("weights",),
-    "ranges": ("nodes",),
-    "rules": ("nodes", "auto"),
-    "repair": ("nodes", "auto"),
+    "ranges": ("nodes", *INTEGER_MODES),
+    "rules": ("nodes", "auto", *INTEGER_MODES),
+    "repair": ("nodes", "auto", *INTEGER_MODES),
     "trials": ("auto",),
+    "inference_input_type": INTEGER_MODES,
+    "inference_output_type": INTEGER_MODES,
 }
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
@@ -129,7 +132,9 @@ def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Proble
 
 
 def _out_of_place(key: str, entry: Entry, goes_with: tuple[str, ...]) -> Problem:
-    message = f"{key!r} goes with {' or '.join(map(repr, goes_with))} only"
+    *first, last = map(repr, goes_with)
+    named = f"{', '.join(first)} or {last}" if first else last
+    message = f"{key!r} goes with {named} only"
     return Problem(entry.key_place, message, "remove it")
 
 
@@ -246,6 +251,7 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     data_problems,
     _quantize,
     _auto,
+    litert_problems,
     _abis,
     budget_problems,
     device_problems,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
@@ -15,15 +16,16 @@ from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.kernel_code import kernel_bytes
-from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
 from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
-from mobileprep.stages.lite_package import leave_tflite
 from mobileprep.transforms.base import Context
+
+if TYPE_CHECKING:
+    from mobileprep.packaging.memmapped import Conversion
 
 
 @stage(PackageStage)
@@ -57,11 +59,16 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
     if job.asked.artifact == "frozen":
         return graph, job.leave_graph(job.asked.model, graph)
     if job.asked.artifact == "memmapped":
+        from mobileprep.packaging.memmapped import PAGE_SIZE, convert  # few targets take it
+
         done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
+        # Slow to import, and few targets take it.
+        from mobileprep.stages.lite_package import leave_tflite
+
         return graph, leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)
     return graph, path.stat().st_size

@@ -10,6 +10,7 @@ from mobileprep.cli import tflite
 from mobileprep.cli.main import main
 from mobileprep.ir.files import write_graph
 from mobileprep.litert.convert import MODES
+from mobileprep.litert.quantizing.settings import END_TYPES
 from tests.stages.jobs import classifier, op
 
 
@@ -22,6 +23,7 @@ def graph(tmp_path: Path) -> Path:
 
 def test_the_modes_are_those_of_the_converter() -> None:
     assert tflite._MODES == MODES
+    assert tflite._TYPES == END_TYPES
 
 
 def test_a_file_is_written_and_told(

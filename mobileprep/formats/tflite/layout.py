@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import InternalError
+from mobileprep.frozen import dataclass
 
 Field = tuple[str, str]
 """A field's name and type: ``int``, ``[float]``, ``string``, a table, a union or ``[table]``."""

@@ -1,4 +1,4 @@
-"""A model's description for the task library: a flatbuffer of its own, and files behind the model."""
+"""A model's description for the task library: a flatbuffer, and files behind the model."""
 
 from __future__ import annotations
 
@@ -89,8 +89,7 @@ class _Writer:
         self._builder.StartObject(len(known))
         for number, kind, found in slots:
             self._slot(number, kind, found)
-        made: int = self._builder.EndObject()
-        return made
+        return int(self._builder.EndObject())
 
     def _value(self, kind: str, value: FieldValue) -> int:
         """A number, or where the value stands that was written."""
@@ -101,11 +100,9 @@ class _Writer:
         if isinstance(value, str):
             if kind in self._facts.enums:
                 return self._facts.number(kind, value)
-            made: int = self._builder.CreateString(value)
-            return made
+            return int(self._builder.CreateString(value))
         if kind == "[float]":
-            made = self._builder.CreateNumpyVector(np.array(value, np.float32))
-            return made
+            return int(self._builder.CreateNumpyVector(np.array(value, np.float32)))
         return self._vector([self._value(kind[1:-1], item) for item in value])  # type: ignore[arg-type]
 
     def _vector(self, offsets: Sequence[int]) -> int:

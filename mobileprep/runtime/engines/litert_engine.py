@@ -94,6 +94,14 @@ class LiteRtEngine:
         interpreter.invoke()
         return [np.asarray(interpreter.get_tensor(number)) for number in numbers]
 
+    def steps(self, name: str) -> tuple[float, int]:
+        """Scale and zero point of an input or output in integers; the scale is 0 of others."""
+        interpreter, _ = self._opened(all_kept=False)
+        number = self._number(known_ref(self._graph, name, "fetch", str(self._path)))
+        ends = (*interpreter.get_input_details(), *interpreter.get_output_details())
+        found = [detail["quantization"] for detail in ends if detail["index"] == number]
+        return found[0] if found else (0.0, 0)
+
     def _opened(self, *, all_kept: bool) -> tuple[Any, set[int]]:
         if all_kept not in self._interpreters:
             options: dict[str, Any] = {}
@@ -114,6 +122,8 @@ class LiteRtEngine:
 class LiteRtModel:
     """A .tflite file in place of the graph that it was made of, by that graph's names.
 
+    What the file takes and gives in integers is given and got as the floats that these stand for.
+
     Args:
         path: the file, whose signature has the names.
 
@@ -127,12 +137,33 @@ class LiteRtModel:
     def __init__(self, path: Path) -> None:
         lite = read_tflite(path)
         self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
+        self._graph = lite.graph
         self._engine = LiteRtEngine(lite.graph, path)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """See ``Engine.run``; inputs and outputs alone have names."""
-        given = {self._tensor(name): array for name, array in feeds.items()}
-        return self._engine.run([self._tensor(name) for name in fetches], given)
+        named = ((self._tensor(name), array) for name, array in feeds.items())
+        given = {name: self._taken(name, array) for name, array in named}
+        wanted = [self._tensor(name) for name in fetches]
+        found = self._engine.run(wanted, given)
+        return [self._floats(name, a) for name, a in zip(wanted, found, strict=True)]
+
+    def _taken(self, name: str, array: Array) -> Array:
+        kind = self._graph[parse_ref(name).node].attr_dtype("dtype").numpy
+        scale, zero = self._engine.steps(name)
+        if not scale or array.dtype.kind != "f" or kind is None or kind.kind not in "iu":
+            return array
+        limits = np.iinfo(kind)
+        rounded = np.rint(array.astype(np.float64) / scale) + zero
+        found: Array = np.clip(rounded, limits.min, limits.max).astype(kind)
+        return found
+
+    def _floats(self, name: str, array: Array) -> Array:
+        scale, zero = self._engine.steps(name)
+        if not scale or array.dtype.kind not in "iu":
+            return array
+        found: Array = ((array.astype(np.float64) - zero) * scale).astype(np.float32)
+        return found
 
     def _tensor(self, name: str) -> str:
         return self._names.get(str(parse_ref(name)), name)

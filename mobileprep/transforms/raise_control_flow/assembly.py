@@ -7,7 +7,6 @@ from typing import Final
 
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
@@ -44,11 +43,11 @@ def assembled(
         node = graph.get(parse_ref(name).node)
         if node is not None and node.name in work.live and node.name not in needed:
             _check_fed(work, node)
-    nodes = _placed(work, [n for n in graph if n.name in needed])
+    left = [n for n in graph if n.name in needed]
     ends = [_end(work, ref) for ref in dict.fromkeys(outputs) if ref.node not in needed]
+    nodes = _placed(work, [*left, *ends])
     names = {n.name for n in nodes}
-    whole = Graph([*without_dangling(nodes, names), *ends], functions.library, graph.versions)
-    return drop_unused_functions(whole)
+    return Graph(without_dangling(nodes, names), functions.library, graph.versions)
 
 
 def _check_fed(work: Work, node: Node) -> None:

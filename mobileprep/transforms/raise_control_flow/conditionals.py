@@ -93,11 +93,9 @@ class _Raising:
             elif node.op in MERGES and node.name in self._work.live:
                 self._sort(node)
         for ref in roots:
-            node = self._region.get(ref.node)
-            if node is not None and self._branches.of(ref):
-                raise cannot_raise(
-                    node, "gives its tensor in one branch alone", "fetch what is behind the Merge"
-                )
+            if ref.node in self._region and self._branches.of(ref):
+                reason = "gives its tensor in one branch alone"
+                raise cannot_raise(self._region[ref.node], reason, "fetch what is behind the Merge")
         for group in sorted(self._groups.values(), key=lambda g: -len(g.around)):
             self._raise(group)
 
@@ -132,6 +130,7 @@ class _Raising:
         refs = merge.data_inputs
         there = [i for i, ref in enumerate(refs) if not self._branches.never(ref)]
         if len(there) == 1:
+            self._work.raised += 1
             self._work.same[merge.name, 0] = refs[there[0]]
             self._work.same[merge.name, 1] = self._number(merge, there[0])
             return
@@ -162,6 +161,7 @@ class _Raising:
 
     def _raise(self, group: _Group) -> None:
         """Make the If of a group, and let its outputs stand for those of its Merges."""
+        self._work.raised += 1
         numbered = [m for m, _ in group.merges if (m.name, 1) in self._work.read]
         numbers = {
             (m.name, i): self._number(m, i) for m in numbered for i in range(len(m.data_inputs))

@@ -49,9 +49,7 @@ class Functions:
             tuple(n.with_inputs(tuple(given.get(r, r) for r in n.inputs)) for n in nodes),
             tuple(given.get(r, r) for r in rets),
         )
-        inputs = tuple(
-            ArgDef(given[ref].node, self.work.type_of(ref)) for ref in args
-        )
+        inputs = tuple(ArgDef(given[ref].node, self.work.type_of(ref)) for ref in args)
         outputs = tuple(
             ArgDef(result, self.work.type_of(ref))
             for result, ref in zip(results, rets, strict=True)

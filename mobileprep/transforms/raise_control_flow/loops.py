@@ -19,12 +19,14 @@ from mobileprep.ir.verify import execution_order
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.region import (
+    Slice,
     Work,
     cannot_raise,
     malformed,
     resolved_nodes,
     upstream,
 )
+from mobileprep.transforms.raise_control_flow.unrolling import Turning, count_turns, unrolled
 
 _PARALLEL: Final = 10
 
@@ -42,6 +44,7 @@ class Loop:
         goes_on: the tensor that says whether there is a next turn.
         sources: every tensor that enters, by whatever way.
         children: the loops within.
+        made: the nodes in its place.
     """
 
     frame: Frame
@@ -52,10 +55,17 @@ class Loop:
     goes_on: Ref
     sources: tuple[Ref, ...]
     children: list[Loop] = field(default_factory=list)
+    made: list[Node] = field(default_factory=list)
 
 
-def raise_loops(work: Work, functions: Functions, where: str) -> dict[str, Node]:
+def raise_loops(work: Work, functions: Functions, where: str, unroll: int) -> dict[str, Node]:
     """Raise every loop that the outputs need.
+
+    Args:
+        work: the graph.
+        functions: where functions are added.
+        where: what to call the graph in messages.
+        unroll: loops of at most so many turns become copies of their bodies.
 
     Returns:
         The nodes outside of all loops, the new ones among them, their inputs resolved.
@@ -67,15 +77,14 @@ def raise_loops(work: Work, functions: Functions, where: str) -> dict[str, Node]
     frames = Frames(execution_order(work.graph, where), (), where)
     loops = _found(work, frames.root)
     for loop in reversed(loops):
-        _raise(work, functions, loop)
+        _raise(work, functions, loop, unroll)
     outermost = [loop for loop in loops if loop.frame.parent is frames.root]
     return _region(work, frames.root.nodes, outermost)
 
 
 def _region(work: Work, nodes: Sequence[Node], loops: Sequence[Loop]) -> dict[str, Node]:
     """Nodes and the loops among them, which wait for all that enters them, by name."""
-    made = [work.made[loop.name] for loop in loops]
-    waiting = [n.with_inputs((*n.inputs, *loop.sources)) for n, loop in zip(made, loops, strict=True)]
+    waiting = [n.with_inputs((*n.inputs, *loop.sources)) for loop in loops for n in loop.made]
     return resolved_nodes(work, [*nodes, *waiting])
 
 
@@ -182,8 +191,8 @@ def _left(work: Work, loop: Loop, leaving: Node, index: dict[str, int], test: No
     return source
 
 
-def _raise(work: Work, functions: Functions, loop: Loop) -> None:
-    """Make the node of one loop; those within have theirs."""
+def _raise(work: Work, functions: Functions, loop: Loop, unroll: int) -> None:
+    """Make the nodes of one loop; those within have theirs."""
     own = {n.name for n in loop.frame.nodes}
     nodes = [n for n in loop.frame.nodes if not _is_frame_of(work, loop, n)]
     region = _region(work, nodes, loop.children)
@@ -203,6 +212,20 @@ def _raise(work: Work, functions: Functions, loop: Loop) -> None:
 
     test = upstream(work, [goes_on], inside)
     body = upstream(work, carried, inside)
+    entered = [work.resolved(ref) for ref in loop.entered]
+    turning = Turning(loop.name, frozenset(own), heads, entered, body)
+    turns = count_turns(work, turning, test, unroll) if unroll else None
+    work.raised += 1
+    if turns is not None:
+        loop.made = unrolled(work, turning, turns)
+    else:
+        loop.made = [_while_node(work, functions, loop, heads, test, body)]
+
+
+def _while_node(
+    work: Work, functions: Functions, loop: Loop, heads: list[Ref], test: Slice, body: Slice
+) -> Node:
+    """The node that runs a loop's condition and body."""
     known = frozenset(heads)
     outer = [r for r in dict.fromkeys((*test.taken, *body.taken)) if r not in known]
     args = [*heads, *outer]
@@ -220,7 +243,8 @@ def _raise(work: Work, functions: Functions, loop: Loop) -> None:
     )
     entered = tuple(map(work.resolved, (*loop.entered, *outer)))
     op = functions.op("While", called)
-    work.made[loop.name] = Node(loop.name, op, entered, "", values)
+    made = work.made[loop.name] = Node(loop.name, op, entered, "", values)
+    return made
 
 
 def _is_frame_of(work: Work, loop: Loop, node: Node) -> bool:
@@ -230,4 +254,3 @@ def _is_frame_of(work: Work, loop: Loop, node: Node) -> bool:
     if node.op == "LoopCond" or any(node is head for head in loop.heads):
         return True
     return node.op in SWITCHES and (node.name, 1) in work.same
-
