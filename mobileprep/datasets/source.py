@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
 from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError, MobileprepError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.options.data import DataKind, Reading
 
 

@@ -28,6 +28,9 @@ SIGNATURE: Final = "serving_default"
 """The name that converters give the one signature of a file."""
 
 _NAMES: Final = {**NAMES, DType.INT4: "INT4"}
+RUNTIME: Final = "min_runtime_version"
+"""The name of the metadata that has the oldest release that runs a file."""
+
 _DESCRIPTION: Final = "written by mobileprep"
 
 
@@ -49,12 +52,12 @@ def assembled(main: Program) -> ModelRecord:
     programs = _listed(main)
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
-    metadata = (("min_runtime_version", version.encode().ljust(16, b"\0")),)
-    first, main = programs[0], subgraphs[0]
+    metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)
+    first = subgraphs[0]
     signature = SignatureRecord(
         SIGNATURE,
-        tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
-        tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.inputs, first.inputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.outputs, first.outputs, strict=True)),
     )
     description = _described([op for program in programs for op in program.ops])
     return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)

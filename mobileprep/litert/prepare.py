@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, TransformError, UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.control_flow import GATES
@@ -33,6 +33,7 @@ _STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("fold_constants", {"max_constant_size_in_bytes": _FOLDED_BYTES}),
     ("merge_duplicate_nodes", {}),
 )
+_RAISED: Final = GATES | {"TensorArrayV3"}
 # They decide nothing where nobody looks at an error.
 _CHECKS: Final = frozenset({"Assert", "NoOp", "Print", "PrintV2"})
 
@@ -146,15 +147,16 @@ def _cut(
         names[source] = source[0] if whole else fresh.name(f"{source[0]}_{source[1]}")
         placeholders.append(_placeholder(graph, source, spec, names[source]))
     ends = [r for r in outputs if edge(r) not in names]
-    is_switching = any(node.op in GATES or node.op == "TensorArrayV3" for node in graph)
-    whole = _between(graph, placeholders, names, ends, with_controls=is_switching)
-    if is_switching:
+    if any(node.op in _RAISED for node in graph):
+        switching = _between(graph, placeholders, names, ends, with_controls=True)
         context = Context(tuple(names.values()), tuple(dict.fromkeys(map(str, ends))))
-        raised = make_transform("raise_control_flow", {}).apply(whole, context).graph
-        given = {(name, 0): name for name in names.values()}
-        whole = _between(raised, placeholders, given, ends, with_controls=False)
-    _check_fed(whole.nodes[len(placeholders) :])
-    return whole, names
+        graph = make_transform("raise_control_flow", {}).apply(switching, context).graph
+        fed_before = {(name, 0): name for name in names.values()}
+        cut = _between(graph, placeholders, fed_before, ends, with_controls=False)
+    else:
+        cut = _between(graph, placeholders, names, ends, with_controls=False)
+    _check_fed(cut.nodes[len(placeholders) :])
+    return cut, names
 
 
 def _between(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.frozen import dataclass
 
 _NODES_SHOWN: Final = 4
 

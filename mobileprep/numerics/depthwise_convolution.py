@@ -12,26 +12,26 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import allocated
+from mobileprep.numerics.allocation import allocated, check_bytes
 from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, tiles
 from mobileprep.numerics.windows import Window, reach
 
 # Of input: with what becomes of it, it stays in a core's own cache.
-_TILE_BYTES = 1 << 18
+_TILE_BYTES = 1 << 20
 # Elements of a vector that stays in the innermost cache together with its taps.
 _LINE = 4096
 # Channels that make a vector long enough by themselves.
 _MANY_CHANNELS = 256
 # A multiplication here takes some times as long as one in a matrix product.
-_COST = 8
+_COST = 12
 
 _Parts = tuple[tuple[slice, slice], ...]
 
 
 def convolve_depthwise(
-    x: Array, filters: Array, window: Window, finish: Finish | None = None
+    x: Array, filters: Array, window: Window, finish: Finish | None = None, least: int = 0
 ) -> Array:
     """The convolution of each channel with its own filters.
 
@@ -40,6 +40,8 @@ def convolve_depthwise(
         filters: [height, width, channels, multiplier].
         window: how the filters slide.
         finish: called for each tile.
+        least: how many tiles to make at least, where what finishes them depends on how many there
+            are; 0 for as many as threads need.
 
     Returns:
         [batch, positions, positions, channels * multiplier].
@@ -56,12 +58,14 @@ def convolve_depthwise(
     if not out.size:
         return out
     if multiplier > 1:
+        check_bytes(x.nbytes * multiplier, "the input, once for each filter of a channel,")
         x = np.repeat(x, multiplier, axis=-1)
     columns = _columns(positions[1], channels * multiplier, window.strides[1])
+    check_bytes(filters.nbytes * columns, "the filters, once for each column,")
     taps = np.tile(filters.reshape(*filters.shape[:2], -1), (1, 1, columns))
     shares = min(threads(), _COST * out.size * math.prod(window.size) // LEAST_WORK)
     footprint = out.shape[-1] * out.itemsize * math.prod(window.strides)
-    parts = tiles(out, footprint, _TILE_BYTES, shares)
+    parts = tiles(out, footprint, _TILE_BYTES, least or shares)
     spaces = threading.local()
 
     def work(tile: Tile) -> None:

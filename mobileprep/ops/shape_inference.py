@@ -6,9 +6,9 @@ Source: ``ShapeRefiner`` of TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import FuncRef, TensorShape
 from mobileprep.ir.graph import Function, Graph
 from mobileprep.ir.node import Node
@@ -125,7 +125,13 @@ class _Inference:
             args = _Args(node, tuple(map(self.shape_of, node.data_inputs)), self)
             try:
                 outputs = tuple(function(args))
-            except (ShapeConflictError, InvalidGraphError, UnsupportedError, IndexError, ValueError):
+            except (
+                ShapeConflictError,
+                InvalidGraphError,
+                UnsupportedError,
+                IndexError,
+                ValueError,
+            ):
                 # Running the graph will say so, if this node runs at all.
                 return self._unknown(node)
             if node.op in _PASS_HANDLES and node.data_inputs:

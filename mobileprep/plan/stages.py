@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import ClassVar, Final
 
 from mobileprep.frozen import dataclass
+from mobileprep.options.data import Reading
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
@@ -143,6 +144,10 @@ class PackageStage(Stage):
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
         registration: the TensorFlow versions to write headers for.
+        inputs: what is fed, as far as the recipe says; of a file for LiteRT, as the next three.
+        reading: how pictures become values of ``picture_input``, or None.
+        picture_input: the input that gets pictures; None for the only one.
+        classes: the file that lists the classes.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
         quantize: for LiteRT, what is done to weights and activations.
@@ -161,6 +166,10 @@ class PackageStage(Stage):
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    reading: Reading | None = None
+    picture_input: str | None = None
+    classes: Files | None = None
     graph: Upstream
     interface: Upstream
     quantize: Quantize = field(default_factory=Quantize)

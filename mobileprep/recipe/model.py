@@ -220,6 +220,7 @@ class Recipe:
         targets: in the order written, model by model.
         variables: the names that ``${NAME}`` references use, sorted.
         cache: the remote store, or None.
+        memory: the bytes that runs of the model may take together; None leaves it to the machine.
     """
 
     version: int
@@ -228,6 +229,15 @@ class Recipe:
     targets: tuple[Target, ...]
     variables: tuple[str, ...] = field(default=(), metadata=ASIDE)
     cache: Cache | None = field(default=None, compare=False, metadata=ASIDE)
+    memory: Annotated[
+        int | None,
+        Option(
+            "What the tensors of all runs of the model may take together, such as `4 GB`. It "
+            "decides no result: what does not fit fails. Without it, half of the machine's memory. "
+            "`--memory` and the environment's `MOBILEPREP_MEMORY` go before it.",
+            definition="size",
+        ),
+    ] = field(default=None, compare=False, metadata=ASIDE)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:

@@ -21,7 +21,7 @@ _UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class Way:
     """How the filters slide over an input, and the filters for few multiplications if any."""
 
     window: Window
@@ -46,7 +46,7 @@ class FusedConvolution:
     shift: Array | None
     activation: str
     pads: tuple[tuple[int, int], ...] = ()
-    ways: dict[tuple[int, ...], _Way] = field(default_factory=dict, init=False, compare=False)
+    ways: dict[tuple[int, ...], Way] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def prepared(
@@ -73,49 +73,71 @@ class FusedConvolution:
         if x.dtype != np.float32 or x.ndim != 4:
             message = "a float32 tensor of four axes is needed"
             raise ValueError(message)
-        way = self._way(x)
-        shape = (x.shape[0], *way.window.positions(x.shape[1:-1]), self._channels)
+        way = self.way(x)
+        shape = (x.shape[0], *way.window.positions(x.shape[1:-1]), self.channels)
         residual = inputs[1] if len(inputs) > 1 else None
         broadcast = residual is not None and residual.shape != shape
 
         def finish(values: Array, tile: Tile) -> None:
-            if self.shift is not None:
-                flat = values.reshape(-1)
-                by_channel(np.add, flat, self.shift, flat)
-            if residual is not None and not broadcast:
-                np.add(values, tile.of(residual), out=values)
-            if not broadcast:
-                self._activate(values)
+            if broadcast:
+                self._shift(values)
+            else:
+                self.finish(values, tile, residual)
 
         out = None if way.bank is None else convolve_winograd(x, way.bank, way.window, finish)
         if out is None:
-            run = convolve_depthwise if self._depthwise else convolve
+            run = convolve_depthwise if self.depthwise else convolve
             out = run(x, self.filters, way.window, finish)
         if residual is not None and broadcast:
             out = np.add(out, residual)
             self._activate(out)
         return (out,)
 
-    def _way(self, x: Array) -> _Way:
+    def finish(self, values: Array, tile: Tile, residual: Array | None) -> None:
+        """Add shift and residual, of the output's shape, to a tile's products; activate them."""
+        self._shift(values)
+        if residual is not None:
+            np.add(values, tile.of(residual), out=values)
+        self._activate(values)
+
+    def way(self, x: Array) -> Way:
         """How to convolve an input, kept for inputs of the same shape."""
         known = self.ways.get(x.shape)
         if known is None:
             window = filter_window(self.node, x, self.filters, pads=self.pads)
-            outputs = 0 if self._depthwise else winograd_outputs(x.shape, self.filters, window)
+            outputs = 0 if self.depthwise else winograd_outputs(x.shape, self.filters, window)
             bank = WinogradFilters.of(self.filters, outputs) if outputs else None
-            known = _Way(window, bank)
+            known = Way(window, bank)
             self.ways.clear()
             self.ways[x.shape] = known
         return known
 
     @property
-    def _depthwise(self) -> bool:
+    def depthwise(self) -> bool:
+        """Whether each channel has its own filters."""
         return self.node.op == "DepthwiseConv2dNative"
 
     @property
-    def _channels(self) -> int:
+    def pointwise(self) -> bool:
+        """Whether each output comes of the element at its place."""
+        return (
+            not self.depthwise
+            and self.filters.shape[:2] == (1, 1)
+            and not self.pads
+            and set(self.node.attr_ints("strides")) == {1}
+            and self.node.attr_str("padding") != "EXPLICIT"
+        )
+
+    @property
+    def channels(self) -> int:
+        """How many its output has."""
         inner, outer = self.filters.shape[-2:]
-        return int(inner * outer if self._depthwise else outer)
+        return int(inner * outer if self.depthwise else outer)
+
+    def _shift(self, x: Array) -> None:
+        if self.shift is not None:
+            flat = x.reshape(-1)
+            by_channel(np.add, flat, self.shift, flat)
 
     def _activate(self, x: Array) -> None:
         if self.activation:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
-from mobileprep.formats.range_file import read_range_file
-from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.fsio import write_bytes, write_text
+from mobileprep.fsio import write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
-from mobileprep.litert.convert import INTEGERS, MODES, Mode, converted
-from mobileprep.litert.flex import flex_of
-from mobileprep.litert.prepare import CutInput
-from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.kernel_code import kernel_bytes
-from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
@@ -31,6 +23,9 @@ from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
+
+if TYPE_CHECKING:
+    from mobileprep.packaging.memmapped import Conversion
 
 
 @stage(PackageStage)
@@ -64,69 +59,19 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
     if job.asked.artifact == "frozen":
         return graph, job.leave_graph(job.asked.model, graph)
     if job.asked.artifact == "memmapped":
+        from mobileprep.packaging.memmapped import PAGE_SIZE, convert  # few targets take it
+
         done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
-        return graph, _leave_tflite(job, graph, path, warnings)
+        # Slow to import, and few targets take it.
+        from mobileprep.stages.lite_package import leave_tflite
+
+        return graph, leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)
     return graph, path.stat().st_size
-
-
-def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: list[str]) -> int:
-    """Leave a file for LiteRT; its length in bytes.
-
-    What the app has to link for it joins ``warnings``, and which operators stay float though
-    others compute in integers.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
-    """
-    interface = job.record(Interface, job.asked.interface)
-    inputs = [CutInput(name) for name in interface.inputs]
-    notes: list[str] = []
-    where = job.place("artifact")
-    mode: Mode = "float"
-    if job.asked.quantize.mode in MODES:
-        mode = cast(Mode, job.asked.quantize.mode)
-    model = converted(
-        graph,
-        inputs,
-        interface.outputs,
-        mode=mode,
-        integers=_integers(job) if mode in INTEGERS else None,
-        flex=job.asked.flex,
-        where=where,
-        tell=notes.append,
-    )
-    for note in notes:
-        job.warn(f"{job.place('quantize')}: {note}")
-    warnings += notes
-    flexible = flex_of(model)
-    if flexible:
-        warnings.append(f"the app has to link the Flex delegate, for {', '.join(flexible)}")
-        job.warn(f"{where}: {warnings[-1]}")
-    content = model_bytes(model, str(path))
-    write_bytes(path, bytes(content))
-    return len(content)
-
-
-def _integers(job: Job[PackageStage]) -> Integers:
-    """How the recipe has a file compute in integers."""
-    asked = job.asked.quantize
-    ranges = {}
-    if job.asked.ranges is not None:
-        measured = read_range_file(job.path(job.asked.ranges)).tensors
-        ranges = {name: (found.low, found.high) for name, found in measured.items()}
-    return Integers(
-        INTEGERS[cast(Mode, asked.mode)],
-        ranges,
-        is_trained=asked.ranges == "trained",
-        rules=tuple(rule.text for rule in asked.rules),
-        input_type=asked.inference_input_type,
-        output_type=asked.inference_output_type,
-    )
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.api import noting
 from mobileprep.cli._shared import load
-from mobileprep.pipeline import file_index
+from mobileprep.pipeline import file_index, index_entries
 from tests.cli.conftest import Run, Told
 from tests.pipeline.small_plans import SPOILS, spoil_one
 
@@ -221,6 +222,17 @@ def test_large_files_are_not_hashed_again(
     run(*BUILD, "--checksum")
     published = {path.absolute() for path in Path("out").rglob("*") if path.is_file()}
     assert published <= {path.absolute() for path in hashed}
+    assert not read
+
+
+def test_a_large_page_is_known_too(
+    built: Path, run: Run, read: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_entries, "MARGIN_NS", 0)
+    monkeypatch.setattr(noting, "_LARGE", 1)
+    for _ in range(2):
+        read.clear()
+        run(*BUILD)
     assert not read
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Tensor
+from mobileprep.plan.spec import Files, StageFile
 from mobileprep.plan.stages import PackageStage
 from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.stages.base import Job
@@ -153,6 +155,19 @@ def test_what_stays_float_is_told(tmp_path: Path) -> None:
     text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
     assert left(done, "package.json")["warnings"] == [text]
     assert told == [f"{done.place('quantize')}: {text}"]
+
+
+def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_path: Path) -> None:
+    listed = tmp_path / "classes.txt"
+    listed.write_text("zero\none\ntwo\n")
+    classes = Files("classes.txt", listed, (StageFile("classes.txt", listed),))
+    done = package(tmp_path, classifier(), artifact="tflite", file="m.tflite", classes=classes)
+    run(done)
+    with zipfile.ZipFile(done.folder / "files/m.tflite") as archive:
+        assert archive.read("labels.txt") == b"zero\none\ntwo\n"
+    assert files(done) == {"m.tflite", "litert_ops.txt", "litert.BUILD", "app.gradle"}
+    told = (done.folder / "files/litert_ops.txt").read_text().splitlines()
+    assert told[2:] == ["FULLY_CONNECTED 1"]
 
 
 def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ _MOMENTS: Final = [0, 1, 2]
 def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """MUL and ADD; the moments of the batch by MEAN where it is in training."""
     need_float(node, inputs)
-    if any(r.index > 0 for n in scope.graph.consumers.get(node.name, ()) for r in n.inputs if r.node == node.name):  # fmt: skip
+    readers = scope.graph.consumers.get(node.name, ())
+    if any(r.node == node.name and r.index > 0 for n in readers for r in n.inputs):
         reason = "its moments are read"
         raise CannotExpressError(reason, "cut the graph at what is normalized")
     image, scale, offset, mean, variance = inputs[:5]
@@ -32,8 +33,8 @@ def fused_batch_norm(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value
     if node.attr_bool("is_training", True):
         axes = scope.integers_constant(_MOMENTS, "axes")
         mean = _reduced(scope, image, axes)
-        between = [image, mean]
-        spread = scope.emit("SQUARED_DIFFERENCE", between, shape, image.dtype, "SquaredDifferenceOptions")  # fmt: skip
+        table = "SquaredDifferenceOptions"
+        spread = scope.emit("SQUARED_DIFFERENCE", [image, mean], shape, image.dtype, table)
         variance = _reduced(scope, spread, axes)
     epsilon = max(node.attr_float("epsilon", _EPSILON), 0.0)
     factor = _factor(scope, scale, variance, epsilon)

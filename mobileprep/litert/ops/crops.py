@@ -39,7 +39,9 @@ def crop_and_resize(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, "give it four dimensions, and the method bilinear")
     height, width = scope.integers(node, 3, "crop size")
     work = _Crops(scope, inputs[0], (scope.output_shape(node) or (-1,))[0])
-    picture = work.op("RESHAPE", [inputs[2], scope.integers_constant([-1, 1, 1])], (work.count, 1, 1))
+    picture = work.op(
+        "RESHAPE", [inputs[2], scope.integers_constant([-1, 1, 1])], (work.count, 1, 1)
+    )
     sides = [
         _Side(work, inputs[1], axis, size, 1 + axis) for axis, size in enumerate((height, width))
     ]
@@ -88,7 +90,8 @@ class _Crops:
 
     def size(self, axis: int) -> Value:
         """The last place along an axis of the pictures, as float32."""
-        sizes = self.scope.emit("SHAPE", [self.images], (4,), DType.INT32, "ShapeOptions", out_type="INT32")  # fmt: skip
+        options, pictures = {"out_type": "INT32"}, [self.images]
+        sizes = self.scope.emit("SHAPE", pictures, (4,), DType.INT32, "ShapeOptions", **options)
         which = self.scope.constant(np.array(axis, np.int32))
         size = self.scope.emit("GATHER", [sizes, which], (), DType.INT32, "GatherOptions", axis=0)
         one = self.scope.constant(np.array(1, np.float32))
@@ -155,7 +158,8 @@ class _Side:
 
     def _edge(self, work: _Crops, boxes: Value, column: int) -> Value:
         which = work.scope.constant(np.array(column, np.int32))
-        edge = work.scope.emit("GATHER", [boxes, which], (work.count,), DType.FLOAT, "GatherOptions", axis=1)  # fmt: skip
+        ends, shape = [boxes, which], (work.count,)
+        edge = work.scope.emit("GATHER", ends, shape, DType.FLOAT, "GatherOptions", axis=1)
         return work.reshaped(edge, (-1, 1, 1), (work.count, 1, 1))
 
     def _clipped(self, work: _Crops, place: Value, zero: Value, last: Value) -> Value:

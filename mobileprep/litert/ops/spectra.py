@@ -1,4 +1,4 @@
-"""Spectra of real signals: products with sines and cosines, for LiteRT takes powers of two alone."""
+"""Spectra of real signals, as products with sines and cosines: of any length."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> 
         return _one_row(scope, node, inputs)
     need(node, [target], _COMPUTED)
     kind = target.dtype
-    sizes = scope.emit("SHAPE", [target], (target.rank,), DType.INT32, "ShapeOptions", out_type="INT32")  # fmt: skip
+    shape, options = (target.rank,), {"out_type": "INT32"}
+    sizes = scope.emit("SHAPE", [target], shape, DType.INT32, "ShapeOptions", **options)
     ones = scope.emit("ZEROS_LIKE", [rows], rows.shape, kind, "ZerosLikeOptions")
     one = scope.constant(np.array(1, kind.numpy))
     marks = scope.emit("ADD", [ones, one], rows.shape, kind, "AddOptions")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
 from mobileprep.opdefs.bodies import Body

@@ -43,7 +43,9 @@ def _covers(graph: Graph, indices: Ref, array: TracedArray) -> bool:
         return False
     first, limit, step = node.data_inputs
     starts = [value_behind(graph, r) for r in (first, step)]
-    if any(s is None or s.size != 1 for s in starts) or [int(s) for s in starts if s is not None] != [0, 1]:
+    if any(s is None or s.size != 1 for s in starts) or [
+        int(s) for s in starts if s is not None
+    ] != [0, 1]:
         return False
     return _grows(array, known) or same_value(graph, limit, size)
 

@@ -1,7 +1,7 @@
 """TensorArrays as tensors that loops carry: `[count, ...]`, or elements one behind another.
 
-What orders the use of an array, its flow, becomes the tensor itself: whoever took the flow takes the
-array's contents as they are at that point.
+What orders the use of an array, its flow, becomes the tensor itself: whoever took the flow takes
+what the array holds at that point.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from mobileprep.transforms.raise_control_flow.tracing import TracedArray, traced
 
 # Elements of one array may be read from another.
 _MOST_ROUNDS: Final = 8
+_SHAPES: Final = "give the inputs' shapes, on which it depends"
+_READING: Final = frozenset({"TensorArrayReadV3", "TensorArrayGatherV3", "TensorArraySizeV3"})
 _JOINABLE: Final = frozenset({"TensorArrayWriteV3", "TensorArrayConcatV3"})
 
 
@@ -46,7 +48,9 @@ def without_arrays(graph: Graph, live: Iterable[str]) -> Graph:
     fresh = {array: fresh_scatters(graph, array) for array in arrays}
     guesses: dict[TracedArray, TensorShape] = dict.fromkeys(arrays)
     for _ in range(_MOST_ROUNDS):
-        draft = _replaced(graph, [_Plan(a, Form(None, False, fresh[a]), guesses[a]) for a in arrays])
+        draft = _replaced(
+            graph, [_Plan(a, Form(None, False, fresh[a]), guesses[a]) for a in arrays]
+        )
         shapes = LoopShapes(draft)
         found = {array: _element(array, shapes) for array in arrays}
         if found == guesses:
@@ -146,30 +150,33 @@ def _form(
     sizes: OpenSizes,
 ) -> Form:
     """How a tensor can hold an array."""
-    ops = {n.op for n in array.users}
-    if ops <= _JOINABLE and (element is None or (element and element[0] < 0)):
-        rest = _rest(array, element)
-        if rest is not None and all(
-            counts_up(graph, n.data_inputs[1]) for n in array.of_op("TensorArrayWriteV3")
-        ):
-            return Form(rest, joined=True, fresh=fresh)
+    joined = _joined(graph, array, element)
+    if joined is not None:
+        return Form(joined, joined=True, fresh=fresh)
+    if _is_given(array, fresh):
+        return Form((), fresh=fresh)
     if element is None:
-        if ops <= {"TensorArrayScatterV3", "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArraySizeV3"} and all(n.name in fresh for n in array.of_op("TensorArrayScatterV3")):
-            return Form((0,), False, fresh)
-        mend = "give the inputs' shapes, on which it depends"
-        raise cannot_raise(array.node, "has elements of unknown rank", mend)
+        raise cannot_raise(array.node, "has elements of unknown rank", _SHAPES)
     known: list[Size] = []
     for axis, size in enumerate(element):
         found = size if size >= 0 else sizes.of(array, axis, _element)
         if found is None:
-            mend = "give the inputs' shapes, on which it depends"
-            raise cannot_raise(array.node, f"has elements of unknown size along {axis}", mend)
+            raise cannot_raise(array.node, f"has elements of unknown size along {axis}", _SHAPES)
         known.append(found)
-    return Form(tuple(known), False, fresh)
+    return Form(tuple(known), fresh=fresh)
 
 
-def _rest(array: TracedArray, element: TensorShape) -> tuple[Size, ...] | None:
-    """The sizes of elements that are to be joined, the first of which may be any."""
-    if element is None or any(size < 0 for size in element[1:]):
+def _is_given(array: TracedArray, fresh: frozenset[str]) -> bool:
+    """Whether an array holds nothing but the rows of one tensor."""
+    changing = [n for n in array.users if n.op not in _READING]
+    return bool(changing) and all(n.name in fresh for n in changing)
+
+
+def _joined(graph: Graph, array: TracedArray, element: TensorShape) -> tuple[Size, ...] | None:
+    """The sizes of elements, of any length, that are written in order and joined at the end."""
+    if element is None or any(size < 0 for size in element[1:]) or element[:1] != (-1,):
         return None
-    return (0, *element[1:])
+    if not {n.op for n in array.users} <= _JOINABLE:
+        return None
+    writes = array.of_op("TensorArrayWriteV3")
+    return (0, *element[1:]) if all(counts_up(graph, n.data_inputs[1]) for n in writes) else None

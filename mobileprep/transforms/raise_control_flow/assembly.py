@@ -7,19 +7,18 @@ from typing import Final
 
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.colocation import without_dangling
-from mobileprep.ir.functions import drop_unused_functions
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.transforms.raise_control_flow.functions import Functions
-from mobileprep.transforms.raise_control_flow.region import Work, cannot_raise
+from mobileprep.transforms.raise_control_flow.region import Raising, cannot_raise
 
 _FETCH: Final = "fetch the tensor itself"
 
 
 def assembled(
-    work: Work,
+    work: Raising,
     functions: Functions,
     outputs: Sequence[Ref],
     beside: Collection[str],
@@ -44,24 +43,24 @@ def assembled(
         node = graph.get(parse_ref(name).node)
         if node is not None and node.name in work.live and node.name not in needed:
             _check_fed(work, node)
-    nodes = _placed(work, [n for n in graph if n.name in needed])
+    left = [n for n in graph if n.name in needed]
     ends = [_end(work, ref) for ref in dict.fromkeys(outputs) if ref.node not in needed]
+    nodes = _placed(work, [*left, *ends])
     names = {n.name for n in nodes}
-    whole = Graph([*without_dangling(nodes, names), *ends], functions.library, graph.versions)
-    return drop_unused_functions(whole)
+    return Graph(without_dangling(nodes, names), functions.library, graph.versions)
 
 
-def _check_fed(work: Work, node: Node) -> None:
+def _check_fed(work: Raising, node: Node) -> None:
     if node.op not in ("Placeholder", "PlaceholderWithDefault", "Const"):
         raise cannot_raise(node, "is fed within a loop or a branch", "feed what enters it")
 
 
-def _needed(work: Work, name: str) -> list[str]:
+def _needed(work: Raising, name: str) -> list[str]:
     node = work.node(name)
     return [] if node is None else [work.resolved(r).node for r in node.data_inputs]
 
 
-def _placed(work: Work, nodes: Sequence[Node]) -> list[Node]:
+def _placed(work: Raising, nodes: Sequence[Node]) -> list[Node]:
     """Nodes with their inputs resolved, those that were made before the first that needs them."""
     done: dict[str, Node] = {}
     there = {n.name for n in nodes}
@@ -80,7 +79,7 @@ def _placed(work: Work, nodes: Sequence[Node]) -> list[Node]:
     return list(done.values())
 
 
-def _end(work: Work, ref: Ref) -> Node:
+def _end(work: Raising, ref: Ref) -> Node:
     """What has the name of an output that is gone."""
     if ref.index:
         raise cannot_raise(work.graph[ref.node], "is fetched at a second output", _FETCH)

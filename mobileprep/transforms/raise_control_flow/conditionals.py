@@ -24,8 +24,8 @@ from mobileprep.ir.refs import Edge, Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.region import (
+    Raising,
     Slice,
-    Work,
     cannot_raise,
     in_order,
     malformed,
@@ -53,7 +53,7 @@ class _Group:
 
 
 def raise_conditionals(
-    work: Work, functions: Functions, region: dict[str, Node], roots: Sequence[Ref]
+    work: Raising, functions: Functions, region: dict[str, Node], roots: Sequence[Ref]
 ) -> None:
     """Raise every conditional of a region.
 
@@ -68,13 +68,13 @@ def raise_conditionals(
         UnsupportedError: naming the node that has no functional form.
     """
     if any(n.op in SWITCHES or n.op in MERGES for n in region.values()):
-        _Raising(work, functions, region).run(roots)
+        _Conditionals(work, functions, region).run(roots)
 
 
-class _Raising:
+class _Conditionals:
     """One region."""
 
-    def __init__(self, work: Work, functions: Functions, region: dict[str, Node]) -> None:
+    def __init__(self, work: Raising, functions: Functions, region: dict[str, Node]) -> None:
         self._work = work
         self._functions = functions
         self._region = region
@@ -93,11 +93,9 @@ class _Raising:
             elif node.op in MERGES and node.name in self._work.live:
                 self._sort(node)
         for ref in roots:
-            node = self._region.get(ref.node)
-            if node is not None and self._branches.of(ref):
-                raise cannot_raise(
-                    node, "gives its tensor in one branch alone", "fetch what is behind the Merge"
-                )
+            if ref.node in self._region and self._branches.of(ref):
+                reason = "gives its tensor in one branch alone"
+                raise cannot_raise(self._region[ref.node], reason, "fetch what is behind the Merge")
         for group in sorted(self._groups.values(), key=lambda g: -len(g.around)):
             self._raise(group)
 
@@ -132,6 +130,7 @@ class _Raising:
         refs = merge.data_inputs
         there = [i for i, ref in enumerate(refs) if not self._branches.never(ref)]
         if len(there) == 1:
+            self._work.raised += 1
             self._work.same[merge.name, 0] = refs[there[0]]
             self._work.same[merge.name, 1] = self._number(merge, there[0])
             return
@@ -162,6 +161,7 @@ class _Raising:
 
     def _raise(self, group: _Group) -> None:
         """Make the If of a group, and let its outputs stand for those of its Merges."""
+        self._work.raised += 1
         numbered = [m for m, _ in group.merges if (m.name, 1) in self._work.read]
         numbers = {
             (m.name, i): self._number(m, i) for m in numbered for i in range(len(m.data_inputs))

@@ -7,7 +7,6 @@ from typing import Final
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.dims import common
@@ -70,11 +69,8 @@ def _heads(graph: Graph) -> dict[str, tuple[Ref, Ref]]:
             continue
         givers = [graph[r.node] for r in node.data_inputs]
         for first, later in (givers, givers[::-1]):
-            if first.op in ENTERS and later.op in NEXT_ITERATIONS:
-                if _takes(first) and _takes(later):
-                    found[node.name] = (first.data_inputs[0], later.data_inputs[0])
+            if first.op not in ENTERS or later.op not in NEXT_ITERATIONS:
+                continue
+            if first.data_inputs and later.data_inputs:
+                found[node.name] = (first.data_inputs[0], later.data_inputs[0])
     return found
-
-
-def _takes(node: Node) -> bool:
-    return bool(node.data_inputs)

@@ -47,9 +47,12 @@ class OpenSizes:
         """What computes the sizes that were found."""
 
     def of(
-        self, array: TracedArray, axis: int, element: Callable[[TracedArray, LoopShapes], TensorShape]
+        self,
+        array: TracedArray,
+        axis: int,
+        element: Callable[[TracedArray, LoopShapes], TensorShape],
     ) -> Ref | None:
-        """A scalar of int32 with the size of an array's elements along an axis, where it is found."""
+        """A scalar of int32 with the size of elements along an axis, where it is found."""
         for trials in self._trials:
             found = {self._place(element(array, shapes), axis, at) for shapes, at in trials}
             place = found.pop() if len(found) == 1 else None
@@ -61,8 +64,9 @@ class OpenSizes:
     def _trials(self) -> Sequence[Sequence[tuple[LoopShapes, Mapping[int, Place]]]]:
         """Shapes with primes for open sizes, twice each way: one prime for all batches, or many."""
         shapes = dict(self._open_inputs())
-        ways = [True, False] if 0 < sum(s.count(-1) for s in shapes.values()) <= len(_PRIMES) else []
-        return [[self._tried(shapes, primes, alike=w) for primes in (_PRIMES, _OTHERS)] for w in ways]
+        count = sum(shape.count(-1) for shape in shapes.values())
+        ways = [True, False] if 0 < count <= len(_PRIMES) else []
+        return [[self._tried(shapes, p, alike=way) for p in (_PRIMES, _OTHERS)] for way in ways]
 
     def _open_inputs(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         for node in self._graph:

@@ -17,8 +17,9 @@ from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Edge, Ref, control, edge
 from mobileprep.opdefs.signatures import output_types, signature_of
 
-MOST_NODES: Final = 1_000_000
-"""Branches that hang together in unusual ways are copied; no model comes near this many nodes."""
+# Conditionals that hang together in unusual ways, and loops that are unrolled, are copied.
+_COPIES: Final = 100_000
+_COPIES_A_NODE: Final = 4
 _EXPORT: Final = "export the graph again"
 
 
@@ -36,7 +37,7 @@ def malformed(node: Node, reason: str) -> InvalidGraphError:
 
 
 @dataclass
-class Work:
+class Raising:
     """A graph whose control flow is being raised.
 
     Args:
@@ -56,11 +57,13 @@ class Work:
     @cached_property
     def read(self) -> frozenset[Edge]:
         """The tensors that are wanted, and those that live nodes take."""
-        nodes = self.graph.by_name
-        return self.wanted | frozenset(edge(r) for name in self.live for r in nodes[name].data_inputs)
+        taken = (self.graph[name].data_inputs for name in self.live)
+        return self.wanted | frozenset(edge(ref) for refs in taken for ref in refs)
 
     def __post_init__(self) -> None:
         self.names = FreshNames([*self.graph.by_name, *self.graph.library.functions])
+        self.raised = 0
+        """How many loops, conditionals and TensorArrays have gone."""
         self._copied = 0
 
     def node(self, name: str) -> Node | None:
@@ -117,12 +120,13 @@ class Work:
         """Refuse graphs whose branches hang together so that copies of them never end.
 
         Raises:
-            UnsupportedError: more than ``MOST_NODES`` nodes were copied.
+            UnsupportedError: far more nodes were copied than the graph has.
         """
         self._copied += count
-        if self._copied > MOST_NODES:
-            message = f"raise_control_flow: its branches make more than {MOST_NODES:,} nodes"
-            raise UnsupportedError(message, "simplify the graph's conditionals")
+        most = _COPIES_A_NODE * len(self.graph) + _COPIES
+        if self._copied > most:
+            message = f"raise_control_flow: its loops and branches make more than {most:,} nodes"
+            raise UnsupportedError(message, "unroll less, or simplify the graph's conditionals")
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class Slice:
 
 
 def upstream(
-    work: Work,
+    work: Raising,
     targets: Iterable[Ref],
     inside: Callable[[Ref], Ref | None],
     outside: Callable[[Ref], Ref] = lambda ref: ref,
@@ -180,7 +184,7 @@ def upstream(
 
 
 def _own(
-    work: Work, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
+    work: Raising, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
 ) -> Node | None:
     """The node of a tensor within a slice; a constant from outside counts as one of it."""
     found[ref] = resolved = work.resolved(ref)
@@ -221,7 +225,7 @@ def in_order(nodes: Mapping[str, Node]) -> list[Node]:
     return order
 
 
-def resolved_nodes(work: Work, nodes: Sequence[Node]) -> dict[str, Node]:
+def resolved_nodes(work: Raising, nodes: Sequence[Node]) -> dict[str, Node]:
     """Nodes by name, their inputs resolved."""
     done = {}
     for node in nodes:

@@ -70,11 +70,8 @@ def traced_arrays(graph: Graph, live: Iterable[str]) -> list[TracedArray]:
         if node.op.startswith("TensorArray") and node.op not in {*OPS, "TensorArrayV3"}:
             raise cannot_raise(node, "has no form as an op on tensors")
     order = {n.name: i for i, n in enumerate(nodes)}
-    found = []
     owner: dict[str, TracedArray] = {}
-    for node in nodes:
-        if node.op == "TensorArrayV3":
-            found.append(_traced(node, readers, owner))
+    found = [_traced(node, readers, owner) for node in nodes if node.op == "TensorArrayV3"]
     for array in found:
         array.users.sort(key=lambda n: order[n.name])
     return found
@@ -108,7 +105,7 @@ def _followed(
         count = 2 if user.op in SWITCHES else 1
         return [((user.name, i), is_handle) for i in range(count)]
     last = _TAKEN.get(user.op, 0) - 1
-    if place != (0 if is_handle else last):
+    if last < 0 or place != (0 if is_handle else last):
         raise cannot_raise(user, f"takes a TensorArray as its input {place}")
     if len(user.data_inputs) != last + 1:
         raise malformed(user, f"takes {len(user.data_inputs)} tensors, not {last + 1}")
