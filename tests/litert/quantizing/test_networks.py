@@ -163,6 +163,14 @@ def test_a_rule_says_how_weights_are_quantized() -> None:
     assert np.abs(data).max() == 7
 
 
+def test_dense_layers_with_one_scale_run_on_old_runtimes() -> None:
+    def needed(*rules: str) -> str:
+        return dict(mixed(rules)[0].metadata)["min_runtime_version"].rstrip(b"\0").decode()
+
+    assert needed() == "2.17.0"
+    assert needed("ops=MatMul granularity=tensor") == "1.14.0"
+
+
 def test_an_operator_without_a_range_stays_float_and_is_told() -> None:
     record, told = mixed(drop="logits")
     assert codes(record)[-3:] == ["DEQUANTIZE", "FULLY_CONNECTED", "SOFTMAX"]
