@@ -95,7 +95,7 @@ def program_of(
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibrationGraph:
     """What is run on samples for the ranges of a model in integers.
 
     Args:
@@ -116,13 +116,15 @@ def to_calibrate(
     *,
     flex: bool = False,
     where: str = "",
-) -> Calibrated:
+) -> CalibrationGraph:
     """The graph to measure ranges on, and the tensors whose ranges count; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
     names = tensors_with_ranges(plain.mapped(fused))
     found = (edge(parse_ref(name)) for name in names)
-    return Calibrated(source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph))
+    return CalibrationGraph(
+        source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph)
+    )
 
 
 def _lowered(
