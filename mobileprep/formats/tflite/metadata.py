@@ -100,11 +100,9 @@ class _Writer:
         if isinstance(value, str):
             if kind in self._facts.enums:
                 return self._facts.number(kind, value)
-            made: int = self._builder.CreateString(value)
-            return made
+            return int(self._builder.CreateString(value))
         if kind == "[float]":
-            made = self._builder.CreateNumpyVector(np.array(value, np.float32))
-            return made
+            return int(self._builder.CreateNumpyVector(np.array(value, np.float32)))
         return self._vector([self._value(kind[1:-1], item) for item in value])  # type: ignore[arg-type]
 
     def _vector(self, offsets: Sequence[int]) -> int:
