@@ -32,7 +32,7 @@ from mobileprep.ops.shape_inference import infer_shapes
 _CONTROL_FLOW: Final = frozenset(
     {
         *(*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond"),
-        *("Case", "StatelessCase", "TensorArrayV3", "TensorListReserve", "TensorListFromTensor"),
+        *("TensorArrayV3", "TensorListReserve", "TensorListFromTensor"),
     }
 )
 _DEEPEST: Final = 64
