@@ -268,6 +268,27 @@ def test_unrolling(turns, most, left):
     assert len(result.graph.library.functions) == 2 * left
 
 
+def test_turns_that_follow_from_the_shape_of_an_input_are_counted():
+    nodes = [n for n in doubling() if n.name != "turns"]
+    count = [
+        node("sizes", "Shape", "x", out_type=INT),
+        const("which", 0, np.int32),
+        node(
+            "turns", "GatherV2", "sizes which which", T=None, Tparams=INT, Tindices=INT, Taxis=INT
+        ),
+    ]
+    result = same([shaped(3), *count, *nodes], ["v/out"], unroll=3)
+    assert "StatelessWhile" not in ops(result.graph)
+
+
+def test_a_constant_that_is_fed_counts_no_turns():
+    graph = Graph([placeholder(), *doubling(3)])
+    options = {"inputs": ("x", "turns"), "outputs": ("v/out",), "unroll": 5}
+    after = apply("raise_control_flow", graph, **options).graph
+    (found,) = NumpyEngine(after, "fed").run(["v/out"], {"x": X, "turns": np.array(1, np.int32)})
+    np.testing.assert_array_equal(found, 2 * X)
+
+
 def array(size="size", **attrs):
     told = {"dynamic_size": False, "identical_element_shapes": True, "clear_after_read": False}
     return node("array", "TensorArrayV3", size, T=None, dtype=DType.FLOAT, **{**told, **attrs})
