@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -23,12 +25,39 @@ class _Limits:
     """The limits of this process, which has one memory whatever runs in it."""
 
     memory: int | None = None
+    recipe: int | None = None
+    shares: int = 1
     iterations: int = DEFAULT_ITERATIONS
 
 
 def memory_limit() -> int:
-    """How many bytes the tensors of a run may take: what was set, or half of the machine's."""
-    return int(machine_memory() * _SHARE) if _Limits.memory is None else _Limits.memory
+    """How many bytes the tensors of a run may take: what was set, or half of the machine's.
+
+    Of runs that go on at once each may take its share.
+    """
+    said = _Limits.recipe if _Limits.memory is None else _Limits.memory
+    return (int(machine_memory() * _SHARE) if said is None else said) // _Limits.shares
+
+
+@contextmanager
+def shared_memory(shares: int, recipes: Iterable[int | None] = ()) -> Iterator[None]:
+    """Within, so many runs at once share the memory of one.
+
+    Shares are of one size, whoever runs at the time: what fits does not depend on what happens to
+    run beside it, and nobody waits for memory while holding some.
+
+    Args:
+        shares: how many may run at once.
+        recipes: what recipes say that runs may take, in bytes; the least counts, unless the command
+            line or the environment says another.
+    """
+    before = _Limits.recipe, _Limits.shares
+    _Limits.recipe = min((r for r in recipes if r is not None), default=None)
+    _Limits.shares = max(shares, 1)
+    try:
+        yield
+    finally:
+        _Limits.recipe, _Limits.shares = before
 
 
 def iteration_limit() -> int:

@@ -36,7 +36,7 @@ from mobileprep.recipe.app import Integration, Protection  # noqa: E402
 from mobileprep.recipe.devices import DEVICE_SCHEMA  # noqa: E402
 from mobileprep.recipe.documents import editor_schema, reference, transform_reference  # noqa: E402
 from mobileprep.recipe.metrics import METRIC_NAMES  # noqa: E402
-from mobileprep.recipe.model import Target  # noqa: E402
+from mobileprep.recipe.model import Recipe, Target  # noqa: E402
 from mobileprep.recipe.quantize_settings import (  # noqa: E402
     QUANTIZERS,
     Calibration,
@@ -84,6 +84,7 @@ _SECTIONS = (
     Quantize,
     QuantizeRule,
     Reading,
+    Recipe,
     Source,
     Target,
     Validation,

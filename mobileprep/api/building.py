@@ -16,6 +16,7 @@ from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
 from mobileprep.errors import MissedLimitError, MobileprepError, UsageError
 from mobileprep.frozen import dataclass
+from mobileprep.limits import shared_memory
 from mobileprep.pipeline.execute import Advance, Executor, Listener, Moment, Ran
 from mobileprep.pipeline.execute import Warn as StageWarn
 from mobileprep.pipeline.file_index import FileIndex
@@ -23,6 +24,7 @@ from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import hash_all
 from mobileprep.pipeline.runner import build as run_stages
+from mobileprep.pipeline.runner import stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.upkeep import store_bound
@@ -102,12 +104,15 @@ def build(
     )
     state = judged()
     folders = target_folders(loaded, Path(out), targets)
+    memory = [recipe.memory for recipe in loaded]
     with folder_locks(folders, wait=wait, tell=tell) as waited:
         if waited:
             state = judged()
         if locked:
             check_locks(loaded, state, whole=not targets)
-        run = run_build(state, Path(out), jobs=workers, listen=_nobody, warn=_telling(tell))
+        run = run_build(
+            state, Path(out), jobs=workers, listen=_nobody, warn=_telling(tell), memory=memory
+        )
     for text in run.warnings:
         tell(text)
     return Build(run.targets, tuple(stage.task for stage in run.ran))
@@ -139,6 +144,7 @@ def run_build(
     warn: StageWarn,
     advance: Advance = lambda _task, _done, _total: None,
     keep_going: bool = False,
+    memory: Iterable[int | None] = (),
 ) -> BuildRun:
     """Run what is stale of a plan, and bring the folder of each target up to date.
 
@@ -150,6 +156,7 @@ def run_build(
         warn: told what stages warn of.
         advance: told how far stages are that run samples.
         keep_going: after a failure go on with what does not depend on it.
+        memory: what each recipe says that runs may take.
 
     Raises:
         UsageError: ``MOBILEPREP_CACHE_MAX`` is no size.
@@ -165,7 +172,8 @@ def run_build(
         done[target.folder] = BuiltTarget(folder, report, is_changed)
 
     try:
-        found = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
+        with shared_memory(min(jobs, len(stale_stages(state))), memory):
+            found = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
         failures = tuple(with_worst_layers(error, executor) for error in found)
         told = write_pages(executor, {folder: b.report for folder, b in done.items()}, out)
         if state.store.sharing is not None:

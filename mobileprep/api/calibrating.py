@@ -19,6 +19,7 @@ from mobileprep.formats.range_file import (
 )
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import write_text
+from mobileprep.limits import shared_memory
 from mobileprep.pipeline.execute import Advance, Executor, Listener
 from mobileprep.pipeline.execute import Warn as TaskWarn
 from mobileprep.pipeline.runner import build as run_stages
@@ -120,11 +121,13 @@ class CalibrationPlan:
         state: of the stages up to the calibrations.
         ends: the task that leaves the ranges of a target, by the target's folder.
         groups: the targets by range file.
+        memory: what each recipe says that runs may take.
     """
 
     state: State
     ends: Mapping[str, str]
     groups: tuple[RangeGroup, ...]
+    memory: tuple[int | None, ...] = ()
 
 
 def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> CalibrationPlan:
@@ -140,7 +143,10 @@ def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> Cali
     whole = plan_state(bare)
     ends = {t.folder: t.records.calibrations[-1].task for t in whole.plan.targets}
     return CalibrationPlan(
-        State(_until(whole.plan, ends.values()), whole.store), ends, tuple(groups)
+        State(_until(whole.plan, ends.values()), whole.store),
+        ends,
+        tuple(groups),
+        tuple(recipe.memory for recipe in bare),
     )
 
 
@@ -171,7 +177,8 @@ def _measured(plan: CalibrationPlan, executor: Executor) -> Mapping[str, RangeFi
     state = plan.state
     bound = store_bound(os.environ)
     try:
-        run_stages(executor)
+        with shared_memory(1, plan.memory):
+            run_stages(executor)
         pieces = {
             folder: b"".join(
                 state.store.pieces(executor.record(task).outputs[CalibrateStage.RANGES])

@@ -209,7 +209,14 @@ class _Again:
 
     def _build(self, recipe: Recipe, found: Mapping[Path, Manifest]) -> None:
         state = self._state(recipe, found)
-        run_build(state, self._out, jobs=self.jobs, listen=self.listen, warn=self.warn)
+        run_build(
+            state,
+            self._out,
+            jobs=self.jobs,
+            listen=self.listen,
+            warn=self.warn,
+            memory=[recipe.memory],
+        )
 
 
 def _obstacles(manifest: Manifest, recipe: Recipe | None) -> tuple[str, ...]:

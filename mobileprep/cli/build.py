@@ -154,6 +154,7 @@ def _build(
             warn=progress.warn,
             advance=progress.advance,
             keep_going=args.keep_going,
+            memory=[recipe.memory for recipe in recipes],
         )
     warn(done.warnings)
     _tell_targets(args, done.targets)

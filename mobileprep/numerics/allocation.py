@@ -31,13 +31,15 @@ class Holdings:
     Args:
         values: the tensors that the run holds; others are left out. The run changes this list.
         limit: how many bytes it may take.
+        outer: what whoever runs it holds.
     """
 
-    __slots__ = ("_counted", "_limit", "_values", "made")
+    __slots__ = ("_counted", "_limit", "_values", "made", "outer")
 
-    def __init__(self, values: Sequence[object], limit: int) -> None:
+    def __init__(self, values: Sequence[object], limit: int, outer: Holdings | None = None) -> None:
         self._values = values
         self._limit = limit
+        self.outer = outer
         self._counted = 0
         self.made = 0
         """Bytes of what was made since the tensors were last counted; the run adds to it."""
@@ -55,7 +57,7 @@ _current: ContextVar[Holdings | None] = ContextVar("holdings", default=None)
 @contextmanager
 def holding(values: Sequence[object]) -> Iterator[Holdings]:
     """Count what a run holds, within what is left to whoever runs it."""
-    held = Holdings(values, memory_left(MAX_OUTPUT_BYTES))
+    held = Holdings(values, memory_left(MAX_OUTPUT_BYTES), _current.get())
     token = _current.set(held)
     try:
         yield held
@@ -66,7 +68,7 @@ def holding(values: Sequence[object]) -> Iterator[Holdings]:
 @contextmanager
 def at_most(limit: int) -> Iterator[None]:
     """Bound the memory of what runs inside further."""
-    token = _current.set(Holdings((), min(limit, memory_left(limit))))
+    token = _current.set(Holdings((), min(limit, memory_left(limit)), _current.get()))
     try:
         yield
     finally:
@@ -77,6 +79,19 @@ def memory_left(wanted: int) -> int:
     """The bytes that tensors may still take; not counted exactly where ``wanted`` fits."""
     held = _current.get()
     return memory_limit() if held is None else held.left(wanted)
+
+
+def check_kept(count: int, what: str) -> None:
+    """Refuse what a list is to keep beyond the run that makes it; arguments as ``check_bytes``.
+
+    Raises:
+        OverBudgetError: it is larger than the memory that is left.
+    """
+    held = _current.get()
+    while held is not None:
+        held.made += count
+        held = held.outer
+    check_bytes(count, what)
 
 
 def check_bytes(count: int, what: str) -> None:
@@ -127,6 +142,11 @@ def _bytes_of(values: Sequence[object]) -> int:
     return sum(map(_own_bytes, owners.values()))
 
 
+def _held_bytes(element: object) -> int:
+    """The memory of an element: a text, or a list of tensors, which tells its own."""
+    return len(element) if isinstance(element, bytes) else getattr(element, "nbytes", 0)
+
+
 def _owner(value: object) -> Array | None:
     while isinstance(value, np.ndarray) and value.base is not None:
         value = value.base
@@ -136,4 +156,4 @@ def _owner(value: object) -> Array | None:
 def _own_bytes(array: Array) -> int:
     if array.dtype != object:
         return array.nbytes
-    return array.nbytes + sum(len(x) for x in array.ravel() if isinstance(x, bytes))
+    return array.nbytes + sum(map(_held_bytes, array.ravel()))

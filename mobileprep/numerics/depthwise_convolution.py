@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.allocation import allocated
+from mobileprep.numerics.allocation import allocated, check_bytes
 from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, tiles
@@ -58,8 +58,10 @@ def convolve_depthwise(
     if not out.size:
         return out
     if multiplier > 1:
+        check_bytes(x.nbytes * multiplier, "the input, once for each filter of a channel,")
         x = np.repeat(x, multiplier, axis=-1)
     columns = _columns(positions[1], channels * multiplier, window.strides[1])
+    check_bytes(filters.nbytes * columns, "the filters, once for each column,")
     taps = np.tile(filters.reshape(*filters.shape[:2], -1), (1, 1, columns))
     shares = min(threads(), _COST * out.size * math.prod(window.size) // LEAST_WORK)
     footprint = out.shape[-1] * out.itemsize * math.prod(window.strides)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_allocation, check_bytes
 from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
@@ -128,8 +129,12 @@ def convolve_integers(
         ValueError: the window is larger than the input.
     """
     positions = window.positions(x.shape[1:-1])
-    out = np.zeros((x.shape[0], *positions, filters.shape[-1]), dtype=np.int32)
     summed = math.prod(filters.shape[:-1])
+    shape, kind = (x.shape[0], *positions, filters.shape[-1]), np.dtype(np.int32)
+    check_allocation(shape, kind)
+    # Tiles are a row of positions at least, each with all that its window covers.
+    check_bytes(math.prod(positions[1:]) * summed * kind.itemsize, "a row of patches")
+    out = np.zeros(shape, kind)
     if not out.size or not summed:
         return out
     factors, taken = _Factors.of(filters.reshape(summed, -1), zeros[1]), _taken(zeros[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_allocation
 from mobileprep.numerics.matrix_products import multiply
 from mobileprep.numerics.windows import Window, reach
 
@@ -40,6 +41,7 @@ def convolve_transposed(
             spread, positions, window.strides, window.size, window.dilations, strict=True
         )
     ]
+    check_allocation((shape[0], *room, depth), y.dtype)
     out = np.zeros((shape[0], *room, depth), dtype=y.dtype)
     add = _add_depthwise if depthwise else _add
     for source, target in zip(y, out, strict=True):

@@ -28,6 +28,8 @@ __all__ = [
 
 # More outputs than any node has; each takes memory even where its tensor is empty.
 _MAX_OUTPUTS = 1 << 20
+# Bytes that are small beside any limit that is of use.
+_LITTLE = 1 << 20
 
 
 def as_array(result: Any, like: Array) -> Array:  # noqa: ANN401 - arrays or numpy's scalars
@@ -82,13 +84,14 @@ def dimensions(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def check_broadcast(*arrays: Array) -> None:
-    """Refuse operands that are small and would broadcast to what no device could hold.
+    """Refuse operands that are small and would broadcast to more than the run may take.
 
     Raises:
         ValueError: more than ``MAX_OUTPUT_BYTES``, or shapes that do not broadcast.
+        OverBudgetError: more than is left.
     """
     # The product of sizes bounds the result; to work out the result itself takes longer.
-    if math.prod(x.size for x in arrays) * arrays[0].dtype.itemsize > MAX_OUTPUT_BYTES:
+    if math.prod(x.size for x in arrays) * arrays[0].dtype.itemsize > _LITTLE:
         check_allocation(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype)
 
 

@@ -10,6 +10,7 @@ from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedEr
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.limits import MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
@@ -63,7 +64,8 @@ def evaluate_node(
             outputs = call_kernel(run, node, list(map(_flushed, arrays)) if rounds else arrays)
     except OverBudgetError as error:
         message = f"node {node.name!r} ({node.op}): {error}"
-        raise MemoryLimitError(message, "leave it out of what is folded") from error
+        hint = f"allow more by --memory or {MEMORY_VARIABLE}, or leave it out of what is folded"
+        raise MemoryLimitError(message, hint) from error
     except _NUMERIC as error:
         message = f"node {node.name!r} ({node.op}) cannot be computed: {error}"
         raise InvalidGraphError(message, "its inputs do not fit each other") from error

@@ -1,4 +1,4 @@
-"""The ``budget`` of a target."""
+"""Sizes and counts that a recipe allows: the ``budget`` of a target, the ``memory`` of runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Budget, OpLimits
-from mobileprep.recipe.tree import Scalar, plain, show
+from mobileprep.recipe.tree import MappingNode, Scalar, plain, show
 from mobileprep.recipe.units import parse_bytes, parse_flops
 
 _UNITS: Final[dict[str, tuple[Callable[[str], int | None], str, str]]] = {
     "flops": (parse_flops, "a number of operations", "with KFLOP, MFLOP or GFLOP: '20 MFLOP'"),
     **dict.fromkeys(
-        ("model_bytes", "compressed_bytes", "activation_bytes", "kernel_bytes"),
+        ("model_bytes", "compressed_bytes", "activation_bytes", "kernel_bytes", "memory"),
         (parse_bytes, "a size", "with B, KB, MB, KiB or MiB: '60 KB'"),
     ),
 }
@@ -45,6 +45,20 @@ def budget_problems(target: TargetSections) -> Iterator[Problem]:
         place = budget.entries["latency_ms"].key_place
         hint = "add 'device: smartphone', or another of 'mobileprep benchmark --device'"
         yield Problem(place, "a latency needs the device whose it is", hint)
+
+
+def memory_of(root: MappingNode) -> int | None:
+    """What runs may take, in bytes, as a recipe without problems says."""
+    said = root.get("memory")
+    value = None if said is None else plain(said)
+    return parse_bytes(value) if isinstance(value, str) else value
+
+
+def memory_problems(root: MappingNode) -> Iterator[Problem]:
+    """A text that is no size."""
+    said = root.get("memory")
+    if isinstance(said, Scalar):
+        yield from _amount("memory", said)
 
 
 def _amount(key: str, node: Scalar) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from mobileprep.recipe.budgets import memory_of, memory_problems
 from mobileprep.recipe.checks import cache_problems, meaning_problems
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
@@ -46,6 +47,7 @@ def load_recipe(
     problems = [
         *schema_problems(root, recipe_schema()),
         *cache_problems(root),
+        *memory_problems(root),
         *meaning_problems(models),
         *_chain_problems(models, chains),
     ]
@@ -58,6 +60,7 @@ def load_recipe(
         targets=tuple(resolve_target(t, chains) for model in models for t in model.targets),
         variables=tuple(sorted(variables.used)),
         cache=cache_of(root),
+        memory=memory_of(root),
         tree=root,
     )
 

@@ -9,7 +9,7 @@ from mobileprep.recipe.problems import Problem, recipe_error
 from mobileprep.recipe.tree import MappingNode, Node, Place
 
 MAX_TARGETS = 1_000
-_ONLY_ABOVE = ("version", "name", "description", "cache", "plugins", "models", "targets")
+_ONLY_ABOVE = ("version", "name", "description", "cache", "memory", "plugins", "models", "targets")
 
 
 class TargetSections(NamedTuple):

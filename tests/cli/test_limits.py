@@ -12,6 +12,7 @@ import pytest
 
 from mobileprep import limits
 from mobileprep.api.benchmarking import runs
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.limits import DEFAULT_ITERATIONS, memory_limit, set_limits
@@ -87,6 +88,91 @@ def test_folding_computes_nothing_that_is_far_larger_than_the_graph(
     path = written(tmp_path, doubling(40))
     folded = ["--transforms=fold_constants", f"--out_graph={tmp_path / 'o.pb'}", "--outputs=x40"]
     assert run("transform", f"--in_graph={path}", *folded).code == 0
+
+
+def list_loop(rounds: int) -> Graph:
+    """A TensorArray that a loop writes 64 KB to in each round."""
+    frame = {"frame_name": "while", "is_constant": False, "parallel_iterations": 10}
+    held = {**frame, "is_constant": True}
+    array = node("array", "TensorArrayV3", "size", T=None, dtype=DType.FLOAT, dynamic_size=True)
+    write = "handle turn:1 row turn_flow:1"
+    return Graph(
+        [
+            c("size", 0),
+            array,
+            c("first", 0),
+            node("handle", "Enter", "array", T=DType.RESOURCE, **held),
+            node("enter", "Enter", "first", T=DType.INT32, **frame),
+            node("enter_flow", "Enter", "array:1", **frame),
+            node("head", "Merge", "enter next", T=DType.INT32, N=2),
+            node("head_flow", "Merge", "enter_flow next_flow", N=2),
+            c("most", rounds, "^head"),
+            node("less", "Less", "head most", T=DType.INT32),
+            node("go", "LoopCond", "less", T=None),
+            node("turn", "Switch", "head go", T=DType.INT32),
+            node("turn_flow", "Switch", "head_flow go"),
+            c("one", 1, "^turn"),
+            c("dims", [1 << 14], "^turn"),
+            c("zero", 0.0, "^turn"),
+            node("row", "Fill", "dims zero", index_type=DType.INT32),
+            node("write", "TensorArrayWriteV3", write),
+            node("more", "Add", "turn:1 one", T=DType.INT32),
+            node("next", "NextIteration", "more", T=DType.INT32),
+            node("next_flow", "NextIteration", "write"),
+            node("exit_flow", "Exit", "turn_flow"),
+            node("y", "TensorArraySizeV3", "array exit_flow", T=None),
+        ]
+    )
+
+
+def test_what_loops_put_into_lists_counts(tmp_path: Path, run: Run) -> None:
+    few, many = ((f"--graph={tmp_path / n}", "--fetch=y") for n in ("few.pb", "many.pb"))
+    write_graph(tmp_path / "few.pb", list_loop(16))
+    write_graph(tmp_path / "many.pb", list_loop(10_000))
+    assert run("run", *few, "--memory=16MB").code == 0
+    told = run("run", *many, "--memory=16MB")
+    assert (told.code, "(TensorArrayWriteV3)" in told.err) == (5, True), told.err
+
+
+def test_folding_tells_what_it_left_for_its_memory(tmp_path: Path, run: Run) -> None:
+    path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
+    steps = "--transforms=fold_constants"
+    told = run(
+        "transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", steps, "-v"
+    )
+    assert told.code == 0
+    assert "ConcatV2 would take more than 536870912 bytes to compute" in told.out + told.err
+    assert "no kernel" not in told.out + told.err
+
+
+def test_folding_is_the_same_on_each_machine_or_fails(tmp_path: Path, run: Run) -> None:
+    path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
+    steps = ("--transforms=fold_constants", "--memory=1MB")
+    told = run("transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", *steps)
+    assert (told.code, out.exists()) == (5, False)
+    assert "(ConcatV2)" in told.err
+    assert "--memory" in told.err
+
+
+def test_a_recipe_says_what_its_runs_may_take(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    written(tmp_path, doubling(20))
+    recipe = tmp_path / "recipe.yaml"
+    text = """\
+version: 1
+name: small
+source: {frozen: g.pb}
+outputs: [x20]
+transforms: [fold_constants]
+targets: {a: {}}
+"""
+    for jobs, memory, code in ((2, "1 MB", 5), (4, "100 MB", 0)):
+        recipe.write_text(f"{text}memory: {memory}\n")
+        told = run("build", recipe, f"--out={tmp_path / 'out'}", "-j", jobs)
+        assert told.code == code, told.err
+        assert ("(ConcatV2)" in told.err) == (code == 5)
 
 
 def test_half_of_the_machine_is_what_a_run_may_take(

@@ -51,3 +51,23 @@ def test_limits_that_are_none(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(RecipeError) as caught:
         budget(tmp_path, text)
     assert told in caught.value.message
+
+
+def test_a_recipe_says_what_runs_may_take(tmp_path: Path) -> None:
+    def memory(said: str) -> int | None:
+        text = f"version: 1\nname: r\n{said}source: {{frozen: m.pb}}\ntargets: {{a: {{}}}}\n"
+        (tmp_path / "r.yaml").write_text(text)
+        return load_recipe(tmp_path / "r.yaml", environ={}).memory
+
+    assert memory("") is None
+    assert memory("memory: 4 GB\n") == 4 * 10**9
+    assert memory("memory: 1000\n") == 1000
+    for said, told in (
+        ("much", "'much' is not a size; write a number with B, KB, MB"),
+        ("0 MB", "must be at least one byte"),
+        ("0", "must be at least 1"),
+        ("[1]", "expected a whole number"),
+    ):
+        with pytest.raises(RecipeError) as caught:
+            memory(f"memory: {said}\n")
+        assert told in caught.value.message

@@ -31,7 +31,10 @@ def dynamic_partition(node: Node, x: Array, partitions: Array) -> tuple[Array, .
         message = f"partitions of shape {list(partitions.shape)} for {list(x.shape)}"
         raise ValueError(message)
     check_indices(partitions, count)
-    return tuple(x[partitions == i] for i in range(count))
+    rows = x.reshape(partitions.size, *x.shape[partitions.ndim :])
+    sizes = np.bincount(partitions.reshape(-1), minlength=count)
+    sorted_rows = rows[np.argsort(partitions, axis=None, kind="stable")]
+    return tuple(np.split(sorted_rows, np.cumsum(sizes[:-1])))
 
 
 @shape_fn("DynamicPartition")

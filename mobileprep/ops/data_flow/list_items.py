@@ -15,6 +15,7 @@ from mobileprep.ops.common_shapes import scalars_only
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.data_flow.tensor_list import (
     MOST_ELEMENTS,
+    bytes_of,
     checked_count,
     list_in,
     new_list,
@@ -109,12 +110,13 @@ def set_item(node: Node, handle: Array, index: Array, value: Array) -> Array:
         node.attr_bool("resize_if_index_out_of_bounds", False)
         and len(items) <= place < MOST_ELEMENTS
     ):
-        items += [None] * (place + 1 - len(items))
+        items += [None] * (checked_count(place + 1) - len(items))
     if not 0 <= place < len(items):
         message = f"there is no element {place} among {len(items)}"
         raise IndexError(message)
+    old = items[place]
     items[place] = found.checked(value)
-    return found.with_items(tuple(items))
+    return found.with_items(tuple(items), value.nbytes - bytes_of((old,)))
 
 
 shape_fn("TensorListSetItem")(tensor_list_changed_shape)
@@ -142,7 +144,7 @@ flop_rule("TensorListGetItem")(free)
 def push_back(node: Node, handle: Array, value: Array) -> Array:
     """A list with one element more."""
     found = list_in(handle)
-    return found.with_items((*found.items, found.checked(value)))
+    return found.with_items((*found.items, found.checked(value)), value.nbytes)
 
 
 shape_fn("TensorListPushBack")(tensor_list_changed_shape)
@@ -156,7 +158,7 @@ def pop_back(node: Node, handle: Array, shape: Array) -> tuple[Array, Array]:
     """A list without its last element, and that element."""
     found = list_in(handle)
     last = found.item(len(found.items) - 1, shape_of(shape))
-    return found.with_items(found.items[:-1]), last
+    return found.with_items(found.items[:-1], -bytes_of(found.items[-1:])), last
 
 
 @shape_fn("TensorListPopBack")

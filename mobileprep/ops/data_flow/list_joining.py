@@ -12,6 +12,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.data_flow.elements import joined, stacked
 from mobileprep.ops.data_flow.tensor_list import (
     TensorList,
     checked_count,
@@ -49,7 +50,7 @@ flop_rule("TensorListStack")(free)
 def _stacked(found: TensorList, indices: tuple[int, ...], shape: TensorShape) -> Array:
     if not indices:
         return np.zeros((0, *found.full_shape(shape)), dtype=found.dtype)
-    return np.stack([found.item(i, shape) for i in indices])
+    return stacked(found.read_all((i, shape) for i in indices))
 
 
 @kernel("TensorListGather")
@@ -147,13 +148,12 @@ def concat(
     found = list_in(handle)
     known = node.attr_shape("element_shape") if shape is None else shape_of(shape)
     rows = () if leading is None else integers(leading)
-    parts = [
-        found.item(i, _with_rows(known, rows[i] if i < len(rows) else -1))
-        for i in range(len(found.items))
-    ]
+    parts = found.read_all(
+        (i, _with_rows(known, rows[i] if i < len(rows) else -1)) for i in range(len(found.items))
+    )
     lengths = np.array([len(p) for p in parts], dtype=np.int64)
     if parts:
-        return np.concatenate(parts), lengths
+        return joined(parts), lengths
     rest = tuple(max(d, 0) for d in (merged_shape(found.shape, known) or ())[1:])
     return np.zeros((0, *rest), dtype=found.dtype), lengths
 
@@ -199,7 +199,7 @@ flop_rule("TensorListSplit")(free)
 def concat_lists(node: Node, a: Array, b: Array) -> Array:
     """The elements of one list and then of another."""
     first, second = list_in(a), list_in(b)
-    return first.with_items((*first.items, *second.items))
+    return first.with_items((*first.items, *second.items), second.nbytes)
 
 
 @shape_fn("TensorListConcatLists")

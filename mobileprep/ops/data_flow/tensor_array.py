@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_kept
 from mobileprep.ops.arrays import integers, scalar
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import no_outputs, scalars_only
 from mobileprep.ops.context import RunContext, context_kernel
 from mobileprep.ops.cost import flop_rule
+from mobileprep.ops.data_flow.elements import Blanks, check_places, joined, stacked
 from mobileprep.ops.dims import UNKNOWN, concatenate, with_rank
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
@@ -32,6 +34,7 @@ class TensorArray:
         shape: what is known of their shape.
         dynamic: whether writing beyond the end makes the list longer.
         identical: whether all elements are known to have one shape.
+        nbytes: of all elements.
     """
 
     items: list[Array | None]
@@ -39,17 +42,22 @@ class TensorArray:
     shape: TensorShape
     dynamic: bool
     identical: bool
+    nbytes: int = 0
 
     def write(self, index: int, value: Array) -> None:
         """Set an element."""
         if value.dtype != self.dtype:
             message = f"an array of {self.dtype} cannot hold {value.dtype}"
             raise ValueError(message)
-        if self.dynamic and len(self.items) <= index < _MOST:
+        if self.dynamic and len(self.items) <= index:
+            check_places(index + 1, _MOST)
             self.items += [None] * (index + 1 - len(self.items))
         if not 0 <= index < len(self.items):
             message = f"there is no place {index} among {len(self.items)}"
             raise IndexError(message)
+        old = self.items[index]
+        self.nbytes += value.nbytes - (0 if old is None else old.nbytes)
+        check_kept(value.nbytes, "an element")
         self.items[index] = value
 
     def read(self, index: int) -> Array:
@@ -57,28 +65,34 @@ class TensorArray:
 
         An element can be read again, even where the node has ``clear_after_read``.
         """
-        if not 0 <= index < len(self.items):
-            message = f"there is no place {index} among {len(self.items)}"
-            raise IndexError(message)
-        value = self.items[index]
-        return self._zeros(index) if value is None else value
+        value = self.items[index] if 0 <= index < len(self.items) else None
+        return self.read_all((index,))[0] if value is None else value
+
+    def read_all(self, indices: Iterable[int]) -> list[Array]:
+        """Several elements, not to be written to."""
+        blanks, like = Blanks(self.dtype), self._like()
+        found = []
+        for index in indices:
+            if not 0 <= index < len(self.items):
+                message = f"there is no place {index} among {len(self.items)}"
+                raise IndexError(message)
+            value = self.items[index]
+            if value is None and (like is None or any(d < 0 for d in like)):
+                message = f"nothing was written to place {index}"
+                raise ValueError(message)
+            found.append(blanks.zeros(like or ()) if value is None else value)
+        return found
 
     def stacked(self, indices: tuple[int, ...]) -> Array:
         """Elements along a new first axis."""
         if not indices:
             return np.zeros((0, *_known(self._like())), dtype=self.dtype)
-        return np.stack([self.read(i) for i in indices])
-
-    def _zeros(self, index: int) -> Array:
-        shape = self._like()
-        if shape is None or any(d < 0 for d in shape):
-            message = f"nothing was written to place {index}"
-            raise ValueError(message)
-        return np.zeros(shape, dtype=self.dtype)
+        return stacked(self.read_all(indices))
 
     def _like(self) -> TensorShape:
-        written = next((x.shape for x in self.items if x is not None), None)
-        return written if self.identical and written is not None else self.shape
+        if not self.identical:
+            return self.shape
+        return next((x.shape for x in self.items if x is not None), self.shape)
 
 
 def _known(shape: TensorShape) -> tuple[int, ...]:
@@ -106,9 +120,7 @@ def tensor_array(context: RunContext, node: Node, size: Array) -> tuple[Array, A
     count = scalar(size)
     dtype = node.attr_dtype("dtype")
     kind = dtype.numpy or np.dtype(object)
-    if not 0 <= count <= _MOST:
-        message = f"a list of {count} tensors"
-        raise ValueError(message)
+    check_places(count, _MOST)
     shape = node.attr_shape("element_shape")
     dynamic = node.attr_bool("dynamic_size", False)
     identical = node.attr_bool("identical_element_shapes", False)
@@ -201,14 +213,14 @@ flop_rule("TensorArrayScatterV2", "TensorArrayScatterV3")(free)
 def concat(context: RunContext, node: Node, handle: Array, flow: Array) -> tuple[Array, Array]:
     """All elements joined along their first axis, and the length of each."""
     array = _array(handle)
-    items = [array.read(i) for i in range(len(array.items))]
+    items = array.read_all(range(len(array.items)))
     if any(x.ndim < 1 for x in items):
         message = "scalars cannot be joined"
         raise ValueError(message)
     lengths = np.array([len(x) for x in items], dtype=np.int64)
     if not items:
         return array.stacked(()), lengths
-    return np.concatenate(items), lengths
+    return joined(items), lengths
 
 
 @shape_fn("TensorArrayConcatV2", "TensorArrayConcatV3")

@@ -91,7 +91,9 @@ def _size(images: Array, size: Array, dtype: np.dtype[Any]) -> tuple[int, int]:
     if min(height, width, *images.shape[1:3]) < 1:
         message = f"there is no image of {height} x {width} pixels or in {list(images.shape)}"
         raise ValueError(message)
-    check_allocation((images.shape[0], height, width, images.shape[3]), dtype)
+    # Where there are no images, the places of pixels along each axis are worked out all the same.
+    batch, channels = max(len(images), 1), max(images.shape[3], 1)
+    check_allocation((batch, height, width, channels), dtype)
     return height, width
 
 

@@ -62,6 +62,7 @@ class _Diagonals:
     def places(self, rows: int, columns: int) -> tuple[Array, Array, Array]:
         """For each place [diagonals, length] its row and column, and whether it is on one."""
         length = min(rows + min(self.high, 0), columns - max(self.low, 0))
+        check_allocation((self.high - self.low + 1, max(length, 1)), np.dtype(np.int64))
         numbers = np.arange(self.high, self.low - 1, -1).reshape(-1, 1)
         sizes = np.minimum(rows + np.minimum(numbers, 0), columns - np.maximum(numbers, 0))
         above, below = self.align.split("_")

@@ -11,6 +11,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.ops.arrays import as_array, check_broadcast, same_type
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.common_shapes import broadcast_binary, declared_shape, same_as_both, unchanged
@@ -142,6 +143,8 @@ def equal(node: Node, x: Array, y: Array) -> Array:
     try:
         check_broadcast(x, y)
         return np.asarray(compare(x, y), dtype=bool)
+    except OverBudgetError:
+        raise
     except ValueError:
         if node.attr_bool("incompatible_shape_error", True):
             raise
@@ -173,6 +176,9 @@ flop_rule("SquaredDifference")(per_output(2))
 def approximate_equal(node: Node, x: Array, y: Array) -> Array:
     """Whether elements differ by less than the attribute ``tolerance``."""
     same_type(node, x, y)
+    if x.shape != y.shape:
+        message = f"the shapes {list(x.shape)} and {list(y.shape)} differ"
+        raise ValueError(message)
     tolerance = x.dtype.type(node.attr_float("tolerance", 1e-5))
     return as_array(np.abs(np.subtract(x, y)) < tolerance, x)
 

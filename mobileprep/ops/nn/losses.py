@@ -38,6 +38,9 @@ def softmax_cross_entropy_shape(args: ShapeArgs) -> Sequence[TensorShape]:
 def sparse_softmax_cross_entropy(node: Node, features: Array, labels: Array) -> tuple[Array, Array]:
     """The cross entropy of each row with its class, and the gradient."""
     shifted, total = _shifted(features)
+    if labels.shape != features.shape[:1]:
+        message = f"labels of shape {list(labels.shape)} for {len(features)} rows"
+        raise ValueError(message)
     check_indices(labels, features.shape[1])
     rows = np.arange(len(labels))
     loss = np.log(total[:, 0]) - shifted[rows, labels]

@@ -70,7 +70,11 @@ def _fake_quantized(node: Node, x: Array, low: Array, high: Array) -> Array:
     Integer-Arithmetic-Only Inference" (2018), section 3.
     """
     lowest = np.float32(1 if node.attr_bool("narrow_range", False) else 0)
-    highest = np.float32((1 << node.attr_int("num_bits", 8)) - 1)
+    bits = node.attr_int("num_bits", 8)
+    if not 2 <= bits <= 16:
+        message = f"num_bits is {bits}; it is 2 to 16"
+        raise ValueError(message)
+    highest = np.float32((1 << bits) - 1)
     empty = (low == 0) & (high == 0)
     scale = (high - low) / (highest - lowest)
     scale = np.where(empty, np.float32(1), scale)

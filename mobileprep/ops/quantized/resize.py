@@ -42,7 +42,9 @@ def quantized_resize(node: Node, images: Array, size: Array, low: Array, high: A
         message = f"no size {list(wanted)} for images of shape {list(images.shape)}"
         raise ValueError(message)
     height, width = wanted
-    check_allocation((images.shape[0], height, width, images.shape[3]), images.dtype)
+    # Where there are no images, the places of pixels along each axis are worked out all the same.
+    batch, channels = max(len(images), 1), max(images.shape[3], 1)
+    check_allocation((batch, height, width, channels), images.dtype)
     sampling = Sampling(
         node.attr_bool("align_corners", False), node.attr_bool("half_pixel_centers", False)
     )

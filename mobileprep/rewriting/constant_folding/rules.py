@@ -50,11 +50,11 @@ class FoldingRules:
     excluded_nodes: Collection[str]
     max_bytes: int
     tf115: Kernels | None = None
-    _unsupported: dict[str, str] = field(default_factory=dict, init=False)
+    _left: dict[str, str] = field(default_factory=dict, init=False)
 
-    def leave(self, node: Node) -> None:
-        """Leave a node from now on, as its kernel cannot do what it asks."""
-        self._unsupported[node.name] = f"no kernel for this {node.op}"
+    def leave(self, name: str, reason: str) -> None:
+        """Leave a node from now on."""
+        self._left[name] = reason
 
     def refusal(self, node: Node) -> str:
         """Why a node stays, or an empty text."""
@@ -77,4 +77,4 @@ class FoldingRules:
         # A node without outputs is never computed.
         if definition.outputs and find_kernel(node.op) is None:
             return f"no kernel for {node.op}"
-        return self._unsupported.get(node.name, "")
+        return self._left.get(node.name, "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
@@ -57,11 +57,11 @@ def find_folding(
         constant = constant_nodes(run, sinks, rules.refusal, shape_of)
         wanted = _used_outside(run, constant)
         found = constant_values(run.nodes, constant, wanted, rules.tf115)
-        if not found.unsupported:
+        if not found.left:
             break
         # What such a node feeds is not constant either: search again without it.
-        for name in found.unsupported:
-            rules.leave(run.nodes[name])
+        for name, reason in found.left.items():
+            rules.leave(name, reason)
     values = {r: t for r, t in found.tensors.items() if t.nbytes <= rules.max_bytes}
     skipped = Counter(constant.skipped)
     if len(values) < len(found.tensors):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.errors import (
     InvalidGraphError,
@@ -12,12 +11,13 @@ from mobileprep.errors import (
     TransformError,
     UnsupportedError,
 )
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.numerics.allocation import at_most
+from mobileprep.numerics.allocation import at_most, memory_left
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.rules import Kernels
@@ -34,12 +34,12 @@ class ConstantValues:
     """Values of constant tensors.
 
     Args:
-        tensors: the values asked for, but for those that need an unsupported node.
-        unsupported: the nodes that no kernel can compute, or not in the memory that is to take.
+        tensors: the values asked for, but for those that need a node that was left out.
+        left: the nodes that cannot be computed here, with the reason.
     """
 
     tensors: Mapping[Ref, Tensor]
-    unsupported: frozenset[str]
+    left: Mapping[str, str]
 
 
 def constant_values(
@@ -59,25 +59,26 @@ def constant_values(
     Raises:
         TransformError: a node cannot be computed, as its inputs do not fit each other or it is a
             placeholder.
+        MemoryLimitError: a node would take more than all that this process may.
     """
     kept = frozenset(wanted)
     inputs = _needed_inputs(nodes, constant, kept)
     uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
-    unsupported = set()
+    left: dict[str, str] = {}
     limit = max(_LEAST_MEMORY, _TIMES_INPUT * sum(map(_constant_bytes, nodes.values())))
     for name in constant.order:
         refs = inputs.get(name)
         if refs is None or any(r not in values for r in refs):
             continue
+        taken = sum(t.nbytes for t in values.values())
         try:
             outputs = constant.shapes.get(name)
             if outputs is None:
-                taken = sum(t.nbytes for t in values.values())
                 with at_most(limit - taken):
                     outputs = _compute(nodes[name], [values[r] for r in refs], tf115)
-        except (UnsupportedError, MemoryLimitError):
-            unsupported.add(name)
+        except (UnsupportedError, MemoryLimitError) as error:
+            left[name] = _reason(error, nodes[name], limit, limit - taken)
             continue
         for index, tensor in enumerate(outputs):
             ref = Ref(name, index)
@@ -87,7 +88,24 @@ def constant_values(
             uses[ref] -= 1
             if not uses[ref] and ref not in kept:
                 del values[ref]
-    return ConstantValues(values, frozenset(unsupported))
+    return ConstantValues(values, left)
+
+
+def _reason(error: UnsupportedError | MemoryLimitError, node: Node, limit: int, bound: int) -> str:
+    """Why a node is left; raises the error where it is this machine that lacks the memory.
+
+    Args:
+        error: what computing it came to.
+        node: the node.
+        limit: how many bytes folding may take on this graph.
+        bound: what was left of them.
+    """
+    if isinstance(error, UnsupportedError):
+        return f"no kernel for this {node.op}"
+    # What is folded may not depend on the machine that does it.
+    if memory_left(bound) < bound:
+        raise error
+    return f"{node.op} would take more than {limit} bytes to compute"
 
 
 def _constant_bytes(node: Node) -> int:

@@ -1,0 +1,171 @@
+"""Graphs of one op with the largest attributes, shapes and sizes that they can name."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobileprep.errors import MobileprepError
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
+from tests.ops.cases import OpCase
+from tests.ops.graphs import c, f32, i32, n, op_graph
+from tests.ops.quantized_graphs import quantized_graph
+from tests.reference.cases import (
+    arrays,
+    elementwise,
+    features,
+    images,
+    networks,
+    products,
+    quantized,
+    reductions,
+    texts,
+)
+
+_FAMILIES = (arrays, elementwise, features, images, networks, products, reductions, texts)
+_OPS = Path(__file__).parent
+_TABLES = ("OP_CASES", "SHAPES")
+NUMBERS = (1 << 24, (1 << 31) - 1, 1 << 40, (1 << 63) - 1)
+"""Sizes to ask for."""
+LONG = 1 << 13
+"""Elements of an axis that is made longer: the product of two such axes is beyond the budget."""
+_HOLDS_SIZES = 64
+_LARGEST_INPUT = 1 << 18
+
+
+@lru_cache(maxsize=1)
+def examples() -> dict[str, list[tuple[Graph, str]]]:
+    """Graphs with one op each and their node's name, by op; constants feed it."""
+    found: dict[str, list[tuple[Graph, str]]] = {}
+    for family in _FAMILIES:
+        for case in family.cases():
+            every = range(len(case.inputs))
+            graph = op_graph(case.op, case.inputs, constants=every, **case.attrs)
+            found.setdefault(case.op, []).append((graph, "y"))
+    for case in quantized.cases():
+        graph = quantized_graph(case.op, case.inputs, **case.attrs)
+        found.setdefault(case.op, []).append((graph, "y"))
+    for tried in _op_cases():
+        try:
+            graph = _with_constants(tried.graph())
+        except (AssertionError, MobileprepError):  # what is refused, or takes no constants
+            continue
+        found.setdefault(tried.op, []).append((graph, "node"))
+    for graph in _more():
+        found.setdefault(graph["y"].op, []).append((graph, "y"))
+    return found
+
+
+def _more() -> Iterator[Graph]:
+    """Graphs of ops whose cases tell shapes that no elements fit."""
+    yield op_graph("RandomUniformInt", [i32(2, 3), i32(0), i32(9)], constants=(0, 1, 2))
+    parts = [f32([[1, 2], [3, 4], [5, 6]]), i32(-1), np.array([1, 2])]
+    yield op_graph("TensorListSplit", parts, constants=(0, 1, 2))
+    array = n("array", "TensorArrayV3", "size", dtype=np.float32)
+    split = n("y", "TensorArraySplitV3", "array", "x", "lengths", "array:1", T=np.float32)
+    inputs = [c("size", 2), c("x", [[1.0, 2.0], [3.0, 4.0]]), c("lengths", np.array([1, 1]))]
+    yield Graph([*inputs, array, split])
+
+
+def _op_cases() -> Iterator[OpCase]:
+    for path in sorted(_OPS.glob("*/*.py")):
+        module = importlib.import_module(f"tests.ops.{path.parent.name}.{path.stem}")
+        for table in _TABLES:
+            yield from (c for c in getattr(module, table, ()) if isinstance(c, OpCase))
+
+
+def _with_constants(graph: Graph) -> Graph:
+    """A graph with ones in place of what is fed."""
+    return graph.with_nodes([_constant(n) if n.op == "Placeholder" else n for n in graph])
+
+
+def _constant(node: Node) -> Node:
+    shape = node.attr_shape("shape") or ()
+    dtype = node.attr_dtype("dtype").base
+    sizes = tuple(2 if d < 0 else min(d, LONG) for d in shape)
+    filled: Any = (
+        np.full(sizes, b"1", object) if dtype.numpy is None else np.ones(sizes, dtype.numpy)
+    )
+    return constant(node.name, Tensor.of(filled, dtype))
+
+
+def grown(graph: Graph) -> Iterator[Graph]:
+    """Graphs that differ from one in a size, which is large in them."""
+    for node in graph:
+        if node.op != "Const":
+            for attrs in _grown_attrs(node):
+                yield _with(graph, replace(node, attrs=attrs))
+    constants = [n for n in graph if n.op == "Const"]
+    for node in constants:
+        for tensor in _grown_sizes(node.attr_tensor("value")):
+            yield _with(graph, constant(node.name, tensor))
+    yield from _longer(graph, constants)
+
+
+def _with(graph: Graph, *nodes: Node) -> Graph:
+    by_name = {n.name: n for n in nodes}
+    return graph.with_nodes([by_name.get(n.name, n) for n in graph])
+
+
+def _grown_attrs(node: Node) -> Iterator[dict[str, AttrValue]]:
+    for name, held in node.attrs.items():
+        for value in _grown_values(held):
+            yield {**node.attrs, name: AttrValue(held.kind, value)}
+
+
+def _grown_values(held: AttrValue) -> Iterator[Any]:
+    if held.kind == "int":
+        yield from NUMBERS
+    elif held.kind in ("list(int)", "shape") and held.value:
+        for number in NUMBERS:
+            yield (number,) * len(held.value)
+            for i in range(len(held.value)):
+                yield (*held.value[:i], number, *held.value[i + 1 :])
+    elif held.kind == "shape":
+        yield from ((number,) for number in NUMBERS)
+
+
+def _grown_sizes(tensor: Tensor) -> Iterator[Tensor]:
+    array = tensor.array()
+    if array.dtype == object or array.dtype.kind not in "iuf" or array.size > _HOLDS_SIZES:
+        return
+    for number in NUMBERS:
+        if array.dtype.kind in "iu":
+            most = min(number, np.iinfo(array.dtype).max)
+        else:
+            most = min(float(number), float(np.finfo(array.dtype).max))
+        yield Tensor.of(np.full(array.shape, most, array.dtype), tensor.dtype)
+        for place in range(array.size) if array.size > 1 else ():
+            changed = array.copy()
+            changed.reshape(-1)[place] = most
+            yield Tensor.of(changed, tensor.dtype)
+
+
+def _longer(graph: Graph, constants: Sequence[Node]) -> Iterator[Graph]:
+    """One axis of an input, or one of each of two inputs, repeated."""
+    long = [(n.name, t) for n in constants for t in _longer_tensors(n.attr_tensor("value"))]
+    for name, tensor in long:
+        yield _with(graph, constant(name, tensor))
+    for (a, left), (b, right) in combinations(long, 2):
+        if a != b:
+            yield _with(graph, constant(a, left), constant(b, right))
+
+
+def _longer_tensors(tensor: Tensor) -> Iterator[Tensor]:
+    array = tensor.array()
+    for axis, size in enumerate(array.shape):
+        if size and array.nbytes // size * LONG <= _LARGEST_INPUT:
+            times = [1] * array.ndim
+            times[axis] = math.ceil(LONG / size)
+            yield Tensor.of(np.tile(array, times), tensor.dtype)
