@@ -2,7 +2,7 @@
 
 Needs tensorflow-cpu and ai-edge-litert. ``python benchmarks/tflite.py GRAPH INPUT OUTPUT SHAPE``
 takes frozen graphs, four words each, such as ``mobilenet.pb input predictions 1,224,224,3``. Each
-conversion has a process of its own, for its time and its memory; both files run in this one, in turn.
+conversion has a process of its own, for its time and memory; both files run in this one, in turn.
 """
 
 from __future__ import annotations
