@@ -95,11 +95,22 @@ def _answer(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None and error.errno in NO_OUTPUT:
             raise
+        if _folder_is_gone():
+            gone = UsageError("the working folder is gone", "go to one that is there", "./")
+            return tell_error(gone, as_json=as_json)
         return _own_up(error, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
         if _is_interrupt(error):
             return _interrupted(as_json=as_json)
         return _own_up(error, as_json=as_json)
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() asks no more
+    except OSError:
+        return True
+    return False
 
 
 def _own_up(error: Exception, *, as_json: bool) -> int:

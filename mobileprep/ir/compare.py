@@ -151,6 +151,7 @@ def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> li
         return [GraphDifference("constant", name, key, repr(a), repr(b))]
     x, y = a.array(), b.array()
     count, largest = (int((x != y).sum()), None) if is_text else _numbers_differ(x, y)
+    a.let_go()
     if not count:
         return []
     if largest is not None and a.dtype.is_floating and largest <= tolerance:

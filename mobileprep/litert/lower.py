@@ -177,10 +177,15 @@ class _Lowering:
     def _renamed(self) -> tuple[Op, ...]:
         """Names for what lies inside of a lowered node: its operator's, with a number."""
         fresh = FreshNames(node.name for node in self.source.graph)
+        known = frozenset(self.names)
         for number, op in enumerate(self.scope.ops):
             for value in op.outputs:
-                if value not in self.names:
+                if value not in known:
                     self.names[value] = fresh.name(f"{op.code.lower()}_{number}")
+            source = op.inputs[0] if op.code == "TRANSPOSE" else None
+            if source is not None and source not in known and op.outputs[0] in known:
+                # What lies before the transposition has the elements of the node's output.
+                self._alike[source] = self.names[op.outputs[0]]
         return tuple(self.scope.ops)
 
     def _named(self, op: Op) -> Op:
@@ -192,7 +197,8 @@ class _Lowering:
             return value
         found = self._finals.get(value)
         if found is None:
-            found = self._finals[value] = replace(value, name=self.names[value])
+            named = replace(value, name=self.names[value], alike=self._alike.get(value, ""))
+            found = self._finals[value] = named
         return found
 
     def _port(self, name: str, ref: Ref) -> Port:
@@ -207,6 +213,7 @@ class _Lowering:
 
     def __post_init__(self) -> None:
         self._finals: dict[Value, Value] = {}
+        self._alike: dict[Value, str] = {}
 
 
 class _RefusedWithinError(Exception):

@@ -23,6 +23,7 @@ class Value:
         shape: its sizes, -1 where unknown; None where even the rank is unknown.
         data: the elements of a constant.
         quantization: how integers stand for real numbers, where they do.
+        alike: a tensor of the graph with the same elements in another order, where there is one.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Value:
     shape: TensorShape
     data: Array | None = None
     quantization: Quantization | None = None
+    alike: str = ""
 
     @property
     def rank(self) -> int | None:

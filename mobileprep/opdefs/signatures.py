@@ -44,6 +44,29 @@ def output_count(node: Node, library: Library | None = None) -> int | None:
     return None if definition is None else len(output_types(node, definition))
 
 
+def check_listed_inputs(node: Node, where: str) -> None:
+    """Refuse a node that has other inputs than the attribute that counts them says.
+
+    Args:
+        node: the node; one that lacks the attribute, or whose op nobody knows, passes.
+        where: the graph's name, for messages.
+
+    Raises:
+        InvalidGraphError: there are more or fewer.
+    """
+    definition = any_op_def(node.op)
+    if definition is None or any(a.type_list_attr for a in definition.inputs):
+        return
+    names = [a.number_attr for a in definition.inputs if a.number_attr]
+    counts = [node.attr_int(name) for name in names if name in node.attrs]
+    if not names or len(counts) < len(names):
+        return
+    declared, found = sum(counts) + len(definition.inputs) - len(names), len(node.data_inputs)
+    if declared != found:
+        message = f"node {node.name!r} ({node.op}) has {found} inputs, and declares {declared}"
+        raise InvalidGraphError(message, f"correct its {' and '.join(names)}", where)
+
+
 def output_slots(node: Node, definition: OpDef) -> dict[str, tuple[int, int]]:
     """For each output argument its first output's index and its number of outputs."""
     slots: dict[str, tuple[int, int]] = {}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mobileprep.processors import cores
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+MOST_THREADS: Final = 256
+"""More at once bring nothing, and systems do not start any number."""
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
@@ -27,7 +30,7 @@ def at_once(
         items: those that take longest come first, best.
         threads: how many to work on at once, by default as many as there are processors.
     """
-    most = min(len(items), threads or cores())
+    most = min(len(items), threads or cores(), MOST_THREADS)
     if most < 2:
         return [do(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor  # costs start-up time

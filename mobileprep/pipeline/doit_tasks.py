@@ -15,6 +15,7 @@ from doit.task import Task, dict_to_task
 
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
+from mobileprep.pipeline.at_once import MOST_THREADS
 from mobileprep.plan.spec import StageSpec, TargetPlan
 
 Work = Callable[[], object]
@@ -142,8 +143,10 @@ def run_tasks(tasks: Iterable[dict[str, Any]], *, jobs: int, keep_going: bool = 
     Raises:
         Exception: whatever a task's check of freshness raises.
     """
-    command = _Run(task_loader=_Loader([dict_to_task(task) for task in tasks]))
-    flags = ["-n", str(jobs if jobs > 1 else 0), "-P", "thread"]
+    listed = [dict_to_task(task) for task in tasks]
+    command = _Run(task_loader=_Loader(listed))
+    threads = min(jobs, len(listed), MOST_THREADS)
+    flags = ["-n", str(threads if threads > 1 else 0), "-P", "thread"]
     code = command.parse_execute([*flags, *(["--continue"] if keep_going else [])])
     return bool(code == 0)
 

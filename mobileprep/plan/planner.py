@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Final
 
-from mobileprep.plan.app import (
-    encrypt_spec,
-    encrypted_file,
-    integration_spec,
-    lite_description,
-)
+from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.calibrating import calibrate_spec
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
@@ -27,6 +21,7 @@ from mobileprep.plan.running_stages import (
     ValidateStage,
 )
 from mobileprep.plan.searching import SearchPlanner
+from mobileprep.plan.shipping import ENDINGS, budget_spec, compress_spec, package_spec
 from mobileprep.plan.sources import (
     checkpoint_files,
     graph_files,
@@ -56,7 +51,6 @@ from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.plan.target_settings import target_settings
 from mobileprep.plan.validation import evaluate_spec, validate_spec
 from mobileprep.recipe.model import Recipe, Step, Target
-from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Budget
 
 
@@ -80,9 +74,6 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     return Plan(tuple(known.stages), tuple(targets))
 
 
-_ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
-
-
 class _TargetPlanner:
     """Plans one target, from its source to its folder."""
 
@@ -101,10 +92,14 @@ class _TargetPlanner:
         damage_of = damage_spec(target, frozen_by(freeze), steps)
         damage = [] if damage_of is None else [self._add(damage_of)]
         last = [freeze, *steps][-1]
-        package = self._add(self._package_spec(frozen_by(freeze), last))
+        ranges = self._ranges_of_file(frozen_by(freeze), last)
+        file = self._model_file()
+        package = self._add(
+            package_spec(target, file, frozen_by(freeze), Upstream(last, GRAPH), ranges)
+        )
         shipped = self._shipped(package)
         code = self._code(frozen_by(freeze), last)
-        compress = self._add(self._compress_spec(shipped))
+        compress = self._add(compress_spec(target, shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), last, package)
         source_nodes, nodes = self._nodes(frozen_by(freeze), last)
@@ -189,32 +184,6 @@ class _TargetPlanner:
         given = (target, validation, label, number, graph, ranges, frozen)
         return SearchPlanner(*given, self._add, self._searches).plan()
 
-    def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
-        target = self._target
-        is_lite = target.artifact == "tflite"
-        quantize = target.quantize if is_lite else Quantize()
-        described = lite_description(target) if is_lite else {}
-        stage = PackageStage(
-            file=self._model_file(),
-            artifact=target.artifact,
-            flex=target.flex,
-            encrypted=encrypted_file(target, self._model_file()),
-            platform=target.platform,
-            abis=target.abis,
-            # Headers are for TensorFlow's runtime, which LiteRT is not.
-            registration=() if is_lite else target.registration,
-            **described,
-            graph=Upstream(last, GRAPH),
-            interface=frozen.interface,
-            quantize=quantize,
-            ranges=self._ranges_of_file(frozen, last),
-            regular_expressions=regex_engine() if quantize.rules else "",
-        )
-        where = places(
-            target, "registration", "artifact", "quantize", "transforms", "inputs", "validation"
-        )
-        return StageSpec(f"{target.folder}/package", stage, where)
-
     def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
         """What the calibration of the shipped graph leaves for a file of integers."""
         target = self._target
@@ -248,10 +217,6 @@ class _TargetPlanner:
         task = self._add(encrypt_spec(target, target.protect.key, file, model))
         return Upstream(task, f"{PUBLISHED}{file}")
 
-    def _compress_spec(self, shipped: Upstream) -> StageSpec:
-        stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
-        return StageSpec(f"{self._target.folder}/compress", stage)
-
     def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
         """The tasks that tell of the nodes of the source, and of those that ship."""
         inputs, ranges = self._target.inputs, self._calibrations
@@ -269,22 +234,12 @@ class _TargetPlanner:
         target = self._target
         if target.budget == Budget():
             return []
-        stage = BudgetStage(
-            budget=target.budget,
-            device=target.device,
-            inputs=target.inputs,
-            package=Upstream(package, PackageStage.RECORD),
-            compressed=Upstream(compress, CompressStage.RECORD),
-            graph=Upstream(last, GRAPH),
-            interface=frozen.interface,
-            assets=frozen.assets,
-        )
-        where = places(target, "budget", "inputs")
-        return [self._add(StageSpec(f"{target.folder}/budget", stage, where))]
+        graph = Upstream(last, GRAPH)
+        return [self._add(budget_spec(target, frozen, graph, package, compress))]
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
-        return f"{name}.{_ENDINGS.get(self._target.artifact, 'pb')}"
+        return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
 
     def _validate(self, frozen: Frozen, last: str, package: str) -> list[str]:
         """The tasks of the validation; none where none is asked for."""

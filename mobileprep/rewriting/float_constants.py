@@ -58,6 +58,7 @@ class Replacements:
 
     def make(self, old: Node, name: str, value: Tensor) -> Node:
         """The constant that replaces ``old``, or is one of several that do."""
+        old.attr_tensor("value").let_go()
         if not self.tf115:
             return constant(name, value, old.device, old.inputs)
         return constant(name, value, inputs=self._ties(old))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.fsio import write_bytes
-from mobileprep.inspection.node_table import too_large
+from mobileprep.inspection.page_limits import left_out
 from mobileprep.inspection.step_changes import StepChanges, step_changes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_pieces, pieces_size, raw_chunks
@@ -64,7 +64,7 @@ def compressed_graph(graph: Graph, level: int) -> int:
 
 
 def _changes(before: Graph, after: Graph) -> StepChanges:
-    if too_large(before) or too_large(after):
+    if left_out(before) or left_out(after):
         return StepChanges((), (), 0)
     return step_changes(before, after)
 

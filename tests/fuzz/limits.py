@@ -63,7 +63,7 @@ def run_case(case: Case) -> Outcome:
 def _forked(case: Case, folder: Path) -> Outcome:
     sys.stdout.flush()
     sys.stderr.flush()
-    before = _resident()
+    before = resident()
     child = os.fork()
     if child == 0:
         _run(case, folder)
@@ -82,14 +82,14 @@ def _awaited(child: int, folder: Path, before: int) -> Outcome:
     _, status, used = os.wait4(child, 0)
     with contextlib.suppress(ProcessLookupError):  # what a command has left running
         os.killpg(child, signal.SIGKILL)
-    with (folder / "err").open("rb") as stream:
-        error = stream.read(_SHOWN).decode("utf-8", "backslashreplace")
+    error = printed(folder)
     grown = max((used.ru_maxrss << 10) - before, 0)
     code = os.waitstatus_to_exitcode(status)
     return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended)
 
 
-def _resident() -> int:
+def resident() -> int:
+    """The bytes of memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 
@@ -99,23 +99,44 @@ def _run(case: Case, folder: Path) -> None:
     code = 71
     try:
         os.setsid()
-        _redirect(folder)
-        _limit()
-        os.environ.update(surroundings(folder / "w", case.environment))
-        os.chdir(folder / "w")
-        tempfile.tempdir = str(folder)
-        from mobileprep.cli.main import main
-
-        code = main(list(case.arguments))
+        limit()
+        code = run_here(case, folder)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
     except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
         traceback.print_exc()
     finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        flush()
         os._exit(code)
+
+
+def run_here(case: Case, folder: Path) -> int:
+    """Run the command of a case in this process, whose surroundings are the case's from now on.
+
+    Args:
+        case: the case, whose files are in ``w``.
+        folder: what it prints goes to files here.
+    """
+    _redirect(folder)
+    os.environ.update(surroundings(folder / "w", case.environment))
+    os.chdir(folder / "w")
+    tempfile.tempdir = str(folder)
+    from mobileprep.cli.main import main
+
+    return main(list(case.arguments))
+
+
+def flush() -> None:
+    """Write what was printed, where that can be."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def printed(folder: Path) -> str:
+    """What a command printed to the standard error."""
+    with (folder / "err").open("rb") as stream:
+        return stream.read(_SHOWN).decode("utf-8", "backslashreplace")
 
 
 def surroundings(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -133,13 +154,17 @@ def _redirect(folder: Path) -> None:
     for name, descriptor in (("out", 1), ("err", 2)):
         file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, descriptor)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.close(file)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, errors="backslashreplace")  # noqa: SIM115
 
 
-def _limit() -> None:
+def limit() -> None:
+    """Limit the memory and the files of this process, as a last resort."""
     size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     addresses = size * resource.getpagesize() + _ADDRESSES
     resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))

@@ -13,6 +13,7 @@ from pathlib import Path
 from mobileprep.fsio import sha256_bytes, write_text
 from mobileprep.processors import cores
 from tests.fuzz import seeds
+from tests.fuzz.batches import run_cases
 from tests.fuzz.case import Case, formats
 from tests.fuzz.judge import faults
 from tests.fuzz.limits import run_case
@@ -48,9 +49,8 @@ def case_of(name: str, seed: int, number: int) -> Case:
 def findings(name: str, seed: int, numbers: Sequence[int]) -> list[Finding]:
     """The cases among some that fail."""
     found = []
-    for number in numbers:
-        case = case_of(name, seed, number)
-        outcome = run_case(case)
+    cases = [case_of(name, seed, number) for number in numbers]
+    for number, (case, outcome) in zip(numbers, run_cases(cases), strict=True):
         wrong = faults(case, outcome)
         if wrong:
             command = " ".join(case.arguments)

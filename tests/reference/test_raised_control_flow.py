@@ -72,19 +72,19 @@ def test_raised(build: Build, tf: ModuleType) -> None:
 
 
 def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: int | None) -> Graph:
-    """A frozen recurrent network of TensorFlow 1: "x" and "lengths" to "y" and "state"."""
+    """A frozen network of TensorFlow 1 from "x" and "lengths" to "y" and "state"."""
     rnn = pytest.importorskip("tensorflow.python.ops.rnn")
     cells = pytest.importorskip("tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")
     v1 = tf.compat.v1
     v1.disable_control_flow_v2()
-    with tf.Graph().as_default() as graph, v1.variable_scope("net", use_resource=False):
+    with tf.Graph().as_default() as graph:
         v1.set_random_seed(1)
         x = v1.placeholder(tf.float32, [batch, 6, 4], name="x")
         given = v1.placeholder(tf.int32, [batch], name="lengths") if lengths else None
         made = [getattr(cells, kind)(5) for _ in range(1 + both)]
         run: Any = rnn.bidirectional_dynamic_rnn if both else rnn.dynamic_rnn
-        outputs, state = run(*made, x, sequence_length=given, dtype=tf.float32)
-    with graph.as_default():
+        with v1.variable_scope("net", use_resource=False):
+            outputs, state = run(*made, x, sequence_length=given, dtype=tf.float32)
         tf.identity(tf.concat(outputs, 2) if both else outputs, name="y")
         tf.identity(tf.concat(tf.nest.flatten(state), 1), name="state")
         with v1.Session() as session:

@@ -96,7 +96,7 @@ def tensors_with_ranges(program: Program) -> tuple[str, ...]:
     for op in ops:
         for value in (*(op.inputs[i] for i in activations(op)), *results(op)):
             if value is not None and value.data is None and not scales.is_fixed(value):
-                found[value.name] = None
+                found[value.alike or value.name] = None
     return tuple(found)
 
 

@@ -29,6 +29,8 @@ class Kernel:
             its inputs, or of a ``fixed`` one.
         fixed: scale and zero point of a fixed output, by type.
         clips: whether a constant beyond the range of all else does what the range's end does.
+        least: a factor, and the power of the inputs' largest scale that it is of: the runtime ends
+            the app where the scale of its output is less.
         options: what its options say of integers, by type.
     """
 
@@ -36,6 +38,7 @@ class Kernel:
     rule: Rule = "own"
     fixed: Mapping[DType, tuple[float, int]] = field(default_factory=dict)
     clips: bool = False
+    least: tuple[float, int] = (0.0, 1)
     options: Mapping[DType, Mapping[str, OptionValue]] = field(default_factory=dict)
 
 
@@ -71,16 +74,17 @@ _SAME: Final = Kernel(_BOTH, "same")
 _SAME_EIGHT: Final = Kernel(_EIGHT, "same")
 _CLIPPED: Final = Kernel(_BOTH, "same", clips=True)
 
-# The int16 forms of RSQRT and RESIZE_BILINEAR are off by hundreds of steps, and are left out.
+# Left out: RSQRT and RESIZE_BILINEAR of int16, which are off by hundreds of steps; SCATTER_ND,
+# which fills with integers of 0; comparisons, which end the app or are wrong from a scale of 1 on.
 KERNELS: Final[Mapping[str, Kernel]] = {
     **dict.fromkeys(LAYERS, _OWN),
-    **dict.fromkeys(("ADD", "SUB"), Kernel(_BOTH, options=_ANY_SCALE)),
+    **dict.fromkeys(("ADD", "SUB"), Kernel(_BOTH, options=_ANY_SCALE, least=(2**-12, 1))),
+    "SQUARED_DIFFERENCE": Kernel(_EIGHT, least=(2**-11, 2)),
     **dict.fromkeys(("MUL", "BATCH_MATMUL", "MEAN", "ABS", "LEAKY_RELU"), _OWN),
     **dict.fromkeys(("RELU", "RELU6", "EXP"), _OWN),
-    **dict.fromkeys(("SUM", "SQUARED_DIFFERENCE", "PRELU", "ELU", "LOG", "GELU"), _OWN_EIGHT),
+    **dict.fromkeys(("SUM", "PRELU", "ELU", "LOG", "GELU"), _OWN_EIGHT),
     **dict.fromkeys(("HARD_SWISH", "RELU_N1_TO_1", "SQRT", "RSQRT", "REDUCE_PROD"), _OWN_EIGHT),
-    **dict.fromkeys(("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL"), _OWN_EIGHT),
-    **dict.fromkeys(("GREATER", "GREATER_EQUAL", "ARG_MAX", "ARG_MIN"), _OWN_EIGHT),
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _OWN_EIGHT),
     **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _SAME),
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), _SAME),
     **dict.fromkeys(("MINIMUM", "MAXIMUM", "PADV2"), _CLIPPED),

@@ -38,6 +38,7 @@ class Rewriter:
         self._integers: dict[tuple[Value, Steps], Value] = {}
         self._floats: dict[Value, Value] = {}
         self._constants: dict[tuple[Value, Steps], Value] = {}
+        self._weights: dict[tuple[Value, bytes], Value] = {}
 
     def given(self, value: Value, form: Value, steps: Steps) -> None:
         """Tell that a value is there in integers."""
@@ -118,7 +119,12 @@ class Rewriter:
         least = None if bias is None or bias.data is None else least_scales(bias.data, scale, sums)
         settings = self._choice.settings_of(op).weights
         data, details = quantized_weights(weights.data, LAYER_AXES[op.code], settings, least)
-        inputs[layer.weights] = replace(weights, dtype=DType.INT8, data=data, quantization=details)
+        # Steps of an unrolled loop share their weights.
+        key = (weights, details.scales.tobytes())
+        if key not in self._weights:
+            stored = replace(weights, dtype=DType.INT8, data=data, quantization=details)
+            self._weights[key] = stored
+        inputs[layer.weights] = self._weights[key]
         if bias is not None and bias.data is not None:
             values, details = quantized_bias(bias.data, scale, details, sums)
             inputs[layer.bias] = replace(bias, dtype=sums, data=values, quantization=details)

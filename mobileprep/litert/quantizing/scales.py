@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.litert.program import Op, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.steps import Range, Steps, span_of, steps_of, union
+
+# Of a layer's output, a step is at least this share of what one weight can add to it: else the
+# factor that brings sums to the output is larger than kernels take.
+_MOST_SHARE: Final = 127 * 64
 
 Slot = Value | tuple[Op, int]
 """A tensor that is computed or fed; or an input of one operator that has steps of its own there."""
@@ -61,6 +68,9 @@ class Scales:
         for op in alike:
             self._join([*results(op), *((op, i) for i in activations(op) if _is_constant(op, i))])
         self._spans = self._found(ops, ranges)
+        self._least: dict[Slot, float] = {}
+        for op in ops:
+            self._hold(op)
 
     def slot(self, op: Op, index: int) -> Slot:
         """What stands for an operator's input."""
@@ -75,7 +85,7 @@ class Scales:
         if root in self._fixed:
             return self._fixed[root]
         span = self._spans.get(root)
-        return None if span is None else steps_of(span, self._kind)
+        return None if span is None else steps_of(span, self._kind, self._least.get(root, 0.0))
 
     def is_fixed(self, slot: Slot) -> bool:
         """Whether a tensor's steps are those that the runtime demands."""
@@ -100,6 +110,20 @@ class Scales:
                 self._own.add((op, index))
         self._join([*results(op), *(self.slot(op, i) for i in activations(op))])
 
+    def _hold(self, op: Op) -> None:
+        """Note the least scale of an operator's output with which the runtime computes it."""
+        taken = [self.steps(self.slot(op, i)) for i in activations(op)]
+        scale = max((steps.scale for steps in taken if steps is not None), default=0.0)
+        factor, power = KERNELS[op.code].least
+        least = factor * scale**power
+        layer = LAYERS.get(op.code)
+        weights = None if layer is None else op.inputs[layer.weights]
+        if weights is not None and weights.data is not None:
+            least = scale * float(np.abs(weights.data).max(initial=0)) / _MOST_SHARE
+        for value in results(op):
+            root = self._root(value)
+            self._least[root] = max(self._least.get(root, 0.0), least)
+
     def _found(self, ops: Iterable[Op], ranges: Mapping[str, Range]) -> dict[Slot, Range]:
         spans: dict[Slot, Range] = {}
         seen: set[Slot] = set()
@@ -116,7 +140,7 @@ class Scales:
 
     def _span(self, slot: Slot, ranges: Mapping[str, Range]) -> Range | None:
         if isinstance(slot, Value):
-            return ranges.get(slot.name)
+            return ranges.get(slot.name, ranges.get(slot.alike))
         op, index = slot
         value = op.inputs[index]
         if value is None:

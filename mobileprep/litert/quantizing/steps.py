@@ -16,6 +16,8 @@ Range = tuple[float, float]
 
 _LARGEST: Final = {DType.INT8: 127, DType.INT16: 32767}
 _LOWEST_BYTE: Final = -128
+# How many steps lie between the ends of a range.
+_COUNTS: Final = {DType.INT8: 255, DType.INT16: 2 * 32767}
 # Where a tensor is zero throughout, and where its numbers are too small for the kernels' factors.
 _UNIT: Final = 1.0
 _LEAST_SCALE: Final = 1e-10
@@ -57,23 +59,26 @@ class Steps:
         return found
 
 
-def steps_of(span: Range, kind: DType) -> Steps:
+def steps_of(span: Range, kind: DType, least: float = 0.0) -> Steps:
     """The steps for a range, which is widened to hold zero: int8 uses it all, int16 is symmetric.
 
     Args:
         span: finite ends, in order.
         kind: int8 or int16.
+        least: the least scale; narrower ranges are widened.
     """
     low, high = min(span[0], 0.0), max(span[1], 0.0)
     if kind is DType.INT16:
-        return Steps(kind, _scale(max(-low, high) / _LARGEST[kind]), 0)
-    scale = _scale((high - low) / (_LARGEST[kind] - _LOWEST_BYTE))
-    zero = _LOWEST_BYTE - round(low / scale)
+        low, high = -max(-low, high), max(-low, high)
+    size = (high - low) / _COUNTS[kind]
+    if size == 0:
+        low, high, size = 0.0, _UNIT * _COUNTS[kind], _UNIT
+    wider = max(max(least, _LEAST_SCALE) / size, 1.0)
+    scale = float(np.float32(size * wider))
+    if kind is DType.INT16:
+        return Steps(kind, scale, 0)
+    zero = _LOWEST_BYTE - round(low * wider / scale)
     return Steps(kind, scale, min(max(zero, _LOWEST_BYTE), _LARGEST[kind]))
-
-
-def _scale(size: float) -> float:
-    return float(np.float32(max(size, _LEAST_SCALE) if size > 0 else _UNIT))
 
 
 def span_of(values: Array) -> Range | None:

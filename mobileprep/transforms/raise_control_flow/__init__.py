@@ -19,7 +19,7 @@ from mobileprep.transforms.raise_control_flow.assembly import assembled
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions
 from mobileprep.transforms.raise_control_flow.loops import raise_loops
-from mobileprep.transforms.raise_control_flow.region import Work
+from mobileprep.transforms.raise_control_flow.region import Raising
 
 _ARRAY: Final = "TensorArrayV3"
 
@@ -72,9 +72,9 @@ class RaiseControlFlow(Transform):
         return Result(done, work.raised + len(live.intersection(arrays)))
 
 
-def _prepared(graph: Graph, outputs: Sequence[Ref]) -> Work:
+def _prepared(graph: Graph, outputs: Sequence[Ref]) -> Raising:
     wanted = frozenset((ref.node, ref.index) for ref in outputs)
-    return Work(graph, _live(graph, outputs), wanted)
+    return Raising(graph, _live(graph, outputs), wanted)
 
 
 def _live(graph: Graph, outputs: Sequence[Ref]) -> frozenset[str]:

@@ -12,13 +12,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.transforms.raise_control_flow.functions import Functions
-from mobileprep.transforms.raise_control_flow.region import Work, cannot_raise
+from mobileprep.transforms.raise_control_flow.region import Raising, cannot_raise
 
 _FETCH: Final = "fetch the tensor itself"
 
 
 def assembled(
-    work: Work,
+    work: Raising,
     functions: Functions,
     outputs: Sequence[Ref],
     beside: Collection[str],
@@ -50,17 +50,17 @@ def assembled(
     return Graph(without_dangling(nodes, names), functions.library, graph.versions)
 
 
-def _check_fed(work: Work, node: Node) -> None:
+def _check_fed(work: Raising, node: Node) -> None:
     if node.op not in ("Placeholder", "PlaceholderWithDefault", "Const"):
         raise cannot_raise(node, "is fed within a loop or a branch", "feed what enters it")
 
 
-def _needed(work: Work, name: str) -> list[str]:
+def _needed(work: Raising, name: str) -> list[str]:
     node = work.node(name)
     return [] if node is None else [work.resolved(r).node for r in node.data_inputs]
 
 
-def _placed(work: Work, nodes: Sequence[Node]) -> list[Node]:
+def _placed(work: Raising, nodes: Sequence[Node]) -> list[Node]:
     """Nodes with their inputs resolved, those that were made before the first that needs them."""
     done: dict[str, Node] = {}
     there = {n.name for n in nodes}
@@ -79,7 +79,7 @@ def _placed(work: Work, nodes: Sequence[Node]) -> list[Node]:
     return list(done.values())
 
 
-def _end(work: Work, ref: Ref) -> Node:
+def _end(work: Raising, ref: Ref) -> Node:
     """What has the name of an output that is gone."""
     if ref.index:
         raise cannot_raise(work.graph[ref.node], "is fetched at a second output", _FETCH)

@@ -24,8 +24,8 @@ from mobileprep.ir.refs import Edge, Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.region import (
+    Raising,
     Slice,
-    Work,
     cannot_raise,
     in_order,
     malformed,
@@ -53,7 +53,7 @@ class _Group:
 
 
 def raise_conditionals(
-    work: Work, functions: Functions, region: dict[str, Node], roots: Sequence[Ref]
+    work: Raising, functions: Functions, region: dict[str, Node], roots: Sequence[Ref]
 ) -> None:
     """Raise every conditional of a region.
 
@@ -68,13 +68,13 @@ def raise_conditionals(
         UnsupportedError: naming the node that has no functional form.
     """
     if any(n.op in SWITCHES or n.op in MERGES for n in region.values()):
-        _Raising(work, functions, region).run(roots)
+        _Conditionals(work, functions, region).run(roots)
 
 
-class _Raising:
+class _Conditionals:
     """One region."""
 
-    def __init__(self, work: Work, functions: Functions, region: dict[str, Node]) -> None:
+    def __init__(self, work: Raising, functions: Functions, region: dict[str, Node]) -> None:
         self._work = work
         self._functions = functions
         self._region = region

@@ -15,7 +15,7 @@ from mobileprep.ir.opdef import ArgDef, OpDef
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.bodies import Body, function_of
 from mobileprep.opdefs.definitions import any_op_def
-from mobileprep.transforms.raise_control_flow.region import Work
+from mobileprep.transforms.raise_control_flow.region import Raising
 
 _STATELESS: Final = {"While": "StatelessWhile", "If": "StatelessIf"}
 
@@ -24,7 +24,7 @@ _STATELESS: Final = {"While": "StatelessWhile", "If": "StatelessIf"}
 class Functions:
     """The functions that raising adds to a graph's library."""
 
-    work: Work
+    work: Raising
     made: dict[str, Function] = field(default_factory=dict)
     stateful: set[str] = field(default_factory=set)
 
@@ -85,7 +85,7 @@ class Functions:
         return definition is None or definition.is_stateful
 
 
-def types_of(work: Work, refs: Iterable[Ref]) -> AttrValue:
+def types_of(work: Raising, refs: Iterable[Ref]) -> AttrValue:
     """The types of some tensors, as an attribute."""
     kinds = tuple(work.type_of(ref) for ref in refs)
     return AttrValue("list(type)", kinds) if kinds else AttrValue("list", ())

@@ -19,8 +19,8 @@ from mobileprep.ir.verify import execution_order
 from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
 from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
 from mobileprep.transforms.raise_control_flow.region import (
+    Raising,
     Slice,
-    Work,
     cannot_raise,
     malformed,
     resolved_nodes,
@@ -32,7 +32,7 @@ _PARALLEL: Final = 10
 
 
 @dataclass(eq=False)
-class Loop:
+class RaisedLoop:
     """A while loop that is to become one node.
 
     Args:
@@ -54,11 +54,11 @@ class Loop:
     carried: list[Ref]
     goes_on: Ref
     sources: tuple[Ref, ...]
-    children: list[Loop] = field(default_factory=list)
+    children: list[RaisedLoop] = field(default_factory=list)
     made: list[Node] = field(default_factory=list)
 
 
-def raise_loops(work: Work, functions: Functions, where: str, unroll: int) -> dict[str, Node]:
+def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) -> dict[str, Node]:
     """Raise every loop that the outputs need.
 
     Args:
@@ -82,16 +82,16 @@ def raise_loops(work: Work, functions: Functions, where: str, unroll: int) -> di
     return _region(work, frames.root.nodes, outermost)
 
 
-def _region(work: Work, nodes: Sequence[Node], loops: Sequence[Loop]) -> dict[str, Node]:
+def _region(work: Raising, nodes: Sequence[Node], loops: Sequence[RaisedLoop]) -> dict[str, Node]:
     """Nodes and the loops among them, which wait for all that enters them, by name."""
     waiting = [n.with_inputs((*n.inputs, *loop.sources)) for loop in loops for n in loop.made]
     return resolved_nodes(work, [*nodes, *waiting])
 
 
-def _found(work: Work, root: Frame) -> list[Loop]:
+def _found(work: Raising, root: Frame) -> list[RaisedLoop]:
     """The loops that are needed, those within another after it."""
-    found: list[Loop] = []
-    waiting: list[tuple[Frame, Loop | None]] = [(f, None) for f in reversed(root.children)]
+    found: list[RaisedLoop] = []
+    waiting: list[tuple[Frame, RaisedLoop | None]] = [(f, None) for f in reversed(root.children)]
     while waiting:
         frame, around = waiting.pop()
         if not any(n.name in work.live for n in frame.nodes):
@@ -104,13 +104,13 @@ def _found(work: Work, root: Frame) -> list[Loop]:
     return found
 
 
-def _planned(work: Work, frame: Frame) -> Loop:
+def _planned(work: Raising, frame: Frame) -> RaisedLoop:
     """What a loop is made of; its invariants, conditions and exits are resolved from now on."""
     tests = [n for n in frame.of_op({"LoopCond"}) if n.name in work.live]
     if len(tests) != 1 or not tests[0].data_inputs:
         raise malformed(frame.nodes[0], f"lies in a loop with {len(tests)} conditions, not one")
     name = work.names.name(tests[0].name.rpartition("/")[0] or "while")
-    loop = Loop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
+    loop = RaisedLoop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
     _plan_heads(work, loop)
     _plan_invariants(work, loop)
     index = {head.name: i for i, head in enumerate(loop.heads)}
@@ -127,7 +127,7 @@ def _sources(frame: Frame) -> tuple[Ref, ...]:
     return tuple(dict.fromkeys(r for n in frame.of_op(ENTERS) for r in n.inputs))
 
 
-def _plan_heads(work: Work, loop: Loop) -> None:
+def _plan_heads(work: Raising, loop: RaisedLoop) -> None:
     entering = {n.name: n for n in loop.frame.of_op(ENTERS)}
     carrying = {n.name: n for n in loop.frame.of_op(NEXT_ITERATIONS)}
     for node in loop.frame.of_op(MERGES):
@@ -145,7 +145,7 @@ def _plan_heads(work: Work, loop: Loop) -> None:
             refs.append(giver.data_inputs[0])
 
 
-def _plan_invariants(work: Work, loop: Loop) -> None:
+def _plan_invariants(work: Raising, loop: RaisedLoop) -> None:
     started = {r.node for head in loop.heads for r in head.data_inputs}
     for node in loop.frame.of_op(ENTERS):
         if node.name in started or node.name not in work.live:
@@ -157,14 +157,14 @@ def _plan_invariants(work: Work, loop: Loop) -> None:
         work.same[node.name, 0] = node.data_inputs[0]
 
 
-def _is_by(work: Work, switch: Node, test: Node) -> bool:
+def _is_by(work: Raising, switch: Node, test: Node) -> bool:
     """Whether a Switch goes by a loop's condition."""
     if len(switch.data_inputs) != 2:
         raise malformed(switch, f"takes {len(switch.data_inputs)} tensors, not 2")
     return _behind(work, switch.data_inputs[1]).node == test.name
 
 
-def _behind(work: Work, ref: Ref) -> Ref:
+def _behind(work: Raising, ref: Ref) -> Ref:
     """The tensor that identities lead to."""
     seen: set[str] = set()
     while True:
@@ -175,7 +175,7 @@ def _behind(work: Work, ref: Ref) -> Ref:
         ref = node.data_inputs[0]
 
 
-def _left(work: Work, loop: Loop, leaving: Node, index: dict[str, int], test: Node) -> Ref:
+def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int], test: Node) -> Ref:
     """What stands for a tensor that leaves a loop."""
     if not leaving.data_inputs:
         raise malformed(leaving, "takes no tensor")
@@ -191,7 +191,7 @@ def _left(work: Work, loop: Loop, leaving: Node, index: dict[str, int], test: No
     return source
 
 
-def _raise(work: Work, functions: Functions, loop: Loop, unroll: int) -> None:
+def _raise(work: Raising, functions: Functions, loop: RaisedLoop, unroll: int) -> None:
     """Make the nodes of one loop; those within have theirs."""
     own = {n.name for n in loop.frame.nodes}
     nodes = [n for n in loop.frame.nodes if not _is_frame_of(work, loop, n)]
@@ -223,7 +223,12 @@ def _raise(work: Work, functions: Functions, loop: Loop, unroll: int) -> None:
 
 
 def _while_node(
-    work: Work, functions: Functions, loop: Loop, heads: list[Ref], test: Slice, body: Slice
+    work: Raising,
+    functions: Functions,
+    loop: RaisedLoop,
+    heads: list[Ref],
+    test: Slice,
+    body: Slice,
 ) -> Node:
     """The node that runs a loop's condition and body."""
     known = frozenset(heads)
@@ -247,7 +252,7 @@ def _while_node(
     return made
 
 
-def _is_frame_of(work: Work, loop: Loop, node: Node) -> bool:
+def _is_frame_of(work: Raising, loop: RaisedLoop, node: Node) -> bool:
     """Whether a node makes the loop, and computes nothing."""
     if node.op in ENTERS or node.op in EXITS or node.op in NEXT_ITERATIONS:
         return True

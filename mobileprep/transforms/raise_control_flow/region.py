@@ -37,7 +37,7 @@ def malformed(node: Node, reason: str) -> InvalidGraphError:
 
 
 @dataclass
-class Work:
+class Raising:
     """A graph whose control flow is being raised.
 
     Args:
@@ -145,7 +145,7 @@ class Slice:
 
 
 def upstream(
-    work: Work,
+    work: Raising,
     targets: Iterable[Ref],
     inside: Callable[[Ref], Ref | None],
     outside: Callable[[Ref], Ref] = lambda ref: ref,
@@ -184,7 +184,7 @@ def upstream(
 
 
 def _own(
-    work: Work, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
+    work: Raising, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
 ) -> Node | None:
     """The node of a tensor within a slice; a constant from outside counts as one of it."""
     found[ref] = resolved = work.resolved(ref)
@@ -225,7 +225,7 @@ def in_order(nodes: Mapping[str, Node]) -> list[Node]:
     return order
 
 
-def resolved_nodes(work: Work, nodes: Sequence[Node]) -> dict[str, Node]:
+def resolved_nodes(work: Raising, nodes: Sequence[Node]) -> dict[str, Node]:
     """Nodes by name, their inputs resolved."""
     done = {}
     for node in nodes:

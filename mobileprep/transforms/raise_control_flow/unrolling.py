@@ -13,7 +13,7 @@ from mobileprep.ir.op_sets import SUMS
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.ops.constant_evaluation import evaluate_node
-from mobileprep.transforms.raise_control_flow.region import Slice, Work
+from mobileprep.transforms.raise_control_flow.region import Raising, Slice
 
 # What counters and conditions are made of.
 _COUNTING: Final = (
@@ -49,7 +49,7 @@ class Turning:
     body: Slice
 
 
-def count_turns(work: Work, loop: Turning, test: Slice, most: int) -> int | None:
+def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | None:
     """How often a loop turns, where that follows from constants and is not too often.
 
     Args:
@@ -94,7 +94,7 @@ def _known(nodes: Sequence[Node], given: Values) -> Values:
     return values
 
 
-def unrolled(work: Work, loop: Turning, turns: int) -> list[Node]:
+def unrolled(work: Raising, loop: Turning, turns: int) -> list[Node]:
     """Copies of a loop's body, one for each turn; they stand for the loop's outputs from now on."""
     work.count_copies(turns * len(loop.body.nodes))
     nodes: list[Node] = []
@@ -110,7 +110,7 @@ def unrolled(work: Work, loop: Turning, turns: int) -> list[Node]:
 
 
 def _copied(
-    work: Work, loop: Turning, state: Mapping[Ref, Ref], turn: int
+    work: Raising, loop: Turning, state: Mapping[Ref, Ref], turn: int
 ) -> tuple[list[Node], list[Ref]]:
     """The nodes of one turn, and what they give; constants from outside stay where they are."""
     own = [n for n in loop.body.nodes if n.op != "Const" or n.name in loop.own]

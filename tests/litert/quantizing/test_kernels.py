@@ -57,10 +57,6 @@ X = numbers(2, 6, 6, 4)
 IMAGE = numbers(1, 9, 7, 4)
 POSITIVE = np.abs(numbers(2, 5, 6)) + np.float32(0.1)
 ROWS = numbers(3, 16)
-# Of the same range: numbers that are equal stay so.
-PLACES = integers(5, low=0, high=3)
-FALLING = np.arange(40, dtype=np.float32)[::-1].reshape(2, 20) - 7
-WHOLE = integers(2, 6, 6, 4).astype(np.float32)
 
 
 def weights(*shape: int) -> Array:
@@ -148,17 +144,6 @@ CASES = [
             (numbers(2, 6, 6, 4, seed=7), ()),
             (np.float32(0.5), (1,)),
             (np.float32(1e30) if code == "MINIMUM" else np.float32(-1e30), (1,)),
-        ]
-    ),
-    *(
-        case(code, kind, WHOLE, WHOLE[::-1])
-        for code, kind in [
-            ("LESS", "Less"),
-            ("LESS_EQUAL", "LessEqual"),
-            ("GREATER", "Greater"),
-            ("GREATER_EQUAL", "GreaterEqual"),
-            ("EQUAL", "Equal"),
-            ("NOT_EQUAL", "NotEqual"),
         ]
     ),
     *(

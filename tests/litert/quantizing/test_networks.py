@@ -301,3 +301,40 @@ def test_a_channel_of_zeros_keeps_its_bias() -> None:
     (found,) = answered(model_bytes(record), list(feeds.values()))
     np.testing.assert_allclose(found[0, 2], 0.3333, atol=0.005)
     assert found[0, 3] == pytest.approx(0.35, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constant"),
+    [("AddV2", False), ("Sub", True), ("SquaredDifference", False), ("MatMul", True)],
+)
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_a_result_that_is_next_to_nothing_does_not_end_the_app(
+    kind: str, constant: bool, mode: Mode
+) -> None:
+    other = const("b", numbers(8, 8)) if constant else feed("b", (8, 8))
+    graph = Graph([feed("a", (8, 8)), other, op("y", kind, ["a", "b"])])
+    names = ["a"] if constant else ["a", "b"]
+    ranges = {"a": (-3.0, 3.0), "b": (-3.0, 3.0), "y": (-1e-9, 2e-9)}
+    asked = Integers(INTEGERS[mode], ranges)
+    record = converted(graph, [CutInput(n) for n in names], ["y"], mode=mode, integers=asked)
+    (found,) = answered(model_bytes(record), [numbers(8, 8) for _ in names])
+    assert np.abs(found).max() < 1
+
+
+def test_transposed_tensors_have_the_ranges_of_the_graphs() -> None:
+    wide = {"strides": [1, 1, 1, 1], "padding": "SAME", "data_format": "NCHW"}
+    nodes = [
+        feed("x", (1, 3, 8, 8)),
+        const("w", numbers(3, 3, 3, 4)),
+        op("conv", "Conv2D", ["x", "w"], **wide),
+        op("root", "Elu", ["conv"]),
+        const("v", numbers(3, 3, 4, 2)),
+        op("y", "Conv2D", ["root", "v"], **wide),
+    ]
+    feeds = {"x": numbers(1, 3, 8, 8)}
+    assert [n for n, _ in to_calibrate(Graph(nodes), [CutInput("x")], ["y"]).tensors] == [
+        *("x", "conv", "root", "y")
+    ]
+    record = integer_model(Graph(nodes), feeds, ["y"])
+    assert {"CONV_2D", "ELU"} <= set(codes(record))
+    assert codes(record).count("QUANTIZE") == codes(record).count("DEQUANTIZE") == 1
