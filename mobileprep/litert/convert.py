@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.verify import check_names
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.fusing import fused
 from mobileprep.litert.lower import lowered
@@ -55,6 +56,7 @@ def program_of(
     graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], *, where: str = ""
 ) -> Program:
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
+    check_names(graph, where)
     source = prepared(graph, inputs, outputs)
     program = lowered(source, [spec.name for spec in inputs], outputs, where)
     return fused(program)

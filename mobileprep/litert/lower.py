@@ -20,7 +20,14 @@ from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.verify import execution_order
 from mobileprep.litert.prepare import Prepared
 from mobileprep.litert.program import Op, Port, Program, Value
-from mobileprep.litert.refusals import CannotExpressError, Refusal, refused
+from mobileprep.litert.refusals import (
+    MALFORMED,
+    CannotExpressError,
+    Refusal,
+    check_padding,
+    malformed,
+    refused,
+)
 from mobileprep.litert.registry import find_lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
@@ -115,10 +122,13 @@ class _Lowering:
             self._refuse(node, _unknown(node))
             return None
         try:
+            check_padding(node)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
             self._refuse(node, refusal)
             return None
+        except MALFORMED as error:
+            raise malformed(node, error) from error
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:

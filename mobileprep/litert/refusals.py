@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.ir.node import Node
 
 _NODES_SHOWN: Final = 4
+_PADDINGS: Final = frozenset({b"SAME", b"VALID", b"EXPLICIT"})
+MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError)
+"""What Python raises where a node has not the inputs or attributes that its op has."""
 
 
 class CannotExpressError(Exception):
@@ -48,6 +52,24 @@ def refused(refusals: Sequence[Refusal], where: str) -> UnsupportedError:
     message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
     ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
     return UnsupportedError(message, f"cut or replace them: {ops}", where)
+
+
+def malformed(node: Node, error: Exception) -> InvalidGraphError:
+    """The error of a node whose inputs or attributes are not those of its op."""
+    message = f"node {node.name!r} ({node.op}) has not the inputs or attributes of its op: {error}"
+    return InvalidGraphError(message, "the graph was written by a faulty tool")
+
+
+def check_padding(node: Node) -> None:
+    """Refuse a padding that no op has.
+
+    Raises:
+        ValueError: the node has one.
+    """
+    held = node.attrs.get("padding")
+    if held is not None and held.kind == "string" and held.value not in _PADDINGS:
+        message = f"there is no padding {held.value!r}"
+        raise ValueError(message)
 
 
 def _listed(nodes: Sequence[str]) -> str:

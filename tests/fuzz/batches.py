@@ -1,7 +1,8 @@
 """Running many cases in one fork, one after another: a fork takes longer than most cases do.
 
-What is learnt so is believed only of cases that go well. One that fails, one that the process ends or
-hangs in, and all cases of a process that grew too large, are run again, each in a fork of its own.
+What is learnt so is believed only of cases that go well. One that fails, one that the process ends
+or hangs in, and all cases of a process that grew too large, are run again, each in a fork of its
+own.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def _answers(reading: int) -> Iterator[Outcome]:
     while True:
         *lines, text = text.split(b"\n")
         for line in lines:
-            code, error, seconds = json.loads(line)
-            yield Outcome(code, error, 0, seconds)
+            code, error, seconds, printed = json.loads(line)
+            yield Outcome(code, error, 0, seconds, printed=printed)
         if not select.select([reading], [], [], SECONDS)[0]:
             return
         block = os.read(reading, _READ)
@@ -95,8 +96,8 @@ def _serve(cases: Sequence[Case], folder: Path, writing: int) -> None:
         os._exit(0)
 
 
-def _served(case: Case, folder: Path) -> tuple[int, str, float]:
-    """The exit code of a case, what it printed to the standard error, and its processor time."""
+def _served(case: Case, folder: Path) -> tuple[int, str, float, str]:
+    """What an outcome is of: exit code, error, processor time, and what was printed."""
     folder.mkdir()
     (folder / "w").mkdir()
     case.write(folder / "w")
@@ -109,10 +110,10 @@ def _served(case: Case, folder: Path) -> tuple[int, str, float]:
     except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
         traceback.print_exc()
     limits.flush()
-    error = limits.printed(folder)
+    error, printed = limits.printed(folder, "err"), limits.printed(folder, "out")
     os.chdir("/")
     shutil.rmtree(folder, ignore_errors=True)
-    return code, error, _seconds() - started
+    return code, error, _seconds() - started, printed
 
 
 def _seconds() -> float:
