@@ -24,7 +24,7 @@ from mobileprep.litert.refusals import (
     MALFORMED,
     CannotExpressError,
     Refusal,
-    check_padding,
+    check_attributes,
     malformed,
     refused,
 )
@@ -122,7 +122,7 @@ class _Lowering:
             self._refuse(node, _unknown(node))
             return None
         try:
-            check_padding(node)
+            check_attributes(node)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
             self._refuse(node, refusal)

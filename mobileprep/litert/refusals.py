@@ -8,9 +8,11 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.ir.node import Node
+from mobileprep.opdefs.definitions import any_op_def
 
 _NODES_SHOWN: Final = 4
 _PADDINGS: Final = frozenset({b"SAME", b"VALID", b"EXPLICIT"})
+_MOST_OUTPUTS: Final = 1 << 16
 MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError)
 """What Python raises where a node has not the inputs or attributes that its op has."""
 
@@ -60,12 +62,18 @@ def malformed(node: Node, error: Exception) -> InvalidGraphError:
     return InvalidGraphError(message, "the graph was written by a faulty tool")
 
 
-def check_padding(node: Node) -> None:
-    """Refuse a padding that no op has.
+def check_attributes(node: Node) -> None:
+    """Refuse a padding that no op has, and more outputs than any node has.
 
     Raises:
-        ValueError: the node has one.
+        ValueError: the node has one of them.
     """
+    definition = any_op_def(node.op)
+    for arg in definition.outputs if definition is not None else ():
+        count = node.attr_int(arg.number_attr, 0) if arg.number_attr else 0
+        if not 0 <= count <= _MOST_OUTPUTS:
+            message = f"it declares {count} tensors for {arg.name!r}"
+            raise ValueError(message)
     held = node.attrs.get("padding")
     if held is not None and held.kind == "string" and held.value not in _PADDINGS:
         message = f"there is no padding {held.value!r}"
