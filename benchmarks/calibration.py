@@ -1,16 +1,17 @@
 """How fast is a calibration against TensorFlow's own inference, and does its memory stay level?
 
+    python -m tests.reference.networks FOLDER mobilenet
     python benchmarks/calibration.py FOLDER [--tensorflow PYTHON] [--samples N] [--many N]
 
-FOLDER holds frozen networks as NAME.pb with NAME.json (``tests/reference/networks.py`` makes
-them); PYTHON is an interpreter that can import TensorFlow, by default this one. Batch norms of
-MobileNet are folded as a recipe does before it quantizes. Then the same pictures run through
-TensorFlow's session, for the output alone, and through a calibration, which notes the values of
-every tensor that eight-bit nodes can need. Both run on the same two processors, in turns and in
-processes of their own; the median ratio counts, and that of plain inference stands beside it, and
-that of processor time, which other load on the machine moves less. The
-bound: a calibration is no less than half as fast. Memory is the peak of processes that calibrate
-the network on 100 and on 10,000 pictures of 32 by 32; it may differ by a tenth.
+The first command, once and with TensorFlow, makes a frozen MobileNet in FOLDER. PYTHON is an
+interpreter that can import TensorFlow, by default this one. Batch norms of MobileNet are folded as
+a recipe does before it quantizes. Then the same pictures run through TensorFlow's session, for the
+output alone, and through a calibration, which notes the values of every tensor that eight-bit nodes
+can need. Both run on the same two processors, in turns and in processes of their own; the median
+ratio counts, and that of plain inference stands beside it, and that of processor time, which other
+load on the machine moves less. The bound: a calibration is no less than half as fast. Memory is the
+peak of processes that calibrate the network on 100 and on 10,000 pictures of 32 by 32; it may
+differ by a tenth.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from kept_networks import facts_of
 from processor import described
 
 from mobileprep.chains.chain import ChainStep, run_chain
@@ -118,7 +120,7 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
     print("\n".join(described()), flush=True)
-    facts = json.loads((args.folder / "mobilenet.json").read_text())
+    facts = facts_of(args.folder, "mobilenet")
     with tempfile.TemporaryDirectory() as work:
         graph = folded(args.folder / "mobilenet.pb", facts, Path(work))
         for method in args.methods:

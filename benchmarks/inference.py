@@ -1,10 +1,11 @@
 """How long does inference take, and how much memory, against TensorFlow's own session?
 
+    python -m tests.reference.networks FOLDER inceptionv3 resnet50 mobilenet
     python benchmarks/inference.py FOLDER [--tensorflow PYTHON] [--openvino PYTHON]
 
-FOLDER holds frozen networks as NAME.pb with NAME.json (``tests/reference/networks.py`` makes
-them); PYTHON is an interpreter that can import TensorFlow, by default this one, and one that can
-import mobileprep with OpenVINO, without which there is no row for it. Each network runs with fused
+The first command, once and with TensorFlow, makes the frozen networks in FOLDER. PYTHON is an
+interpreter that can import TensorFlow, by default this one, and one that can import mobileprep with
+OpenVINO, without which there is no row for it. Each network runs with fused
 batch norms and with batch norms in their parts. All run on the same two processors. Processes take
 turns, each warms up and then runs some batches; ratios are of neighbouring turns, and the median of
 them counts. Wall time is what a user waits; processor time tells more on a busy machine, though
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batch_norms import with_fused, with_parts
+from kept_networks import facts_of
 from processor import described, without_coretype
 
 from mobileprep.ir.files import read_graph, write_graph
@@ -122,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         for name in args.networks:
             for form in args.forms:
-                facts = json.loads((args.folder / f"{name}.json").read_text())
+                facts = facts_of(args.folder, name)
                 graph = in_form(args.folder / f"{name}.pb", facts["output"], form, Path(work))
                 for batch in args.batches:
                     print(f"{name}, batch norms {form}, batch {batch}", flush=True)

@@ -34,9 +34,10 @@ class Network:
         file: a frozen graph, a MetaGraph beside its checkpoint, or the folder of a SavedModel.
         outputs: the tensors to compare.
         draw: makes samples.
-        classes: whether the largest of the first output's last axis is a class.
+        classes: whether the largest of the first output's last axis is a class, in each row of it.
         shapes: the shape of each input that is fed, one sample at a time.
         fake_quantized: whether it was trained with fake quantization.
+        checkpoint: where the variables of a GraphDef lie below the folder of models.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Network:
     classes: bool
     shapes: Mapping[str, tuple[int, ...]]
     fake_quantized: bool = False
+    checkpoint: str = ""
 
 
 def pictures(
@@ -157,6 +159,50 @@ def sounds(name: str, length: int, rate: int) -> Draw:
     return draw
 
 
+def pieces(models: Path, count: int, seed: int, length: int) -> Array:
+    """Pieces of all clips one after another at 16 kHz, with another gain each: [count, length]."""
+    paths = sorted((models / "data" / "speech_commands").rglob("*.wav"))
+    sound = np.concatenate([clip(path) for path in paths]).astype(np.float32)
+    generator = np.random.default_rng([seed, length])
+    starts = generator.integers(0, len(sound) - length, count)
+    gains = generator.uniform(0.3, 1.0, count)
+    return np.stack(
+        [sound[at : at + length] * gain for at, gain in zip(starts, gains, strict=True)]
+    )
+
+
+def music_tagger(models: Path, count: int, seed: int) -> Samples:
+    """Mel spectrograms as musicnn takes them, and the flag that nothing is trained."""
+    frames, bands, size, hop = 187, 96, 512, 256
+    sound = pieces(models, count, seed, size + hop * (frames - 1))
+    at = np.arange(size) + hop * np.arange(frames)[:, np.newaxis]
+    power = np.abs(np.fft.rfft(sound[:, at] * np.hanning(size))) ** 2
+    spectrum = np.log10(1 + 10000 * power @ mel_filters(bands, size // 2 + 1, 16000).T)
+    return {
+        "model/Placeholder": spectrum.astype(np.float32),
+        "model/Placeholder_2": np.zeros(count, bool),
+    }
+
+
+def mel_filters(bands: int, bins: int, rate: int) -> Array:
+    """Triangles that lie evenly on the mel scale, each of the area 1: [bands, bins]."""
+    mels = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
+    edges = 700 * (10 ** (mels / 2595) - 1)
+    low, middle, high = (edges[i : i + bands, np.newaxis] for i in range(3))
+    frequencies = np.linspace(0, rate / 2, bins)
+    rising = (frequencies - low) / (middle - low)
+    falling = (high - frequencies) / (high - middle)
+    triangles = np.maximum(np.minimum(rising, falling), 0)
+    return np.asarray(triangles * 2 / (high - low))
+
+
+def wake_word(models: Path, count: int, seed: int) -> Samples:
+    """A quarter of a second as 16-bit numbers, and the state that a stream begins with."""
+    sound = pieces(models, count, seed, 4000) * 32768
+    states = np.zeros((count, 2, 1, 128), np.float32)
+    return {"model/inputX": sound.astype(np.float32), "model/rnn_initial_states": states}
+
+
 def clip(path: Path) -> Array:
     """A second of 16 kHz sound, in -1 to 1."""
     import wave
@@ -222,8 +268,33 @@ NETWORKS = (
         True,
         {"X": (1, 784)},
     ),
+    Network(
+        "MNIST, softmax",
+        "sugyan-mnist-v1ckpt/graph_regression.pb",
+        ("regression/y",),
+        digits("x", (784,)),
+        True,
+        {"x": (1, 784)},
+        checkpoint="sugyan-mnist-v1ckpt/regression.ckpt",
+    ),
     unrolled("lstm"),
     unrolled("gru"),
+    Network(
+        "wake word, streaming GRU",
+        "android-wakeword-streaming-rnn/graph.pb",
+        ("model/softmax", "model/logit", "model/rnn_states"),
+        wake_word,
+        False,
+        {"model/inputX": (4000,), "model/rnn_initial_states": (2, 1, 128)},
+    ),
+    Network(
+        "musicnn, tags of music",
+        "musicnn/MTT_musicnn/model.meta",
+        ("model/Sigmoid",),
+        music_tagger,
+        True,
+        {"model/Placeholder": (1, 187, 96), "model/Placeholder_2": ()},
+    ),
     Network(
         "basic-pitch, transcription",
         "basic-pitch-savedmodel",

@@ -11,10 +11,11 @@ import hashlib
 import hmac
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mobileprep.errors import RecipeError
+from mobileprep.frozen import dataclass
 
 KEY_BYTES: Final = 32
 _ID_BYTES: Final = 16

@@ -13,12 +13,12 @@ import os
 import threading
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
 from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.frozen import dataclass
 
 
 @dataclass(frozen=True)

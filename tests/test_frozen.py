@@ -36,6 +36,10 @@ def made(dataclass: Callable[..., Any]) -> dict[str, type]:
     @dataclass(frozen=True)
     class Own:
         value: int
+        doubled: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "doubled", 2 * self.value)
 
         def __eq__(self, other: object) -> bool:
             return True
@@ -84,9 +88,42 @@ def test_objects_are_shown_compared_hashed_and_kept_as_with_python(
     assert ours != theirs or name == "Own"
     assert copy.deepcopy(ours) == dataclasses.replace(ours) == ours or fields.get("value") != 3
     assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
-    assert inspect.signature(OURS[name]) == inspect.signature(THEIRS[name])
+    assert str(inspect.signature(OURS[name])) == str(inspect.signature(THEIRS[name]))
     for change in (lambda: setattr(ours, "value", 2), lambda: delattr(ours, "value")):
         with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_what_makes_an_object_is_told_before_the_first_is_made(name: str) -> None:
+    fresh, theirs = made(frozen.dataclass)[name], THEIRS[name]
+    assert str(inspect.signature(fresh)) == str(inspect.signature(theirs))
+    assert fresh.__init__.__annotations__ == theirs.__init__.__annotations__
+    assert fresh.__init__.__qualname__ == theirs.__init__.__qualname__
+    assert fresh.__match_args__ == theirs.__match_args__  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("given", [(), (1, 2, 3, 4, 5)])
+def test_wrong_arguments_are_refused_as_python_does(given: tuple[int, ...]) -> None:
+    told = []
+    for classes in (OURS, THEIRS):
+        with pytest.raises(TypeError) as caught:
+            classes["Several"](*given)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
+def test_a_plain_class_below_may_hold_more() -> None:
+    class More(OURS["One"]):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(3)
+            self.more = 4
+
+    one = More()
+    assert (one.value, one.more) == (3, 4)
+    del one.more
+    for change in (lambda: setattr(one, "value", 2), lambda: delattr(one, "value")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="field 'value'"):
             change()
 
 

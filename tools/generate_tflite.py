@@ -1,4 +1,5 @@
-"""Makes mobileprep/formats/tflite/schema_generated.py and layout.json anew from tflite.fbs.
+"""Makes schema_generated.py and layout.json in mobileprep/formats/tflite anew from tflite.fbs,
+and metadata_layout.json from metadata.fbs.
 
 Needs flatc, such as Debian's package flatbuffers-compiler (2.0.8). Run it as
 ``python tools/generate_tflite.py``.
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path("mobileprep/formats/tflite")
 CLASSES = "schema_generated.py"
 LAYOUT = "layout.json"
+METADATA_LAYOUT = "metadata_layout.json"
 
 _BLOCK = re.compile(r"^(enum|union|table) (\w+)[^{]*\{(.*?)\}", re.DOTALL | re.MULTILINE)
 _FIELD = re.compile(r"(\w+): ([\w\[\]]+)(?: = [-\w.]+)? \(([^)]*)\);")
@@ -51,12 +53,18 @@ def _fields(body: str) -> list[list[str] | None]:
     return [fields.get(i) for i in range(max(fields, default=-1) + 1)]
 
 
-def generate(out: Path) -> int:
-    """Write both files into a folder; flatc's exit code."""
-    source = ROOT / FOLDER / "tflite.fbs"
-    made = layout(source.read_text(encoding="utf-8"))
+def write_layout(schema: str, target: Path) -> None:
+    """Write the facts of a schema in the format's folder to a file."""
+    made = layout((ROOT / FOLDER / schema).read_text(encoding="utf-8"))
     text = json.dumps(made, separators=(",", ":"), sort_keys=True)
-    (out / LAYOUT).write_text(text.replace('},"', '},\n"').replace(']],"', ']],\n"') + "\n")
+    target.write_text(text.replace('},"', '},\n"').replace(']],"', ']],\n"') + "\n")
+
+
+def generate(out: Path) -> int:
+    """Write all files into a folder; flatc's exit code."""
+    source = ROOT / FOLDER / "tflite.fbs"
+    write_layout("tflite.fbs", out / LAYOUT)
+    write_layout("metadata.fbs", out / METADATA_LAYOUT)
     with tempfile.TemporaryDirectory() as folder:
         command = ["flatc", "--python", "--gen-onefile", "-o", folder, str(source)]
         code = subprocess.run(command, check=False).returncode

@@ -19,6 +19,7 @@ from mobileprep.api.doctor import Doctor
 from mobileprep.api.inspecting.differing import ModelDifference
 from mobileprep.api.inspecting.summarizing import Summary
 from mobileprep.api.library import LibraryFacts
+from mobileprep.api.migrating import MigratedModel
 from mobileprep.api.quantization_debugging import QuantizationDamage
 from mobileprep.api.target_check import TargetCheck
 from mobileprep.api.verdicts import Verdict
@@ -225,6 +226,7 @@ OUTPUTS: dict[str, Any] = {
     "doctor": Doctor,
     "doctor-library": LibraryFacts,
     "error": Failed,
+    "migrate": MigratedModel,
     "plan": list[JudgedStep],
     "report": list[Report],
     "report-compare": list[Comparison],

@@ -15,10 +15,17 @@ from mobileprep import __version__
 from mobileprep.api.cache import folder_bytes, shown_remote
 from mobileprep.frozen import dataclass
 from mobileprep.pipeline.store_folder import default_folder
-from mobileprep.plan.engines import OPTIONAL_ENGINES, engine_version
+from mobileprep.plan.engines import (
+    LITERT,
+    LITERT_INSTALL,
+    LITERT_MODULE,
+    OPTIONAL_ENGINES,
+    engine_version,
+)
 
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\w.]+))?")
 _RUNNING: Final = "running models in check, validation, run and benchmark"
+_RUNNING_LITE: Final = "running .tflite files in validation, run, compare and benchmark"
 # What each extra brings besides fsspec, and what for; engines tell how they are added.
 _EXTRAS: Final = {
     "azure": ("adlfs", "a remote store at az://"),
@@ -137,6 +144,8 @@ def _features() -> Iterator[OptionalPackage]:
         yield OptionalPackage(package, use, _version(package), f"pip install 'mobileprep[{extra}]'")
     for name, how in OPTIONAL_ENGINES.items():
         yield OptionalPackage(f"engine {name}", _RUNNING, engine_version(name) or None, how)
+    version = engine_version(LITERT_MODULE) or None
+    yield OptionalPackage(f"engine {LITERT}", _RUNNING_LITE, version, LITERT_INSTALL)
 
 
 def _required() -> Iterator[tuple[str, str]]:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.api.feeding.litert_ranges import litert_ranges
 from mobileprep.api.models import ModelOptions, load_model
 from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.ends import ends, placeholders
-from mobileprep.litert.convert import converted
+from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
+from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.quantizing.settings import Integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mobileprep.ir.attrs import TensorShape
     from mobileprep.litert.convert import Mode
+    from mobileprep.litert.quantizing.settings import EndType
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Converted:
         operators: how many operators run.
         inputs: the tensors that are fed, in order.
         outputs: the tensors that are fetched, in order.
+        flex: the ops that the Flex delegate has to run, sorted; none as a rule.
     """
 
     file: Path
@@ -39,6 +45,7 @@ class Converted:
     operators: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    flex: tuple[str, ...] = ()
 
 
 def convert_to_tflite(
@@ -49,6 +56,10 @@ def convert_to_tflite(
     outputs: Sequence[str] = (),
     shapes: Mapping[str, TensorShape] | None = None,
     mode: Mode = "float",
+    calibration: Path | None = None,
+    input_type: EndType = "float",
+    output_type: EndType = "float",
+    flex: bool = False,
     warn: Callable[[str], None],
 ) -> Converted:
     """Write a model as a .tflite file, atomically.
@@ -59,13 +70,19 @@ def convert_to_tflite(
         inputs: the tensors that are fed; empty for the placeholders.
         outputs: the tensors that are fetched; empty for those of the signature, or the ends.
         shapes: shapes of inputs by name, -1 for sizes that stay open; others are the graph's.
-        mode: how weights are stored.
+        mode: how weights are stored, and whether it computes in integers.
+        calibration: for those modes a range file, or samples; see ``litert_ranges``.
+        input_type: for those modes, what inputs in float become.
+        output_type: what outputs in float become.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate.
         warn: told in a sentence what the user should know.
 
     Raises:
         UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
-        UsageError: a name is not in the graph, or a placeholder that is needed is no input.
-        CorruptFileError: the model is missing or damaged.
+        UsageError: a name is not in the graph, or a placeholder that is needed is no input; a
+            calibration or a type is given for a mode that takes none.
+        CorruptFileError: the model is missing or damaged, or the calibration is.
+        AccuracyError: the samples do not fit the model.
         InvalidGraphError: the graph is malformed.
         ArtifactError: the file cannot be written, or would pass 2 GiB.
     """
@@ -77,9 +94,29 @@ def convert_to_tflite(
         raise UsageError(message, "give --outputs=a,b", str(source))
     known = {model.tensor(name): shape for name, shape in (shapes or {}).items()}
     specs = [CutInput(name, known.get(name)) for name in fed]
-    record = converted(model.graph, specs, fetched, mode=mode, where=str(source))
+    where = str(source)
+    integers = None
+    if mode in INTEGERS:
+        ranges = {}
+        if calibration is not None:
+            run = partial(to_calibrate, model.graph, specs, fetched, flex=flex, where=where)
+            ranges = dict(litert_ranges(calibration, run, warn))
+        integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
+    elif calibration is not None or (input_type, output_type) != ("float", "float"):
+        message = f"mode {mode} computes in float"
+        raise UsageError(message, f"give --mode={' or '.join(INTEGERS)}, or no such flag", where)
+    record = converted(
+        model.graph,
+        specs,
+        fetched,
+        mode=mode,
+        integers=integers,
+        flex=flex,
+        where=where,
+        tell=warn,
+    )
     content = model_bytes(record, str(target))
     with atomic_writer(target) as stream:
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
-    return Converted(target, len(content), operators, fed, fetched)
+    return Converted(target, len(content), operators, fed, fetched, flex_of(record))

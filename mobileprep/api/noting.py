@@ -87,15 +87,16 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     locks = {lock_path(Path(recipe.file)) for recipe in recipes}
     named = {file.path for recipe in recipes for file in _input_files(recipe.targets)}
     read = {*files_read(recipes, state.plan), *(p for p in locks | named if p.is_file())}
+    inputs, digests = _digests(sorted(read), files), _digests(published, files)
+    # Only now: what the build had no need to hash, such as a page, is known as well then.
     known = files.entries([*read, *published])
     if any(_is_large(path) and str(path.absolute()) not in known for path in (*read, *published)):
         return None
-    digests = _digests(published, files)
     if not all(map(files.unchanged, published)):
         return None  # what was judged by is not what is there now
     return Unchanged(
         code={path: code_stamp(path) for path in _code()},
-        inputs=_digests(sorted(read), files),
+        inputs=inputs,
         folders=_names(_looked_into(state, named, read | locks)),
         records=_records(state),
         places={

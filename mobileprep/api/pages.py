@@ -17,10 +17,10 @@ from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.runner import collect, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.plan.spec import Plan, TargetPlan
+from mobileprep.plan.spec import Plan, TargetPlan, Upstream
 from mobileprep.report.collect import Report
 from mobileprep.report.json import report_json
-from mobileprep.report.page.data import StageTime, page_data
+from mobileprep.report.page.data import StageTime, nodes_data, page_data
 from mobileprep.report.page.render import PAGE, bundle_digest, page_key, render_page
 
 LARGEST_PAGE: Final = 1 << 30
@@ -125,7 +125,7 @@ def built_pages(state: State) -> list[dict[str, Any]]:
 
 def page_files(plan: Plan, out: Path) -> dict[str, Path]:
     """Where the pages of a plan's recipes lie, by the recipe's name."""
-    recipes = dict.fromkeys(t.recipe for t in plan.targets if t.nodes is not None)
+    recipes = dict.fromkeys(t.recipe for t in plan.targets if t.page is not None)
     return {recipe: page_of_recipe(recipe, out) for recipe in recipes}
 
 
@@ -161,11 +161,16 @@ def _told(
 
 
 def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
-    if target.nodes is None:
+    page = target.page
+    if page is None:
         return {}
-    output = executor.obtain(target.nodes)
-    data: dict[str, Any] = json.loads(b"".join(executor.state.store.pieces(output)))
-    return data
+
+    def read(up: Upstream) -> dict[str, Any]:
+        pieces = executor.state.store.pieces(executor.obtain(up))
+        data: dict[str, Any] = json.loads(b"".join(pieces))
+        return data
+
+    return nodes_data(read(page.source), read(page.shipped), page.steps, map(read, page.graphs))
 
 
 def _key(
@@ -175,9 +180,8 @@ def _key(
     digest = hashlib.sha256(f"{__version__} {bundle_digest()}".encode())
     for target in targets:
         digest.update(report_json(reports[target.folder]))
-        if target.nodes is not None:
-            left = record(target.nodes.task).outputs[target.nodes.output]
-            digest.update(left.sha256.encode())
+        for up in target.page or ():
+            digest.update(record(up.task).outputs[up.output].sha256.encode())
     return digest.hexdigest()
 
 

@@ -48,7 +48,7 @@ def range_groups(recipes: Sequence[Recipe], wanted: frozenset[str]) -> list[Rang
     named: dict[str, list[tuple[Recipe, Target]]] = {}
     for recipe in recipes:
         for target in recipe.targets:
-            if target.calibration is not None and any(s.takes_ranges for s in target.transforms):
+            if target.calibration is not None and target.takes_ranges:
                 file = target.calibration.range_file
                 own = f"{recipe.name}/{target.folder}"
                 key = own if file is None else os.path.realpath(file.path)

@@ -96,14 +96,14 @@ def observed(
 def _observations(
     subject: Subject, data: Dataset, count: int, workers: int, dask: str | None
 ) -> Iterator[Observation]:
+    most = min(workers, -(-count // subject.piece))
+    if dask is None and most < 2:
+        return Watcher(subject, data).stream()
     pieces = _pieces(count, subject.piece)
     if dask is not None:
         return _on_dask(_work(subject, data), pieces, dask)
-    most = min(workers, len(pieces))
-    if most > 1:
-        _check_begun()
-        return _in_processes(_work(subject, data, threads=max(cores() // most, 1)), pieces, most)
-    return Watcher(subject, data).stream()
+    _check_begun()
+    return _in_processes(_work(subject, data, threads=max(cores() // most, 1)), pieces, most)
 
 
 def _check_begun() -> None:

@@ -7,15 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mobileprep.cli.verb import comma_list, flag, verb
+from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
 
 if TYPE_CHECKING:
     from mobileprep.ir.attrs import TensorShape
 
-# MODES of litert.convert, which imports numpy; a test holds the two together.
-_MODES: Final = ("float", "float16", "weights")
+# MODES and END_TYPES of litert, which imports numpy; a test holds them together.
+_MODES: Final = ("float", "float16", "weights", "int4", "int8", "int16x8")
+_TYPES: Final = ("float", "int8", "uint8", "int16")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "mode",
         default="float",
         choices=_MODES,
-        help="weights as they are, in float16, or in int8 with a scale for each channel",
+        help="weights as they are, in float16, or in int8 or int4 with a scale for each channel; "
+        "or all in integers: activations of 8 or 16 bits, weights of 8",
+    )
+    ranges = "with int8 and int16x8: a range file of 'calibrate', or samples, such as an .npz file"
+    flag(parser, "calibration", metavar="FILE", help=ranges)
+    for end in ("input", "output"):
+        told = f"with int8 and int16x8: what {end}s in float become"
+        flag(parser, f"inference_{end}_type", default="float", choices=_TYPES, help=told)
+    bool_flag(
+        parser,
+        "flex",
+        default=False,
+        help_line="leave ops that LiteRT cannot express to the Flex delegate, which the app links",
     )
 
 
@@ -59,10 +72,16 @@ def run(args: argparse.Namespace) -> int:
         outputs=comma_list(args.outputs),
         shapes=_shapes(args.input_shapes, inputs),
         mode=args.mode,
+        calibration=Path(args.calibration) if args.calibration else None,
+        input_type=args.inference_input_type,
+        output_type=args.inference_output_type,
+        flex=args.flex,
         warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
     told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
+    if done.flex:
+        told += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
     print(told, file=sys.stderr)
     return 0
 

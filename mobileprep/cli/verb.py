@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mobileprep.cli._shared.originals.scripts import plain_arguments
 from mobileprep.errors import UsageError, did_you_mean
+from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Declared, declared
 from mobileprep.registry import Registry
 

@@ -93,7 +93,7 @@ def _labels_of(found: Mapping[str, Array], labels: str, inputs: Iterable[str], d
     except AccuracyError as error:
         if is_nearly(labels, found, inputs):
             raise
-        raise NoLabelsError(error.message, error.hint) from error
+        raise NoLabelsError(error.message) from error
 
 
 def _labels_beside(files: DataFiles) -> Array:

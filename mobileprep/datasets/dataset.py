@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from mobileprep.errors import MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 

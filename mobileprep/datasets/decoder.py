@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.datasets.fitting import fitted
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.options.data import Reading
 from mobileprep.runtime.sampling.inputs import FedTensor

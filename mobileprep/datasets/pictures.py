@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mobileprep.datasets.decoder import Decoder
 from mobileprep.errors import AccuracyError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.photos import central_crop, decoded
 from mobileprep.numerics.resizing import Sampling, resize_bilinear

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Dataset
 from mobileprep.datasets.survey import DataSurvey
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.sampling.inputs import FedTensor
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError, CorruptFileError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.processors import cores
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.datasets.decoder import Decoder
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.wav import decode_wav, desired_sound
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from mobileprep.datasets.dataset import Batch, Unread
 from mobileprep.errors import AccuracyError, MobileprepError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.options.data import DataKind, Reading
 
 
@@ -88,8 +89,19 @@ class SampleSource(Protocol):
         """
 
 
+_HOW_TO_LABEL: Final = (
+    "name the labels that it has by 'labels', or take a metric that needs none, such as 'agreement'"
+)
+
+
 class NoLabelsError(AccuracyError):
-    """The data has no labels of the name that is asked for, nor any of nearly that name."""
+    """The data has no labels of the name that is asked for, nor any of nearly that name.
+
+    Without a hint of its own, it tells how labels are named and how to do without.
+    """
+
+    def __init__(self, message: str = "", hint: str = "", where: str = "") -> None:
+        super().__init__(message, hint or _HOW_TO_LABEL, where)
 
 
 def no_samples(name: str, what: str = "samples") -> AccuracyError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.formats.checkpoint_state import is_state_file, newest_path
 from mobileprep.formats.sstable import MAGIC
+from mobileprep.frozen import dataclass
 from mobileprep.regular_files import opened
 
 _STATE: Final = "checkpoint"

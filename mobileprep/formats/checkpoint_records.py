@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.protos import graph_pb2 as graph
 from mobileprep.formats.slices import Extents
+from mobileprep.frozen import dataclass
 
 M = TypeVar("M", bound=Message)
 

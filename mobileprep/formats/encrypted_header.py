@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.cursor import Buffer
+from mobileprep.frozen import dataclass
 
 # Its first byte is in no text; the line ends show where a transfer changed them.
 MAGIC: Final = b"\x89MPENC\r\n"

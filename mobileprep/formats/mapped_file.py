@@ -24,3 +24,13 @@ def map_file(path: Path) -> memoryview:
             return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def release_pages(mapped: mmap.mmap) -> None:
+    """Let a map's pages no longer count as this process's; the system's cache may keep them.
+
+    Args:
+        mapped: of a file, and read-only: of others changes would be lost.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,6 +20,7 @@ from mobileprep.formats.wire import (
     Payload,
     split_payloads,
 )
+from mobileprep.frozen import dataclass
 
 SERVE: Final = "serve"
 VARIABLES_PREFIX: Final = Path("variables") / "variables"

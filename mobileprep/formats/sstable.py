@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.checksums import masked_crc32c
 from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.snappy import decompress
+from mobileprep.frozen import dataclass
 
 MAGIC: Final = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER: Final = 48

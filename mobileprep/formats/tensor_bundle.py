@@ -6,7 +6,6 @@ slices, and one for each slice under a key made by ``ordered_code``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +37,7 @@ from mobileprep.formats.slices import (
     shape_of_box,
 )
 from mobileprep.formats.sstable import SortedTable
+from mobileprep.frozen import dataclass
 
 _HEADER_KEY: Final = b""
 _SLICE_KEYS: Final = b"\0"  # what the keys of slices begin with, and no tensor's name does

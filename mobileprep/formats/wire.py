@@ -8,11 +8,15 @@ file, as a rule) and protobuf sees only what is left, with a number in each payl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer, Cursor
+from mobileprep.frozen import dataclass
+
+# Nearly all lengths and tags are that small, and a graph has ten for each node.
+_SHORT: Final = tuple(bytes([value]) for value in range(1 << 7))
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -242,6 +246,8 @@ def skip_field(cursor: Cursor, tag: int) -> None:
 
 def encode_varint(value: int) -> bytes:
     """A non-negative integer in base-128, low group first."""
+    if 0 <= value < len(_SHORT):
+        return _SHORT[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -15,7 +15,7 @@ from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.tensor import Tensor
-from mobileprep.runtime.functions.bodies import Body, body_of, function_of
+from mobileprep.opdefs.bodies import Body, body_of, function_of
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS, Functional
 

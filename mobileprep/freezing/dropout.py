@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mobileprep.freezing.follow import is_branch_input
+from mobileprep.frozen import dataclass
 from mobileprep.ir.dropout import masked, unscaled
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

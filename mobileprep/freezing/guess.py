@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError
@@ -24,6 +24,7 @@ from mobileprep.freezing.training import (
     of_chance_or_batch,
     scores_of,
 )
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import FEEDABLE, FUSED_BATCH_NORMS, LOSSES

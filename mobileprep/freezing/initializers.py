@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.freezing.convert import convert
@@ -12,6 +12,7 @@ from mobileprep.freezing.model import Asset, LoadedSource
 from mobileprep.freezing.subgraph import extract
 from mobileprep.freezing.tables import with_plain_paths
 from mobileprep.freezing.trace import trace, variables_of
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ASSIGNMENTS

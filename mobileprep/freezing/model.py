@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mobileprep.formats.checkpoint import Checkpoint
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.restore import SavedValue
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 

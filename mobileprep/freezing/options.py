@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mobileprep.freezing.model import Asset
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.options.freeze import Freeze
 

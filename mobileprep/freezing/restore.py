@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.freezing.follow import upstream
 from mobileprep.freezing.subgraph import extract
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.freezing.follow import is_inside
 from mobileprep.freezing.subgraph import extract
 from mobileprep.freezing.trace import Trace
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mobileprep.errors import ArtifactError, InternalError, InvalidGraphError, did_you_mean
@@ -13,6 +13,7 @@ from mobileprep.freezing.initializers import initial_values
 from mobileprep.freezing.model import Asset, LoadedSource
 from mobileprep.freezing.options import FreezeOptions
 from mobileprep.freezing.restore import SavedValue, candidates, restored_from
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor

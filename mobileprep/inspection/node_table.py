@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.attribute_text import attribute_text
 from mobileprep.inspection.costs import node_flops
 from mobileprep.inspection.drawing import shape_text
+from mobileprep.inspection.page_limits import left_out
 from mobileprep.ir.attrs import AttrValue, TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ops.shape_inference import infer_shapes
 
-MOST_NODES: Final = 50_000
-"""A page tells of no more: browsers take long to read it."""
-_MOST_TEXT: Final = 16 << 20
 # Elements of a constant that is shown whole, and letters of that.
 _FEW: Final = 8
 _LONGEST: Final = 200
@@ -74,7 +72,7 @@ def node_table(graph: Graph, feeds: Mapping[str, TensorShape]) -> NodeTable:
         graph: the graph.
         feeds: shapes of the inputs, as far as they are declared.
     """
-    reason = _too_large(graph)
+    reason = left_out(graph)
     if reason:
         return NodeTable(reason)
     shapes = _shapes(graph, feeds)
@@ -100,20 +98,6 @@ def node_table(graph: Graph, feeds: Mapping[str, TensorShape]) -> NodeTable:
         tuple(int(flops.get(name, 0)) for name in places),
         len(graph.library.functions),
     )
-
-
-def too_large(graph: Graph) -> bool:
-    """Whether a page tells nothing of the graph's nodes."""
-    return bool(_too_large(graph))
-
-
-def _too_large(graph: Graph) -> str:
-    if len(graph) > MOST_NODES:
-        return f"it has {len(graph):,} nodes, and a page tells of {MOST_NODES:,} at most"
-    text = sum(len(node.name) for node in graph)
-    if text > _MOST_TEXT:
-        return f"the names of its nodes have {text:,} letters, and a page has {_MOST_TEXT:,}"
-    return ""
 
 
 def _shapes(graph: Graph, feeds: Mapping[str, TensorShape]) -> Shapes:

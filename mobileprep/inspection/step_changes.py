@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.inspection.matching import renamed
 from mobileprep.ir.compare import compare_graphs
 from mobileprep.ir.graph import Graph

@@ -61,6 +61,15 @@ class Branches:
         """The conditions under which a node runs."""
         return self._of_node.get(name, frozenset())
 
+    def set_conditions(self, name: str, conditions: Conditions) -> None:
+        """Add a node whose conditions are known."""
+        self._of_node[name] = conditions
+
+    def predicate(self, name: str) -> Edge | None:
+        """The tensor that a Switch goes by, None of another node."""
+        literals = self._switches.get(name)
+        return None if literals is None else literals[0][0]
+
     def taken(self, node: Node) -> int | None:
         """The output that a Switch always gives, or None where it depends on what is fed."""
         literals = self._switches.get(node.name)

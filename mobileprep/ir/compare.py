@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
+
+# Elements that are compared at once: so many stay in the processor's cache.
+_AT_ONCE: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -147,22 +150,43 @@ def _constant(name: str, key: str, a: Tensor, b: Tensor, tolerance: float) -> li
     if a.dtype != b.dtype or a.shape != b.shape or not (is_text or a.dtype.numpy):
         return [GraphDifference("constant", name, key, repr(a), repr(b))]
     x, y = a.array(), b.array()
-    are_numbers = (x == x) | (y == y)  # NaN alone differs from itself
-    differ = (x != y) & are_numbers
-    count = int(differ.sum())
+    count, largest = (int((x != y).sum()), None) if is_text else _numbers_differ(x, y)
+    a.let_go()
     if not count:
         return []
-    largest = None if is_text else _largest_gap(x[differ], y[differ])
     if largest is not None and a.dtype.is_floating and largest <= tolerance:
         return []
     told = f"other in {count:,} of {a.size:,} elements"
     return [GraphDifference("constant", name, key, repr(a), told, largest)]
 
 
+def _numbers_differ(x: Array, y: Array) -> tuple[int, float]:
+    """How many elements differ, and the largest absolute difference.
+
+    NaN equals itself; where one of two elements is NaN, so is the difference.
+    """
+    x, y = x.reshape(-1), y.reshape(-1)
+    count, largest = 0, 0.0
+    for at in range(0, x.size, _AT_ONCE):
+        a, b = x[at : at + _AT_ONCE], y[at : at + _AT_ONCE]
+        differ = a != b
+        if not differ.any():
+            continue
+        gap = _largest_gap(a, b)
+        if not math.isfinite(gap):
+            # NaN on both sides does not count, nor what is infinite on both.
+            differ &= (a == a) | (b == b)
+            gap = _largest_gap(a[differ], b[differ])
+        count += int(np.count_nonzero(differ))
+        largest = float(np.maximum(largest, gap))
+    return count, largest
+
+
 def _largest_gap(x: Array, y: Array) -> float:
-    """The largest absolute difference; NaN where one of two elements is no number."""
-    with np.errstate(invalid="ignore"):
-        return float(np.abs(x.astype(np.complex128) - y.astype(np.complex128)).max())
+    """The largest absolute difference; 0 of no elements."""
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.abs(x.astype(wide) - y.astype(wide)).max(initial=0))
 
 
 def _told(value: AttrValue | None) -> str:

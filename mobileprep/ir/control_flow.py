@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import ENTERS
+from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS
 from mobileprep.ir.op_sets import SWITCHES as TWO_WAY
 from mobileprep.ir.reachability import dependents
 
 SWITCHES: Final = TWO_WAY | {"_SwitchN"}
 _GATES: Final = SWITCHES | ENTERS
+GATES: Final = TWO_WAY | ENTERS | EXITS | MERGES | NEXT_ITERATIONS
+"""What branches and loops are made of in control flow v1."""
 
 
 def conditional_nodes(graph: Graph) -> frozenset[str]:

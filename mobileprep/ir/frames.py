@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ENTERS, EXITS, NEXT_ITERATIONS
 from mobileprep.ir.refs import Edge, edge
+
+# Far more than any model has; each node is asked for all the loops around it.
+_DEEPEST: Final = 64
 
 
 @dataclass(eq=False, slots=True)
@@ -90,6 +94,9 @@ class Frames:
         for child in parent.children:
             if child.name == name:
                 return child
+        if len(parent.ancestors()) > _DEEPEST:
+            message = f"node {node.name!r} ({node.op}) begins a loop in more than {_DEEPEST} others"
+            raise InvalidGraphError(message, "export the graph again", self._where)
         child = Frame(name, parent)
         parent.children.append(child)
         return child

@@ -6,11 +6,12 @@ Source: ``MemmappedFileSystemWriter`` and ``ImmutableConstantOp`` of TensorFlow 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, InvalidGraphError
 from mobileprep.formats.memmapped import ALIGNMENT, GRAPH_REGION, Directory, PackageRegion
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from sys import intern
 from typing import Final, TypeVar
 
@@ -13,6 +12,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.wire import BYTES, Payload, short_records, skip_field
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import Attrs, AttrValue
 from mobileprep.ir.node import Node
 from mobileprep.ir.node_writer import NodeWriter

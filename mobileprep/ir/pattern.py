@@ -11,11 +11,12 @@ Source of the semantics: ``GraphMatcher`` of TensorFlow 1.15's graph transforms.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
 from mobileprep.errors import UsageError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.order import execution_order

@@ -130,7 +130,12 @@ def graph_to_proto(graph: Graph) -> pb.GraphDef:
 
 def serialized_size(graph: Graph) -> int:
     """The length of the serialized graph in bytes."""
-    return sum(map(_length, graph_to_pieces(graph)))
+    return pieces_size(graph_to_pieces(graph))
+
+
+def pieces_size(pieces: Iterable[bytes | Tensor]) -> int:
+    """The length of what pieces make, in bytes."""
+    return sum(map(_length, pieces))
 
 
 def _length(piece: bytes | Tensor) -> int:
@@ -168,7 +173,7 @@ def _large_node(node: Node, large: frozenset[str], number: int) -> Iterator[byte
     for name in sorted(large):
         tensor: Tensor = node.attrs[name].value
         pieces += [content_attr(name, tensor)[0], tensor]
-    yield field_header(number, sum(map(_length, pieces)))
+    yield field_header(number, pieces_size(pieces))
     yield from pieces
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.formats.mapped_file import release_pages
 
 Array = NDArray[Any]
 
@@ -20,6 +22,8 @@ Array = NDArray[Any]
 MAX_BYTES = 1 << 31
 # What every numpy has; newer ones have more.
 _FEW_AXES = 32
+# Words that are compared at once.
+_COMPARED = 1 << 14
 
 
 class Tensor:
@@ -142,6 +146,15 @@ class Tensor:
         self.content, self._digest = content, digest
         self.values = self._array = None
 
+    def let_go(self) -> None:
+        """Let go of the memory that elements take which lie in a mapped file of their own.
+
+        They are read again where they are needed: for who has looked at many for the last time.
+        """
+        lies_in = getattr(self.content, "obj", None)
+        if isinstance(lies_in, mmap.mmap) and len(lies_in) == self.nbytes:
+            release_pages(lies_in)
+
     def reshaped(self, shape: tuple[int, ...]) -> Tensor:
         """The same elements under another shape of the same size, in the form that they are in.
 
@@ -166,6 +179,8 @@ class Tensor:
             if self.dtype is not DType.STRING:
                 return self.opaque == other.opaque
             return list(self.array().ravel()) == list(other.array().ravel())
+        if self._digest is not None and other._digest is not None:
+            return self._digest == other._digest
         return _same_bytes(memoryview(self.raw()), memoryview(other.raw()))
 
     def __eq__(self, other: object) -> bool:
@@ -242,8 +257,12 @@ def _same_bytes(a: memoryview, b: memoryview) -> bool:
     if len(a) != len(b):
         return False
     words = len(a) // 8
+    if bytes(a[words * 8 :]) != bytes(b[words * 8 :]):
+        return False
     x, y = (np.frombuffer(data, np.uint64, words) for data in (a, b))
-    return bytes(a[words * 8 :]) == bytes(b[words * 8 :]) and bool(np.array_equal(x, y))
+    # What differs mostly does so at once, and is not read to its end then.
+    at = range(0, words, _COMPARED)
+    return all(np.array_equal(x[i : i + _COMPARED], y[i : i + _COMPARED]) for i in at)
 
 
 def _as_bytes(element: object) -> bytes:

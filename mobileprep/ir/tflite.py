@@ -6,7 +6,6 @@ The nodes' ops are LiteRT's with a prefix, so that no op of TensorFlow is meant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.records import LiteTensor, ModelRecord, OperatorRecord
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames

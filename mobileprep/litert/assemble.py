@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import (
     LiteTensor,
     ModelRecord,
@@ -17,6 +19,7 @@ from mobileprep.formats.tflite.records import (
     SubGraphRecord,
 )
 from mobileprep.ir.tensor import Array
+from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import operator_version, runtime_version
@@ -24,26 +27,65 @@ from mobileprep.litert.versions import operator_version, runtime_version
 SIGNATURE: Final = "serving_default"
 """The name that converters give the one signature of a file."""
 
+_NAMES: Final = {**NAMES, DType.INT4: "INT4"}
+RUNTIME: Final = "min_runtime_version"
+"""The name of the metadata that has the oldest release that runs a file."""
+
 _DESCRIPTION: Final = "written by mobileprep"
 
 
-def assembled(programs: Sequence[Program]) -> ModelRecord:
+# The options that have the numbers of what an operator runs, in the order of its programs.
+_INDICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "WhileOptions": ("cond_subgraph_index", "body_subgraph_index"),
+    "IfOptions": ("then_subgraph_index", "else_subgraph_index"),
+}
+
+
+def assembled(main: Program) -> ModelRecord:
     """The records of a file.
 
     Args:
-        programs: the subgraphs; the first one is what runs, and has the signature.
+        main: the subgraph that runs, and has the signature; what its operators run stands behind
+            it.
     """
     buffers = _Buffers()
+    programs = _listed(main)
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
-    metadata = (("min_runtime_version", version.encode().ljust(16, b"\0")),)
-    first, main = programs[0], subgraphs[0]
+    metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)
+    first = subgraphs[0]
     signature = SignatureRecord(
         SIGNATURE,
-        tuple((p.name, i) for p, i in zip(first.inputs, main.inputs, strict=True)),
-        tuple((p.name, i) for p, i in zip(first.outputs, main.outputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.inputs, first.inputs, strict=True)),
+        tuple((p.name, i) for p, i in zip(main.outputs, first.outputs, strict=True)),
     )
-    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, _DESCRIPTION)
+    description = _described([op for program in programs for op in program.ops])
+    return ModelRecord(subgraphs, tuple(buffers.contents), (signature,), metadata, description)
+
+
+def _described(ops: Sequence[Op]) -> str:
+    """Who wrote the file, and what an app has to link beside LiteRT."""
+    flexible = flex_ops(ops)
+    if not flexible:
+        return _DESCRIPTION
+    return f"{_DESCRIPTION}; needs the Flex delegate for {', '.join(flexible)}"
+
+
+def _listed(main: Program) -> list[Program]:
+    """A program and all that its operators run, with the numbers of those in their options."""
+    listed = [main]
+    for place, program in enumerate(listed):
+        ops = []
+        for op in program.ops:
+            if op.subgraphs and op.options is not None:
+                numbers = range(len(listed), len(listed) + len(op.subgraphs))
+                names = _INDICES[op.options.table]
+                values = {**op.options.values, **dict(zip(names, numbers, strict=True))}
+                listed += op.subgraphs
+                op = replace(op, options=replace(op.options, values=values))
+            ops.append(op)
+        listed[place] = program.with_ops(ops)
+    return listed
 
 
 class _Buffers:
@@ -102,9 +144,18 @@ class _Numbered:
         is_open = any(size < 0 for size in sizes)
         return LiteTensor(
             value.name,
-            NAMES[value.dtype],
+            _NAMES[value.dtype],
             tuple(1 if size < 0 else size for size in sizes),
             sizes if is_open else None,
-            0 if value.data is None else self._buffers.number(value.data),
+            0 if value.data is None else self._buffers.number(_stored(value, value.data)),
             value.quantization,
         )
+
+
+def _stored(value: Value, data: Array) -> Array:
+    """Elements as a buffer has them; of 4 bits two go into a byte, the first into its low half."""
+    if value.dtype is not DType.INT4:
+        return data
+    nibbles = np.pad(data.reshape(-1).astype(np.uint8) & 15, (0, data.size % 2))
+    packed: Array = nibbles[0::2] | nibbles[1::2] << 4
+    return packed

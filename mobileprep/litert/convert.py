@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Edge, edge, parse_ref
 from mobileprep.ir.verify import check_names
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.fusing import fused
 from mobileprep.litert.lower import lowered
-from mobileprep.litert.prepare import CutInput, prepared
+from mobileprep.litert.prepare import CutInput, Prepared, prepared
 from mobileprep.litert.program import Program
-from mobileprep.litert.weights import in_float16, in_int8
+from mobileprep.litert.quantizing.choice import tensors_with_ranges
+from mobileprep.litert.quantizing.quantize import quantized
+from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.litert.quantizing.trained import without_fake_quants
+from mobileprep.litert.weights import in_float16, in_int4, in_int8
 
-Mode = Literal["float", "float16", "weights"]
+Mode = Literal["float", "float16", "weights", "int4", "int8", "int16x8"]
 
 _STORED: Final[dict[Mode, Callable[[Program], Program]]] = {
     "float": lambda program: program,
     "float16": in_float16,
     "weights": in_int8,
+    "int4": in_int4,
 }
-MODES: Final = tuple(_STORED)
-"""How weights are stored: as they are, in 16 bits, or in 8 bits."""
+INTEGERS: Final[dict[Mode, DType]] = {"int8": DType.INT8, "int16x8": DType.INT16}
+"""The types of activations by the modes that compute in integers."""
+MODES: Final = (*_STORED, *INTEGERS)
+"""Weights as they are, in 16, 8 or 4 bits; or all in integers, with weights of 8 bits."""
 
 
 def converted(
@@ -32,7 +42,10 @@ def converted(
     outputs: Sequence[str],
     *,
     mode: Mode = "float",
+    integers: Integers | None = None,
+    flex: bool = False,
     where: str = "",
+    tell: Callable[[str], None] = lambda _: None,
 ) -> ModelRecord:
     """A frozen graph as a LiteRT model.
 
@@ -40,23 +53,78 @@ def converted(
         graph: the graph, without variables.
         inputs: what is fed, in the order in which the file takes it.
         outputs: what is fetched, in the order in which the file gives it.
-        mode: how weights are stored: as they are, in 16 bits, or in 8 bits.
+        mode: how weights are stored, and whether it computes in integers.
+        integers: how, for the modes that do.
+        flex: whether ops that LiteRT cannot express are left to the Flex delegate, which an app
+            has to link then.
         where: what the graph is called, for messages.
+        tell: told in a sentence each which operators stay float though others do not.
 
     Raises:
         UnsupportedError: naming every node that LiteRT cannot express.
+        TransformError: a rule of ``integers`` is not understood.
         UsageError: a name is not in the graph, or a placeholder that is needed is no input.
         InvalidGraphError: the graph is malformed.
     """
-    program = program_of(graph, inputs, outputs, where=where)
-    return assembled([_STORED[mode](program)])
+    if mode not in INTEGERS:
+        program = program_of(graph, inputs, outputs, flex=flex, where=where)
+        return assembled(program.mapped(_STORED[mode]))
+    asked = integers or Integers(INTEGERS[mode])
+    _, program = _lowered(graph, inputs, outputs, where, flex=flex)
+    plain, trained = without_fake_quants(program)
+    done = quantized(plain.mapped(fused), asked, trained)
+    for note in done.notes:
+        tell(note)
+    return assembled(done.program)
 
 
 def program_of(
-    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], *, where: str = ""
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    flex: bool = False,
+    where: str = "",
 ) -> Program:
     """A frozen graph as a fused program, its weights as they are; see ``converted``."""
+    return _lowered(graph, inputs, outputs, where, flex=flex)[1].mapped(fused)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What is run on samples for the ranges of a model in integers.
+
+    Args:
+        graph: the graph that becomes the model: cut, and simplified.
+        inputs: its placeholders, in the order of the inputs.
+        tensors: those that need a range.
+    """
+
+    graph: Graph
+    inputs: tuple[str, ...]
+    tensors: tuple[Edge, ...]
+
+
+def to_calibrate(
+    graph: Graph,
+    inputs: Sequence[CutInput],
+    outputs: Sequence[str],
+    *,
+    flex: bool = False,
+    where: str = "",
+) -> Calibrated:
+    """The graph to measure ranges on, and the tensors whose ranges count; see ``converted``."""
+    source, program = _lowered(graph, inputs, outputs, where, flex=flex)
+    plain, _ = without_fake_quants(program)
+    names = tensors_with_ranges(plain.mapped(fused))
+    found = (edge(parse_ref(name)) for name in names)
+    return Calibrated(source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph))
+
+
+def _lowered(
+    graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], where: str, *, flex: bool
+) -> tuple[Prepared, Program]:
     check_names(graph, where)
     source = prepared(graph, inputs, outputs)
-    program = lowered(source, [spec.name for spec in inputs], outputs, where)
-    return fused(program)
+    names = [spec.name for spec in inputs]
+    return source, lowered(source, names, outputs, where, flex=flex)

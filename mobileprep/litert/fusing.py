@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.formats.tflite.records import Options
+from mobileprep.litert.expansions import expanded
 from mobileprep.litert.patterns import with_builtins
 from mobileprep.litert.program import Op, Program, Readers, Value
 from mobileprep.litert.transposes import without_inverse_transposes
@@ -135,6 +136,7 @@ def _without_unread(program: Program) -> Program:
 
 _STEPS: Final[tuple[Callable[[Program], Program], ...]] = (
     with_builtins,
+    expanded,
     without_inverse_transposes,
     _without_unread,
     _with_biases,

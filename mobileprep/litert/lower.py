@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mobileprep.errors import UsageError
+from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import (
     ENTERS,
@@ -18,7 +19,8 @@ from mobileprep.ir.op_sets import (
 )
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.verify import execution_order
-from mobileprep.litert.prepare import Prepared
+from mobileprep.litert.flex import as_flex
+from mobileprep.litert.prepare import Prepared, prepared_function
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.refusals import (
     MALFORMED,
@@ -36,15 +38,21 @@ from mobileprep.ops.shape_inference import infer_shapes
 _CONTROL_FLOW: Final = frozenset(
     {
         *(*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond"),
-        *("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"),
-        *("TensorArrayV3", "TensorListReserve"),
+        *("Case", "StatelessCase", "TensorArrayV3", "TensorListReserve"),
     }
 )
+_DEEPEST: Final = 64
+_MOST_CALLS: Final = 10_000
 _NO_OP: Final = "cut the graph before it, and feed what it computes"
 
 
 def lowered(
-    source: Prepared, inputs: Sequence[str], outputs: Sequence[str], where: str = ""
+    source: Prepared,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    where: str = "",
+    *,
+    flex: bool = False,
 ) -> Program:
     """The program of a graph.
 
@@ -53,12 +61,13 @@ def lowered(
         inputs: the names under which the inputs are known.
         outputs: the names under which the outputs are known.
         where: what the graph is called, for messages.
+        flex: whether the Flex delegate may run ops that LiteRT cannot express.
 
     Raises:
-        UnsupportedError: naming every node that LiteRT cannot express.
+        UnsupportedError: naming every node that cannot be expressed.
         InvalidGraphError: the graph is malformed.
     """
-    return _Lowering(source).program(inputs, outputs, where)
+    return _Lowering(source, flex).program(inputs, outputs, where)
 
 
 @dataclass
@@ -66,23 +75,54 @@ class _Lowering:
     """One pass over a graph."""
 
     source: Prepared
-    values: dict[Edge, Value] = field(default_factory=dict)
+    flex: bool = False
     refusals: list[Refusal] = field(default_factory=list)
+    callers: tuple[str, ...] = ()
+    called: list[str] = field(default_factory=list)
+    values: dict[Edge, Value] = field(default_factory=dict)
     names: dict[Value, str] = field(default_factory=dict)
 
     def program(self, inputs: Sequence[str], outputs: Sequence[str], where: str) -> Program:
-        graph = self.source.graph
-        self.scope = Scope(graph, infer_shapes(graph), frozenset(self.source.inputs))
-        for node in execution_order(graph, where):
-            self._node(node)
+        self.run(where)
         if self.refusals:
             raise refused(self.refusals, where)
+        return self.finished(inputs, outputs, "main")
+
+    def run(self, where: str) -> None:
+        """Lower every node that can be, and note the others."""
+        graph = self.source.graph
+        self.where = where
+        fed = frozenset(self.source.inputs)
+        self.scope = Scope(graph, infer_shapes(graph), fed, self._function)
+        for node in execution_order(graph, where):
+            self._node(node)
+
+    def finished(self, inputs: Sequence[str], outputs: Sequence[str], title: str) -> Program:
+        """The program, once every node is lowered."""
         ops = tuple(self._named(op) for op in self._renamed())
         ends = [
             self._port(name, ref) for name, ref in zip(outputs, self.source.outputs, strict=True)
         ]
         fed = [self._port(n, Ref(p)) for n, p in zip(inputs, self.source.inputs, strict=True)]
-        return Program(tuple(fed), tuple(ends), ops)
+        return Program(tuple(fed), tuple(ends), ops, title)
+
+    def _function(self, name: str, given: Sequence[Value]) -> Program:
+        """The program of a function of the graph's library that is given values."""
+        source = prepared_function(self.source.graph, name, [(v.dtype, v.shape) for v in given])
+        if len(self.callers) == _DEEPEST or name in self.callers:
+            message = f"it runs {name!r}, which lies in {len(self.callers)} functions"
+            raise CannotExpressError(message, "leave recursion out")
+        self.called.append(name)
+        if len(self.called) > _MOST_CALLS:
+            message = f"functions that call functions make more than {_MOST_CALLS:,} subgraphs"
+            raise CannotExpressError(message, "simplify the model")
+        before = len(self.refusals)
+        inner = _Lowering(source, self.flex, self.refusals, (*self.callers, name), self.called)
+        inner.run(self.where)
+        if len(self.refusals) > before:
+            raise _RefusedWithinError
+        outputs = [f"output_{i}" for i in range(len(source.outputs))]
+        return inner.finished(source.inputs, outputs, name)
 
     def _node(self, node: Node) -> None:
         made = self._given(node)
@@ -98,37 +138,47 @@ class _Lowering:
             self.names.setdefault(value, name)
 
     def _given(self, node: Node) -> tuple[Value, ...] | None:
-        """The value of a placeholder or a constant."""
+        """The value of a placeholder, a constant, or a number that follows from sizes."""
         if node.op == "Placeholder":
             kind = node.attr_dtype("dtype")
             self._check_type(node, kind)
             return (Value(node.name, kind, node.attr_shape("shape")),)
         if node.op != "Const":
-            return None
+            settled = self.scope.settled(node)
+            return None if settled is None else (self.scope.constant(settled, node.name),)
         tensor = node.attr_tensor("value")
         if tensor.dtype in NAMES and tensor.dtype is not DType.STRING:
             return (self.scope.constant(tensor.array(), node.name, tensor.dtype),)
+        if self.flex and tensor.dtype is DType.STRING:
+            return as_flex(self.scope, node, ())
         self._check_type(node, tensor.dtype)
         return ()
 
     def _check_type(self, node: Node, kind: DType) -> None:
-        if kind not in NAMES or kind is DType.STRING:
+        if kind not in NAMES or (kind is DType.STRING and not self.flex):
             reason = f"LiteRT has no operators on {kind.short}"
             self._refuse(node, CannotExpressError(reason, "cut the graph behind it"))
 
     def _lowered(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
-        function = find_lowering(node.op)
-        if function is None:
-            self._refuse(node, _unknown(node))
-            return None
+        emitted = len(self.scope.ops)
         try:
+            function = find_lowering(node.op)
+            if function is None:
+                raise _unknown(node)
             check_attributes(node)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
-            self._refuse(node, refusal)
+            # What was emitted before the refusal, nobody reads.
+            del self.scope.ops[emitted:]
+            flexible = as_flex(self.scope, node, inputs) if self.flex else None
+            if flexible is None:
+                self._refuse(node, refusal)
+            return flexible
+        except _RefusedWithinError:
             return None
         except MALFORMED as error:
             raise malformed(node, error) from error
+        self.scope.ops[emitted:] = [replace(op, node=node) for op in self.scope.ops[emitted:]]
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:
@@ -136,9 +186,16 @@ class _Lowering:
 
     def _renamed(self) -> tuple[Op, ...]:
         """Names for what lies inside of a lowered node: its operator's, with a number."""
+        fresh = FreshNames(node.name for node in self.source.graph)
+        known = frozenset(self.names)
         for number, op in enumerate(self.scope.ops):
             for value in op.outputs:
-                self.names.setdefault(value, f"{op.code.lower()}_{number}")
+                if value not in known:
+                    self.names[value] = fresh.name(f"{op.code.lower()}_{number}")
+            source = op.inputs[0] if op.code == "TRANSPOSE" else None
+            if source is not None and source not in known and op.outputs[0] in known:
+                # What lies before the transposition has the elements of the node's output.
+                self._alike[source] = self.names[op.outputs[0]]
         return tuple(self.scope.ops)
 
     def _named(self, op: Op) -> Op:
@@ -150,7 +207,8 @@ class _Lowering:
             return value
         found = self._finals.get(value)
         if found is None:
-            found = self._finals[value] = replace(value, name=self.names[value])
+            named = replace(value, name=self.names[value], alike=self._alike.get(value, ""))
+            found = self._finals[value] = named
         return found
 
     def _port(self, name: str, ref: Ref) -> Port:
@@ -158,10 +216,18 @@ class _Lowering:
         if value is None:
             message = f"{name!r} puts nothing out"
             raise UsageError(message, "name a tensor")
+        if value in self.scope.halves:
+            message = f"{name!r} is complex, and LiteRT has hardly an operator on complex numbers"
+            raise UnsupportedError(message, "cut the graph at its magnitude", self.where)
         return Port(name, self._final(value))
 
     def __post_init__(self) -> None:
         self._finals: dict[Value, Value] = {}
+        self._alike: dict[Value, str] = {}
+
+
+class _RefusedWithinError(Exception):
+    """Nodes of a function cannot be expressed, and are named."""
 
 
 def _unknown(node: Node) -> CannotExpressError:

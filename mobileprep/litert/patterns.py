@@ -11,7 +11,8 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.program import Op, Program, Readers, Value
+from mobileprep.litert.activation_patterns import between, gelu
+from mobileprep.litert.program import Op, Program, Readers, Value, number_of
 
 # Rounded to float32 by whoever wrote the graph, in one way or another.
 _CLOSE: Final = 1e-6
@@ -23,7 +24,8 @@ def with_builtins(program: Program) -> Program:
     """The program with every pattern replaced; what it leaves unread is still there."""
     for pattern in _PATTERNS:
         readers = Readers(program)
-        ops = [pattern(op, readers) or op for op in program.ops]
+        found = ((op, pattern(op, readers)) for op in program.ops)
+        ops = [op if made is None else replace(made, node=op.node) for op, made in found]
         program = program.with_ops(ops)
     return program
 
@@ -33,9 +35,9 @@ def _hard_swish(op: Op, readers: Readers) -> Op | None:
     if op.code != "MUL" or op.outputs[0].dtype is not DType.FLOAT:
         return None
     for factors in _products(op, readers):
-        numbers = [v for v in factors if _number(v) is not None]
-        others = [v for v in factors if _number(v) is None]
-        scale = float(np.prod([_number(v) or 0.0 for v in numbers])) if numbers else 1.0
+        numbers = [v for v in factors if number_of(v) is not None]
+        others = [v for v in factors if number_of(v) is None]
+        scale = float(np.prod([number_of(v) or 0.0 for v in numbers])) if numbers else 1.0
         if len(others) != 2 or abs(scale * 6 - 1) > _CLOSE:
             continue
         for x, clipped in (others, others[::-1]):
@@ -54,7 +56,7 @@ def _products(op: Op, readers: Readers) -> Iterator[list[Value]]:
             yield [*given[:index], *given[index + 1 :], *(v for v in inner.inputs if v is not None)]
         if inner is not None and inner.code == "DIV" and readers.once(value):
             over, under = inner.inputs
-            divisor = _number(under)
+            divisor = number_of(under)
             if over is not None and under is not None and divisor:
                 inverse = replace(under, data=np.float32(1 / divisor))
                 yield [*given[:index], *given[index + 1 :], over, inverse]
@@ -69,7 +71,7 @@ def _shifted_by_3(value: Value, readers: Readers) -> Value | None:
     if total is None or total.code != "ADD":
         return None
     for x, three in (total.inputs, total.inputs[::-1]):
-        if _number(three) == 3:
+        if number_of(three) == 3:
             return x
     return None
 
@@ -125,7 +127,7 @@ def _l2_normalization(op: Op, readers: Readers) -> Op | None:
             continue
         total = readers.maker(root.inputs[0])
         if total is not None and total.code == "MAXIMUM":
-            least = [v for v in total.inputs if (_number(v) or 1.0) <= _CLOSE]
+            least = [v for v in total.inputs if (number_of(v) or 1.0) <= _CLOSE]
             rest = [v for v in total.inputs if v not in least]
             total = readers.maker(rest[0]) if least and len(rest) == 1 else None
             if total is not None and _is_sum_of_squares(total, x, readers):
@@ -191,14 +193,9 @@ def _same(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]
     return (total // 2, total - total // 2)
 
 
-def _number(value: Value | None) -> float | None:
-    """The number of a constant that has one."""
-    if value is None or value.data is None or value.data.size != 1:
-        return None
-    return float(value.data.reshape(()))
-
-
 _PATTERNS: Final[tuple[Callable[[Op, Readers], Op | None], ...]] = (
+    between,
+    gelu,
     _hard_swish,
     _prelu,
     _l2_normalization,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from mobileprep.errors import TransformError, UsageError
+from mobileprep.errors import InvalidGraphError, TransformError, UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.control_flow import GATES
 from mobileprep.ir.ends import name_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames
@@ -17,6 +18,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.transforms.base import Context, make_transform
 
@@ -31,6 +33,7 @@ _STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("fold_constants", {"max_constant_size_in_bytes": _FOLDED_BYTES}),
     ("merge_duplicate_nodes", {}),
 )
+_RAISED: Final = GATES | {"TensorArrayV3"}
 # They decide nothing where nobody looks at an error.
 _CHECKS: Final = frozenset({"Assert", "NoOp", "Print", "PrintV2"})
 
@@ -76,14 +79,48 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
     cut, names = _cut(graph, fed, refs)
     wanted = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
-    context = Context(tuple(names.values()), tuple(dict.fromkeys(map(str, wanted))))
+    return _simplified(Prepared(cut, tuple(names.values()), wanted))
+
+
+def prepared_function(
+    graph: Graph, name: str, given: Sequence[tuple[DType, TensorShape]]
+) -> Prepared:
+    """A function of a graph's library as a graph of its own, simplified.
+
+    Args:
+        graph: has the library.
+        name: the function's.
+        given: type and shape of each argument.
+
+    Raises:
+        InvalidGraphError: the function is not there, or its arguments are not as many.
+        UnsupportedError: its body cannot be taken apart.
+    """
+    function = graph.library.functions.get(name)
+    body = None if function is None else body_of(function, graph.library)
+    if body is None or len(body.args) != len(given):
+        message = f"the function {name!r} is not there, or takes other arguments"
+        raise InvalidGraphError(message, "export the graph again")
+    fed = [
+        Node(ref.node, "Placeholder", (), "", {"dtype": attr.dtype(d), "shape": attr.shape(s)})
+        for ref, (d, s) in zip(body.args, given, strict=True)
+    ]
+    nodes = [n.with_inputs(n.data_inputs) for n in body.nodes if n.op not in _CHECKS]
+    source = Graph([*fed, *nodes], graph.library, graph.versions)
+    return _simplified(Prepared(source, tuple(node.name for node in fed), body.rets))
+
+
+def _simplified(source: Prepared) -> Prepared:
+    """The same after the steps that can be done to it."""
+    graph = source.graph
+    context = Context(source.inputs, tuple(dict.fromkeys(map(str, source.outputs))))
     for name, options in _STEPS:
         try:
-            cut = make_transform(name, options).apply(cut, context).graph
+            graph = make_transform(name, options).apply(graph, context).graph
         except TransformError:
             # The graph is then lowered without this simplification.
             continue
-    return Prepared(cut, tuple(names.values()), wanted)
+    return Prepared(graph, source.inputs, source.outputs)
 
 
 def _known(graph: Graph, name: str, what: str) -> Ref:
@@ -99,7 +136,8 @@ def _cut(
 ) -> tuple[Graph, dict[Edge, str]]:
     """The nodes between inputs and outputs, and the placeholder of each input.
 
-    Control dependencies are dropped: a frozen graph has nothing whose order matters.
+    Loops and conditionals are raised to functions. Then control dependencies are dropped: a frozen
+    graph has nothing whose order matters.
     """
     fresh = FreshNames(n.name for n in graph)
     names: dict[Edge, str] = {}
@@ -108,22 +146,41 @@ def _cut(
         whole = source[1] == 0 and graph[source[0]].op in (*PLACEHOLDERS, "PlaceholderWithDefault")
         names[source] = source[0] if whole else fresh.name(f"{source[0]}_{source[1]}")
         placeholders.append(_placeholder(graph, source, spec, names[source]))
+    ends = [r for r in outputs if edge(r) not in names]
+    if any(node.op in _RAISED for node in graph):
+        switching = _between(graph, placeholders, names, ends, with_controls=True)
+        context = Context(tuple(names.values()), tuple(dict.fromkeys(map(str, ends))))
+        graph = make_transform("raise_control_flow", {}).apply(switching, context).graph
+        fed_before = {(name, 0): name for name in names.values()}
+        cut = _between(graph, placeholders, fed_before, ends, with_controls=False)
+    else:
+        cut = _between(graph, placeholders, names, ends, with_controls=False)
+    _check_fed(cut.nodes[len(placeholders) :])
+    return cut, names
+
+
+def _between(
+    graph: Graph,
+    placeholders: Sequence[Node],
+    names: dict[Edge, str],
+    ends: Sequence[Ref],
+    *,
+    with_controls: bool,
+) -> Graph:
+    """Placeholders, and the nodes that tensors need besides them."""
     made = {node.name for node in placeholders}
-    ends = [r.node for r in outputs if edge(r) not in names]
-    given = {Ref(*source) for source in fed}
-    needed = reachable(graph, ends, given, through_control=False)
-    nodes = [
-        _rewired(node, names)
-        for node in graph
-        if node.name in needed and node.name not in made and node.op not in _CHECKS
-    ]
-    _check_fed(nodes)
-    return graph.with_nodes([*placeholders, *nodes]), names
+    given = {Ref(*source) for source in names}
+    needed = reachable(graph, [r.node for r in ends], given, through_control=with_controls)
+    known = {n.name for n in graph if n.name in needed and n.op not in _CHECKS} | made
 
+    def rewired(node: Node) -> Node:
+        waits = [r for r in node.control_inputs if with_controls and r.node in known]
+        inputs = [Ref(names[edge(r)]) if edge(r) in names else r for r in node.data_inputs]
+        taken = (*inputs, *waits)
+        return node if taken == node.inputs else node.with_inputs(taken)
 
-def _rewired(node: Node, names: dict[Edge, str]) -> Node:
-    inputs = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in node.data_inputs)
-    return node if inputs == node.inputs else node.with_inputs(inputs)
+    nodes = [rewired(n) for n in graph if n.name in known and n.name not in made]
+    return graph.with_nodes([*placeholders, *nodes])
 
 
 def _check_fed(nodes: Sequence[Node]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
+from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 
 
@@ -21,6 +23,7 @@ class Value:
         shape: its sizes, -1 where unknown; None where even the rank is unknown.
         data: the elements of a constant.
         quantization: how integers stand for real numbers, where they do.
+        alike: a tensor of the graph with the same elements in another order, where there is one.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Value:
     shape: TensorShape
     data: Array | None = None
     quantization: Quantization | None = None
+    alike: str = ""
 
     @property
     def rank(self) -> int | None:
@@ -46,6 +50,8 @@ class Op:
         options: the builtin's options.
         custom: the name of a custom operator.
         custom_options: the bytes that it reads.
+        node: the node of the graph that it comes from.
+        subgraphs: what it runs, in the order of the options that have their numbers.
     """
 
     code: str
@@ -54,6 +60,8 @@ class Op:
     options: Options | None = None
     custom: str = ""
     custom_options: bytes = b""
+    node: Node | None = None
+    subgraphs: tuple[Program, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,16 @@ class Program:
         """The same with other operators, which make the same outputs."""
         return Program(self.inputs, self.outputs, tuple(ops), self.name)
 
+    def mapped(self, change: Callable[[Program], Program]) -> Program:
+        """The program after a change that is made to all that its operators run, too."""
+        ops = [
+            replace(op, subgraphs=tuple(p.mapped(change) for p in op.subgraphs))
+            if op.subgraphs
+            else op
+            for op in self.ops
+        ]
+        return change(self.with_ops(ops))
+
 
 @dataclass
 class Readers:
@@ -109,3 +127,10 @@ class Readers:
     def maker(self, value: Value | None) -> Op | None:
         """The operator that puts a value out; None for constants and inputs."""
         return None if value is None else self.makers.get(value)
+
+
+def number_of(value: Value | None) -> float | None:
+    """The number of a constant that has one."""
+    if value is None or value.data is None or value.data.size != 1:
+        return None
+    return float(value.data.reshape(()))

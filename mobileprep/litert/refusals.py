@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import any_op_def
 
@@ -41,7 +41,22 @@ class Refusal:
     mend: str
 
 
-def refused(refusals: Sequence[Refusal], where: str) -> UnsupportedError:
+class InexpressibleError(UnsupportedError):
+    """A graph with nodes that LiteRT's operators cannot stand for.
+
+    Args:
+        message, hint, where: as of every error.
+        refusals: the nodes, in the graph's order.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", where: str = "", refusals: Sequence[Refusal] = ()
+    ) -> None:
+        super().__init__(message, hint, where)
+        self.refusals = tuple(refusals)
+
+
+def refused(refusals: Sequence[Refusal], where: str) -> InexpressibleError:
     """The error that names all of them, those of one kind on one line, in the graph's order."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for refusal in refusals:
@@ -50,10 +65,10 @@ def refused(refusals: Sequence[Refusal], where: str) -> UnsupportedError:
     lines = [f"{op} {_listed(nodes)}: {why}; {mend}" for (op, why, mend), nodes in alike.items()]
     if len(lines) == 1:
         ((op, why, mend), nodes) = next(iter(alike.items()))
-        return UnsupportedError(f"{op} {_listed(nodes)}: {why}", mend, where)
+        return InexpressibleError(f"{op} {_listed(nodes)}: {why}", mend, where, refusals)
     message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
     ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
-    return UnsupportedError(message, f"cut or replace them: {ops}", where)
+    return InexpressibleError(message, f"cut or replace them: {ops}", where, refusals)
 
 
 def malformed(node: Node, error: Exception) -> InvalidGraphError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.program import Op, Value
+from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.ops.shape_inference import Shapes
 from mobileprep.ops.static_values import StaticValues
@@ -28,11 +28,22 @@ class Scope:
         graph: the graph.
         shapes: the shapes of its tensors.
         fed: names of the nodes whose outputs are fed.
+        function: the program of a function of the graph's library, by its name and by what it is
+            given.
     """
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shapes], fed: frozenset[str]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Mapping[str, Shapes],
+        fed: frozenset[str],
+        function: Callable[[str, Sequence[Value]], Program],
+    ) -> None:
         self.graph = graph
+        self.function = function
         self.ops: list[Op] = []
+        self.halves: dict[Value, tuple[Value, Value]] = {}
+        """Real and imaginary parts of complex values, which are in the program themselves."""
         self._shapes = shapes
         self._static = StaticValues(graph.by_name, self.shape_of, fed)
         self._constants: dict[tuple[object, ...], Value] = {}
@@ -51,6 +62,19 @@ class Scope:
     def known(self, node: Node, index: int) -> Array | None:
         """The elements of a node's input where they follow from constants and shapes."""
         return self._static.value(node.data_inputs[index])
+
+    def settled(self, node: Node) -> Array | None:
+        """The elements of a node's only output where it is no float32 and they are known.
+
+        Sizes and places that follow from the shapes of inputs are worked out in types, and by ops,
+        that LiteRT may lack.
+        """
+        if not node.data_inputs or len(self._shapes.get(node.name, ())) != 1:
+            return None
+        value = self._static.value(Ref(node.name))
+        if value is None or value.dtype.kind not in "biuf" or value.dtype in _WEIGHTS:
+            return None
+        return value
 
     def as_shape(self, node: Node, index: int) -> TensorShape:
         """A node's input read as a shape, -1 for each size that is not known, or None."""
@@ -135,6 +159,20 @@ class Scope:
         self.ops.append(Op(code, tuple(inputs), made, described))
         return made
 
+    def emit_running(
+        self,
+        code: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[tuple[TensorShape, DType]],
+        table: str,
+        subgraphs: Sequence[Program],
+    ) -> tuple[Value, ...]:
+        """Add an operator that runs subgraphs, and give its outputs."""
+        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        op = Op(code, tuple(inputs), made, Options(table), subgraphs=tuple(subgraphs))
+        self.ops.append(op)
+        return made
+
     def emit_custom(
         self,
         custom: str,
@@ -159,3 +197,4 @@ class Scope:
 
 
 _SMALL = 1 << 12
+_WEIGHTS = (np.float16, np.float32)

@@ -135,7 +135,8 @@ def _behind(op: Op, order: tuple[int, ...], readers: Readers) -> list[Op]:
     assert turning is not None
     (output,) = op.outputs
     shape = permuted(output.shape, inverse)
-    inner = replace(output, name=f"{output.name}_untransposed", shape=shape)
+    name, alike = f"{output.name}_untransposed", output.alike or output.name
+    inner = replace(output, name=name, shape=shape, alike=alike)
     done = replace(_along(op, order), inputs=(*inputs, *_amounts(op, inverse)))
     back = replace(turning, inputs=(inner, turning.inputs[1]), outputs=(output,))
     return [replace(done, outputs=(inner,)), back]

@@ -24,6 +24,8 @@ _RELEASES: Final[Mapping[str, str]] = {
     "AVERAGE_POOL_2D": "1.5.0 1.14.0 2.3.0",
     "BATCH_MATMUL": "2.3.0 2.3.0 2.4.0 2.5.0",
     "BATCH_TO_SPACE_ND": "1.6.0 1.14.0 2.3.0 2.12.0",
+    "BITWISE_XOR": "2.14.0",
+    "BROADCAST_ARGS": "2.6.0",
     "BROADCAST_TO": "2.5.0 2.5.0 2.5.0",
     "CAST": "1.5.0 2.7.0 2.8.0 2.9.0 2.12.0 2.15.0 2.17.0 2.21.0",
     "CEIL": "1.14.0",
@@ -36,6 +38,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "DEPTH_TO_SPACE": "2.1.0 2.5.0",
     "DEQUANTIZE": "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0",
     "DIV": "1.6.0 2.3.0",
+    "DYNAMIC_UPDATE_SLICE": "2.9.0",
     "ELU": "1.14.0",
     "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0 2.21.0",
     "EXP": "1.7.0 2.12.0",
@@ -54,6 +57,7 @@ _RELEASES: Final[Mapping[str, str]] = {
     "GREATER": "1.14.0 1.14.0",
     "GREATER_EQUAL": "1.14.0 1.14.0 2.13.0",
     "HARD_SWISH": "1.15.0",
+    "IF": "1.15.0",
     "L2_NORMALIZATION": "1.5.0 1.14.0",
     "LEAKY_RELU": "1.13.1 2.3.0",
     "LESS": "1.14.0 1.14.0 2.13.0",
@@ -65,6 +69,8 @@ _RELEASES: Final[Mapping[str, str]] = {
     "LOGICAL_OR": "1.11.0",
     "LOGISTIC": "1.14.0 1.14.0 2.3.0",
     "LOG_SOFTMAX": "1.14.0 1.14.0",
+    "MATRIX_DIAG": "1.14.0",
+    "MATRIX_SET_DIAG": "1.14.0",
     "MAXIMUM": "1.14.0 1.14.0 2.3.0 2.3.0",
     "MAX_POOL_2D": "1.5.0 1.14.0 2.3.0",
     "MEAN": "1.6.0 1.14.0 2.4.0",
@@ -81,6 +87,8 @@ _RELEASES: Final[Mapping[str, str]] = {
     "PADV2": "1.9.0 1.14.0 2.4.0 2.6.0 2.20.0",
     "POW": "1.10.0",
     "PRELU": "1.8.0",
+    "QUANTIZE": "1.14.0 1.15.0 2.15.0 2.18.0",
+    "RANDOM_UNIFORM": "2.8.0",
     "RANGE": "1.13.0 2.14.0",
     "RANK": "1.14.0",
     "REDUCE_ALL": "2.6.0",
@@ -94,10 +102,12 @@ _RELEASES: Final[Mapping[str, str]] = {
     "RESHAPE": "1.5.0",
     "RESIZE_BILINEAR": "1.7.0 1.14.0 2.2.0 2.5.0",
     "RESIZE_NEAREST_NEIGHBOR": "1.13.1 1.14.0 2.3.0 2.4.0",
+    "REVERSE_SEQUENCE": "1.14.0",
     "REVERSE_V2": "1.14.0 2.2.0 2.5.0",
     "ROUND": "1.14.0",
     "RSQRT": "1.10.0 2.5.0 2.15.0",
     "SCATTER_ND": "2.1.0",
+    "SEGMENT_SUM": "2.2.0",
     "SELECT": "1.14.0 1.14.0 2.12.0 2.12.0",
     "SELECT_V2": "2.2.0 2.12.0",
     "SHAPE": "1.10.0",
@@ -121,8 +131,14 @@ _RELEASES: Final[Mapping[str, str]] = {
     "TOPK_V2": "1.7.0 1.14.0 2.13.0",
     "TRANSPOSE": "1.6.0 1.14.0 1.15.0 2.3.0 2.4.0 2.12.0 2.14.4 2.22.0",
     "TRANSPOSE_CONV": "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
+    "UNIQUE": "1.14.0",
     "UNPACK": "1.11.0 1.14.0 2.2.0 2.3.0 2.22.0",
+    "UNSORTED_SEGMENT_MAX": "2.10.0",
+    "UNSORTED_SEGMENT_MIN": "2.11.0",
+    "UNSORTED_SEGMENT_PROD": "2.10.0",
+    "UNSORTED_SEGMENT_SUM": "2.10.0",
     "WHERE": "1.14.0 2.8.0",
+    "WHILE": "1.15.0",
     "ZEROS_LIKE": "1.12.0",
 }
 
@@ -205,21 +221,29 @@ def _conv_2d(op: Op) -> int:
         return 6
     if _is_weights_only(op):
         return 5 if _per_channel(op) else 2
-    return 3 if _kind(op) is DType.INT8 else 1
+    if _kind(op, 1) is DType.INT4:
+        return 7
+    return _by_type({DType.INT8: 3, DType.INT16: 4})(op)
 
 
 def _depthwise(op: Op) -> int:
     if _is_weights_only(op):
         return 6 if _per_channel(op) else 4
-    if _kind(op) is DType.INT8:
-        return 3
+    if _kind(op, 1) is DType.INT4:
+        return 7
+    if _kind(op) in (DType.INT8, DType.INT16):
+        return 3 if _kind(op) is DType.INT8 else 5
     dilations = [_option(op, f"dilation_{side}_factor", 1) for side in "hw"]
     return 1 if dilations == [1, 1] else 2
 
 
 def _fully_connected(op: Op) -> int:
-    if _is_weights_only(op) and _per_channel(op):
+    if _kind(op, 1) is DType.INT8 and _per_channel(op):
         return 12
+    if _kind(op, 1) is DType.INT4:
+        return 10
+    if _kind(op) is DType.INT16:
+        return 7
     if len(op.inputs) == 2:
         return 6
     if _option(op, "keep_num_dims", False):
@@ -227,6 +251,20 @@ def _fully_connected(op: Op) -> int:
     if _is_weights_only(op):
         return 9 if _option(op, "asymmetric_quantize_inputs", False) else 3
     return 4 if _kind(op) is DType.INT8 else 1
+
+
+def _mul(op: Op) -> int:
+    kinds = {DType.INT64: 5, DType.COMPLEX64: 6, DType.INT16: 4, DType.INT8: 2}
+    found = _by_type(kinds)(op)
+    if _kind(op) is not DType.INT8:
+        return found
+    scales = [_scale(value) for value in (*op.inputs, *op.outputs)]
+    return 3 if scales[2] and scales[0] * scales[1] >= scales[2] else found
+
+
+def _scale(value: Value | None) -> float:
+    details = None if value is None else value.quantization
+    return 0.0 if details is None else float(details.scales[0])
 
 
 def _batch_matmul(op: Op) -> int:
@@ -238,7 +276,9 @@ def _batch_matmul(op: Op) -> int:
 def _transpose_conv(op: Op) -> int:
     if _option(op, "fused_activation_function", "NONE") != "NONE":
         return 4
-    return 3 if len(op.inputs) == 4 else _by_type({DType.INT8: 2}, 1)(op)
+    if len(op.inputs) == 4 or _kind(op, 2) is DType.INT16:
+        return 3
+    return _by_type({DType.INT8: 2}, 1)(op)
 
 
 def _transpose(op: Op) -> int:
@@ -307,7 +347,7 @@ def _dequantize(op: Op) -> int:
     details = None if value is None else value.quantization
     if _kind(op) is DType.INT8 and details is not None and details.scales.size > 1:
         return 5
-    return _by_type({DType.HALF: 3, DType.INT16: 3, DType.INT8: 2})(op)
+    return _by_type({DType.INT4: 6, DType.HALF: 3, DType.INT16: 3, DType.INT8: 2})(op)
 
 
 def _select(op: Op) -> int:
@@ -364,7 +404,8 @@ _RULES: Final[Mapping[str, Rule]] = {
     "GATHER": _gather,
     "GATHER_ND": _by_type({DType.BOOL: 5, DType.INT16: 3}),
     "LEAKY_RELU": _by_type({DType.INT16: 2}),
-    "MUL": _by_type({DType.INT64: 5, DType.COMPLEX64: 6, DType.INT16: 4, DType.INT8: 2}),
+    "MUL": _mul,
+    "QUANTIZE": lambda op: 2 if op.outputs[0].dtype is DType.INT16 else 1,
     "RANGE": _by_type({DType.INT64: 2}),
     "REVERSE_V2": _by_type({DType.BOOL: 2, DType.INT8: 3}),
     "SELECT": _select,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +12,8 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options, Quantization
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
+from mobileprep.numerics.channel_steps import channel_steps
+from mobileprep.transforms.quantize_nodes.weights import WeightSettings
 
 LAYER_AXES: Final[Mapping[str, int]] = {
     "CONV_2D": 0,
@@ -24,10 +26,11 @@ LAYER_AXES: Final[Mapping[str, int]] = {
 
 # Their kernels take weights of int8 with inputs of float32.
 _HYBRID: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
+_FOUR_BITS: Final = frozenset({"CONV_2D", "FULLY_CONNECTED"})
 # As converters have it: fewer save nothing to speak of.
 _FEWEST: Final = 1024
 _FEWEST_FLOAT16: Final = 64
-_LARGEST: Final = 127
+_USUAL: Final = WeightSettings()
 
 
 def in_float16(program: Program) -> Program:
@@ -56,40 +59,75 @@ def in_float16(program: Program) -> Program:
     return program.with_ops(changed.ops)
 
 
-def in_int8(program: Program) -> Program:
+def in_int4(program: Program) -> Program:
+    """As ``in_int8``, with 4 bits for the layers whose kernels take these."""
+    return in_int8(program, few=_FOUR_BITS)
+
+
+def in_int8(
+    program: Program,
+    wanted: Callable[[Op], bool] = lambda _: True,
+    few: Collection[str] = (),
+) -> Program:
     """Weights of layers stored as int8, symmetric, with a scale for each output channel.
 
     Where a layer's kernel takes no such weights, a DEQUANTIZE stands before it.
+
+    Args:
+        program: the program.
+        wanted: which of its layers.
+        few: operators whose weights are stored in 4 bits.
     """
     changed = _Changed()
     for op in program.ops:
-        axis = LAYER_AXES.get(op.code)
+        axis = LAYER_AXES.get(op.code) if wanted(op) else None
         weights = op.inputs[1] if axis is not None and len(op.inputs) > 1 else None
         if axis is None or weights is None or not _is_large(weights):
             changed.add(op)
             continue
-        stored = changed.quantized(weights, axis)
+        stored = changed.quantized(weights, axis, 4 if op.code in few else 8)
         if op.code not in _HYBRID or _is_grouped(op):
             stored = changed.dequantized(weights, stored)
         changed.add(_hybrid(replace(op, inputs=(op.inputs[0], stored, *op.inputs[2:]))))
     return program.with_ops(changed.ops)
 
 
-def quantized_weights(values: Array, axis: int) -> tuple[Array, Quantization]:
+def quantized_weights(
+    values: Array, axis: int, settings: WeightSettings = _USUAL, least: Array | None = None
+) -> tuple[Array, Quantization]:
     """Weights in [-127, 127] by the largest magnitude of each channel.
 
     Args:
         values: finite numbers in float32.
         axis: the dimension of the channels.
+        settings: how; fewer bits are stored in eight, and take fewer of their values.
+        least: the least scale of each channel that a bias allows, where there is one.
 
     Source: LiteRT's quantization specification.
     """
-    others = tuple(i for i in range(values.ndim) if i != axis)
-    largest = np.abs(values).max(axis=others, keepdims=True).astype(np.float64)
-    scales = np.where(largest > 0, largest / _LARGEST, 1.0).astype(np.float32)
-    rounded = np.clip(np.rint(values / scales), -_LARGEST, _LARGEST).astype(np.int8)
+    most = (1 << (settings.bits - 1)) - 1
+    axes = () if settings.granularity == "tensor" else (axis - values.ndim,)
+    scales = channel_steps(values, axes, settings.method, most, settings.percentile)
     flat = scales.reshape(-1)
+    if least is not None:
+        flat = _holding(flat, np.abs(values).max(axis=_others(values, axes), initial=0), least)
+    rounded = np.clip(np.rint(values / flat.reshape(scales.shape)), -most, most).astype(np.int8)
     return rounded, Quantization(flat, np.zeros(flat.shape, np.int64), axis)
+
+
+def _holding(scales: Array, largest: Array, least: Array) -> Array:
+    """Scales with which the sums of a layer hold its bias, in steps that are fine enough."""
+    full = largest.reshape(-1) > 0
+    if full.any():
+        # What is zero throughout would make steps of 1, and those of its bias as coarse.
+        scales = np.where(full, scales, scales[full].min())
+    needed = least if scales.size == least.size else least.max(initial=0)
+    found: Array = np.maximum(scales, needed).astype(np.float32)
+    return found
+
+
+def _others(values: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(i for i in range(values.ndim) if i - values.ndim not in axes)
 
 
 class _Changed:
@@ -98,7 +136,7 @@ class _Changed:
     def __init__(self) -> None:
         self.ops: list[Op] = []
         self._floats: dict[Value, Value] = {}
-        self._integers: dict[Value, Value] = {}
+        self._integers: dict[tuple[Value, int], Value] = {}
 
     def add(self, op: Op) -> None:
         """Add an operator."""
@@ -113,14 +151,15 @@ class _Changed:
             self._floats[value] = made
         return self._floats[value]
 
-    def quantized(self, value: Value, axis: int) -> Value:
-        """A constant as int8, made once."""
-        if value not in self._integers:
+    def quantized(self, value: Value, axis: int, bits: int) -> Value:
+        """A constant as int8 or int4, made once."""
+        if (value, bits) not in self._integers:
             assert value.data is not None
-            data, details = quantized_weights(value.data, axis)
-            made = replace(value, dtype=DType.INT8, data=data, quantization=details)
-            self._integers[value] = made
-        return self._integers[value]
+            data, details = quantized_weights(value.data, axis, WeightSettings(bits))
+            kind = DType.INT4 if bits == 4 else DType.INT8
+            made = replace(value, dtype=kind, data=data, quantization=details)
+            self._integers[value, bits] = made
+        return self._integers[value, bits]
 
 
 def _is_large(weights: Value) -> bool:
@@ -141,7 +180,7 @@ def _is_grouped(op: Op) -> bool:
 def _hybrid(op: Op) -> Op:
     """A dense layer that rounds its inputs around their middle, which loses less."""
     weights = op.inputs[1]
-    if op.code != "FULLY_CONNECTED" or weights is None or weights.dtype is not DType.INT8:
+    if op.code != "FULLY_CONNECTED" or weights is None or weights.dtype is DType.FLOAT:
         return op
     options = op.options or Options("FullyConnectedOptions")
     values = {**options.values, "asymmetric_quantize_inputs": True}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import AccuracyError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 MOST_KEPT: Final = 1 << 30

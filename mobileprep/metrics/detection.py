@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import AccuracyError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import LabelError, Metric, MetricBatch, OutputError, check_numbers
 

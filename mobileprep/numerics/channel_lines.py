@@ -7,7 +7,7 @@ import numpy as np
 from mobileprep.ir.tensor import Array
 
 # Long enough for a vector loop to outweigh its start.
-_LINE = 2048
+_LINE = 8192
 
 
 def channel_line(vector: Array) -> Array:

@@ -17,6 +17,8 @@ from mobileprep.numerics.windows import Window
 _PATCH_BYTES = 2 << 20
 # Outputs of one tile, so that what finishes them finds them in the cache.
 _OUTPUT_BYTES = 1 << 20
+# Positions of one tile that are worth arranging the filters for, as BLAS does for each product.
+_ROWS = 128
 
 
 def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = None) -> Array:
@@ -78,8 +80,9 @@ def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish |
     else:
         footprint, limit = len(weights) * x.itemsize, _PATCH_BYTES
     # With fewer positions than filters the product itself is cut, between the filters.
-    many = math.prod(out.shape[:-1]) > out.shape[-1]
-    parts = tiles(out, footprint, limit, parts_of(out.size * len(weights)) if many else 1)
+    count = math.prod(out.shape[:-1])
+    shares = min(parts_of(out.size * len(weights)), max(count // _ROWS, 2))
+    parts = tiles(out, footprint, limit, shares if count > out.shape[-1] else 1)
     run = multiply if len(parts) == 1 else np.matmul
 
     def work(tile: Tile) -> None:

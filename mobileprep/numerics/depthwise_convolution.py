@@ -19,19 +19,19 @@ from mobileprep.numerics.tiles import Finish, Tile, tiles
 from mobileprep.numerics.windows import Window, reach
 
 # Of input: with what becomes of it, it stays in a core's own cache.
-_TILE_BYTES = 1 << 18
+_TILE_BYTES = 1 << 20
 # Elements of a vector that stays in the innermost cache together with its taps.
 _LINE = 4096
 # Channels that make a vector long enough by themselves.
 _MANY_CHANNELS = 256
 # A multiplication here takes some times as long as one in a matrix product.
-_COST = 8
+_COST = 12
 
 _Parts = tuple[tuple[slice, slice], ...]
 
 
 def convolve_depthwise(
-    x: Array, filters: Array, window: Window, finish: Finish | None = None
+    x: Array, filters: Array, window: Window, finish: Finish | None = None, least: int = 0
 ) -> Array:
     """The convolution of each channel with its own filters.
 
@@ -40,6 +40,8 @@ def convolve_depthwise(
         filters: [height, width, channels, multiplier].
         window: how the filters slide.
         finish: called for each tile.
+        least: how many tiles to make at least, where what finishes them depends on how many there
+            are; 0 for as many as threads need.
 
     Returns:
         [batch, positions, positions, channels * multiplier].
@@ -63,7 +65,7 @@ def convolve_depthwise(
     taps = np.tile(filters.reshape(*filters.shape[:2], -1), (1, 1, columns))
     shares = min(threads(), _COST * out.size * math.prod(window.size) // LEAST_WORK)
     footprint = out.shape[-1] * out.itemsize * math.prod(window.strides)
-    parts = tiles(out, footprint, _TILE_BYTES, shares)
+    parts = tiles(out, footprint, _TILE_BYTES, least or shares)
     spaces = threading.local()
 
     def work(tile: Tile) -> None:

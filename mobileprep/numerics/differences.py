@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mobileprep.errors import AccuracyError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 

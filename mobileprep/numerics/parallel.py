@@ -12,13 +12,83 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
 
 _MOST_THREADS = 16
+
+
+class _Share(Generic[T]):
+    """The parts of one computation, for whoever takes them.
+
+    Waking a thread of an executor and waiting for its future takes twice as long, which networks of
+    many short steps feel.
+
+    Args:
+        work: done for every part.
+        parts: the parts.
+    """
+
+    def __init__(self, work: Callable[[T], None], parts: Iterable[T]) -> None:
+        self._work = work
+        self.pending = deque(parts)
+        self._lock = threading.Lock()
+        self._active = 0
+        self._closed = False
+        self._idle = threading.Lock()
+        self._error: BaseException | None = None
+
+    def help(self) -> None:
+        """Take parts, in a thread that helps."""
+        with self._lock:
+            if self._closed:
+                return
+            self._active += 1
+        try:
+            self.drain()
+        except BaseException as error:  # noqa: BLE001 - raised by whoever asked for help
+            self._error = error
+        with self._lock:
+            self._active -= 1
+            if self._closed and not self._active:
+                self._idle.release()
+
+    def drain(self) -> None:
+        """Take parts until none is left."""
+        pending = self.pending
+        while pending:
+            try:
+                part = pending.popleft()
+            except IndexError:
+                return
+            try:
+                self._work(part)
+            except BaseException:
+                # What the others would still do is of no use.
+                pending.clear()
+                raise
+
+    def close(self) -> None:
+        """Wait for those who help; who has not begun by now would find nothing left."""
+        self._idle.acquire()
+        with self._lock:
+            self._closed = True
+            waiting = self._active > 0
+        if waiting:
+            self._idle.acquire()
+        if self._error is not None:
+            raise self._error
+
+
+def _help(shares: SimpleQueue[_Share[Any]]) -> None:
+    """What a thread does that helps."""
+    with np.errstate(all="ignore"):
+        while True:
+            shares.get().help()
 
 
 class _Crew:
@@ -33,7 +103,10 @@ class _Crew:
         told = [lib["num_threads"] for lib in blas.info() if lib["user_api"] == "blas"]
         # What BLAS would use is what the machine has, or what the user's environment allows.
         self.threads = min(min(told, default=1), _MOST_THREADS)
-        self.pool = ThreadPoolExecutor(max(self.threads - 1, 1), thread_name_prefix="mobileprep")
+        self.shares: SimpleQueue[_Share[Any]] = SimpleQueue()
+        for number in range(self.threads - 1):
+            name = f"mobileprep-{number}"
+            threading.Thread(target=_help, args=(self.shares,), name=name, daemon=True).start()
         # BLAS obeys only the thread that spoke first, until that thread lets go: users come and
         # go in threads of their own, so one thread speaks for them all.
         self._speaker = ThreadPoolExecutor(1, thread_name_prefix="mobileprep-blas")
@@ -104,38 +177,18 @@ def threads() -> int:
 
 def for_each(work: Callable[[T], None], parts: Iterable[T]) -> None:
     """Do some work for every part, in any order; an exception ends it and is passed on."""
-    pending = deque(parts)
+    share = _Share(work, parts)
     crew: _Crew | None = getattr(_here, "crew", None)
-    helpers = 0 if crew is None else min(crew.threads, len(pending)) - 1
+    helpers = 0 if crew is None else min(crew.threads, len(share.pending)) - 1
     if crew is None or helpers < 1:
-        for part in pending:
-            work(part)
+        share.drain()
         return
-
-    def drain() -> None:
-        with np.errstate(all="ignore"):
-            while pending:
-                try:
-                    part = pending.popleft()
-                except IndexError:
-                    return
-                try:
-                    work(part)
-                except BaseException:
-                    # What the others would still do is of no use.
-                    pending.clear()
-                    raise
-
     # What a part shares out in its turn would find all threads busy.
     _here.crew = None
-
-    futures = [crew.pool.submit(drain) for _ in range(helpers)]
+    for _ in range(helpers):
+        crew.shares.put(share)
     try:
-        drain()
+        share.drain()
     finally:
         _here.crew = crew
-        pending.clear()
-        for future in futures:
-            # A helper that has not begun by now would find nothing left.
-            if not future.cancel():
-                future.result()
+        share.close()

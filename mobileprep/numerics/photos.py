@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mobileprep.errors import CorruptFileError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.bmp import decode_bmp
 from mobileprep.numerics.image_files import decode_gif, decode_jpeg, decode_png, image_kind

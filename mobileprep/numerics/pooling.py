@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each, threads
-from mobileprep.numerics.tiles import Tile, padded_rows, tiles
+from mobileprep.numerics.tiles import Finish, Tile, padded_rows, tiles
 from mobileprep.numerics.windows import Window
 
 _TILE_BYTES = 1 << 18
@@ -37,21 +38,29 @@ def maximum(x: Array, window: Window) -> Array:
 def average(x: Array, window: Window) -> Array:
     """The mean of each window's elements, padding counted out; arguments as for ``maximum``."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    total = _pooled(wide, window, 0, np.add)
-    for axis, count in enumerate(_counts(window, x.shape[1:-1]), start=1):
-        shape = (-1, *[1] * (x.ndim - 1 - axis))
-        np.divide(total, count.astype(wide.dtype).reshape(shape), out=total)
+    counts: Array = reduce(np.multiply.outer, _counts(window, x.shape[1:-1]))
+    divisors = counts.astype(wide.dtype)[..., np.newaxis]
+
+    def divide(target: Array, tile: Tile) -> None:
+        np.divide(target, divisors[tile.rows], out=target)
+
+    total = _pooled(wide, window, 0, np.add, divide)
     return total.astype(x.dtype, copy=False)
 
 
-def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Array:
+def _pooled(
+    x: Array, window: Window, padding: float, combine: np.ufunc, finish: Finish | None = None
+) -> Array:
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, x.shape[-1]), x.dtype)
 
     def work(tile: Tile) -> None:
         source = padded_rows(x, window, tile, padding)
         rows = tile.rows.stop - tile.rows.start
-        tile.of(out)[...] = _along_axes(source, window, (rows, *positions[1:]), combine)
+        target = tile.of(out)
+        _along_axes(source, window, (rows, *positions[1:]), combine, target)
+        if finish is not None:
+            finish(target, tile)
 
     if out.size:
         footprint = x.shape[-1] * x.itemsize * math.prod(window.strides)
@@ -60,19 +69,22 @@ def _pooled(x: Array, window: Window, padding: float, combine: np.ufunc) -> Arra
     return out
 
 
-def _along_axes(x: Array, window: Window, positions: tuple[int, ...], combine: np.ufunc) -> Array:
+def _along_axes(
+    x: Array, window: Window, positions: tuple[int, ...], combine: np.ufunc, out: Array
+) -> None:
     """Combine the elements of each window: a box is the product of lines along its axes."""
-    for axis, (size, stride, count) in enumerate(
-        zip(window.size, window.strides, positions, strict=True), start=1
-    ):
-        taps = [x[_line(axis, tap, stride, count)] for tap in range(size)]
-        if size == 1:
-            x = taps[0]
-            continue
-        x = np.asarray(combine(taps[0], taps[1]))
+    # Axes that are only stepped over come first: the last leaves the result where it belongs.
+    order = sorted(range(len(positions)), key=lambda axis: window.size[axis] > 1)
+    for axis in order:
+        size, stride, count = window.size[axis], window.strides[axis], positions[axis]
+        taps = [x[_line(axis + 1, tap, stride, count)] for tap in range(size)]
+        x = taps[0]
+        if size > 1:
+            x = np.asarray(combine(x, taps[1], out=out if axis == order[-1] else None))
         for tap in taps[2:]:
             combine(x, tap, out=x)
-    return x
+    if window.size[order[-1]] == 1:
+        out[...] = x
 
 
 def _line(axis: int, start: int, stride: int, count: int) -> tuple[slice, ...]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -46,12 +47,12 @@ def tiles(out: Array, footprint: int, limit: int, least: int) -> tuple[Tile, ...
         least: how many tiles to make at least, if there are as many rows.
     """
     size = math.prod(out.shape[:-1]) * footprint
-    return _grid(*out.shape[:2], max(-(-size // limit), least, 1))
+    return grid(*out.shape[:2], max(-(-size // limit), least, 1))
 
 
 # Networks ask the same of every layer in every run.
 @lru_cache(maxsize=256)
-def _grid(batch: int, rows: int, count: int) -> tuple[Tile, ...]:
+def grid(batch: int, rows: int, count: int) -> tuple[Tile, ...]:
     """``count`` tiles, if there are as many rows."""
     whole = slice(0, rows)
     if batch >= count:
@@ -61,9 +62,10 @@ def _grid(batch: int, rows: int, count: int) -> tuple[Tile, ...]:
 
 
 def cuts(length: int, count: int) -> list[slice]:
-    """A range cut into at most ``count`` parts of nearly equal length."""
-    step = max(-(-length // count), 1)
-    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+    """A range cut into at most ``count`` parts; the first is as long as any, the least one less."""
+    parts = max(min(count, length), 1)
+    ends = [-(-i * length // parts) for i in range(parts + 1)]
+    return [slice(start, stop) for start, stop in pairwise(ends)] if length else []
 
 
 def patches(x: Array, window: Window, tile: Tile, positions: tuple[int, ...]) -> Array:

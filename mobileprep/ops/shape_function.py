@@ -45,6 +45,9 @@ class ShapeArgs(Protocol):
     def set_handle(self, shape: TensorShape) -> None:
         """Say of what shape the first output is a handle."""
 
+    def called(self, attribute: str, shapes: Sequence[TensorShape]) -> Sequence[TensorShape]:
+        """The shapes that a function gives, which an attribute names, for arguments of shapes."""
+
     def count(self) -> int:
         """How many outputs the node has."""
 

@@ -6,15 +6,16 @@ Source: ``ShapeRefiner`` of TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from mobileprep.errors import InvalidGraphError
-from mobileprep.ir.attrs import TensorShape
-from mobileprep.ir.graph import Graph
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.frozen import dataclass
+from mobileprep.ir.attrs import FuncRef, TensorShape
+from mobileprep.ir.graph import Function, Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.verify import execution_order
+from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import MOST_TENSORS, output_count
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_function import find_shape_fn
@@ -23,6 +24,8 @@ from mobileprep.ops.static_values import StaticValues
 Shapes = tuple[TensorShape, ...]
 
 _RECORDED = "_output_shapes"
+# Functions that call functions, one within the other.
+_MOST_CALLS = 64
 
 # Through these a handle stays what it was.
 _PASS_HANDLES = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
@@ -50,7 +53,7 @@ def infer_shapes(
         InvalidGraphError: an input of a node is missing, or nodes feed each other in a circle.
     """
     given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
-    return _Inference(graph, given, values, recorded).run()
+    return _Inference(graph, given, values, recorded, {}).run()
 
 
 class _Inference:
@@ -62,7 +65,10 @@ class _Inference:
         fed: Mapping[Ref, TensorShape],
         values: type[StaticValues],
         recorded: bool,
+        calls: dict[tuple[str, Shapes], Shapes],
     ) -> None:
+        self.calls = calls
+        self.callers: tuple[str, ...] = ()
         self.graph = graph
         self.fed = fed
         self.recorded = recorded
@@ -87,6 +93,30 @@ class _Inference:
         outputs = self.shapes.get(ref.node, ())
         return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
 
+    def called(self, func: FuncRef, shapes: Shapes) -> Shapes:
+        """The shapes that a function gives for arguments of some shapes; see ``ShapeArgs``."""
+        function = self.graph.library.functions.get(func.name)
+        if function is None:
+            return ()
+        key = (func.name, shapes)
+        if key not in self.calls:
+            # What calls itself gives what is not known.
+            self.calls[key] = (None,) * len(function.signature.outputs)
+            self.calls[key] = self._within(function, func, shapes)
+        return self.calls[key]
+
+    def _within(self, function: Function, func: FuncRef, shapes: Shapes) -> Shapes:
+        body = body_of(function, self.graph.library, func.attrs)
+        args = [Node(ref.node, "Placeholder") for ref in body.args]
+        given = dict(zip(body.args, shapes, strict=True))
+        graph = self.graph.with_nodes([*args, *body.nodes])
+        if len(self.callers) >= _MOST_CALLS:
+            return (None,) * len(body.rets)
+        inner = _Inference(graph, given, type(self.values), self.recorded, self.calls)
+        inner.callers = (*self.callers, func.name)
+        inner.run()
+        return tuple(map(inner.shape_of, body.rets))
+
     def _infer(self, node: Node) -> Shapes:
         if _declares_many(node):
             return self._unknown(node)
@@ -95,7 +125,13 @@ class _Inference:
             args = _Args(node, tuple(map(self.shape_of, node.data_inputs)), self)
             try:
                 outputs = tuple(function(args))
-            except (ShapeConflictError, InvalidGraphError, IndexError, ValueError):
+            except (
+                ShapeConflictError,
+                InvalidGraphError,
+                UnsupportedError,
+                IndexError,
+                ValueError,
+            ):
                 # Running the graph will say so, if this node runs at all.
                 return self._unknown(node)
             if node.op in _PASS_HANDLES and node.data_inputs:
@@ -159,6 +195,9 @@ class _Args:
 
     def set_handle(self, shape: TensorShape) -> None:
         self._inference.handles[self.node.name] = shape
+
+    def called(self, attribute: str, shapes: Sequence[TensorShape]) -> Sequence[TensorShape]:
+        return self._inference.called(self.node.attr_func(attribute), tuple(shapes))
 
     def count(self) -> int:
         return output_count(self.node, self._inference.graph.library) or 0

@@ -6,12 +6,13 @@ Source: ``convert_graphdef_memmapped_format`` of TensorFlow 1.15.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import PREFIX
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import check_serialized_size

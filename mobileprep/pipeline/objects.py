@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.cursor import Buffer
+from mobileprep.formats.mapped_file import release_pages
 from mobileprep.formats.parts import Part, read_between, read_index
 from mobileprep.fsio import place, unreadable, write_bytes
 from mobileprep.pipeline.file_index import FileIndex
@@ -218,9 +219,8 @@ class Objects:
 
 
 def _let_go(mapped: object) -> None:
-    # The pages stay in the system's cache; they only no longer count as this process's.
-    if isinstance(mapped, _Map) and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    if isinstance(mapped, _Map):
+        release_pages(mapped)
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mobileprep.keys import key_from_environment
+from mobileprep.options.data import Reading
 from mobileprep.plan.app_stages import ENCRYPTED, EncryptStage, IntegrationStage
 from mobileprep.plan.sources import single_file
 from mobileprep.plan.spec import StageSpec, Upstream, places
@@ -23,16 +26,15 @@ def integration_spec(
         graph: the graph that ships.
         interface: what is fed and fetched.
     """
-    data = _app_data(target)
-    is_fed, picture_input = (False, None) if data is None else _pictures(data)
     classes = app_classes(target)
+    reading, picture_input = app_pictures(target)
     stage = IntegrationStage(
         integration=integration,
         file=encrypted_file(target, file) or file,
         artifact=target.artifact,
         encrypted=target.protect.key is not None,
         inputs=target.inputs,
-        reading=data.reading if data is not None and is_fed else None,
+        reading=reading,
         picture_input=picture_input,
         labels=f"{file.rpartition('.')[0]}_labels.txt" if classes is not None else "",
         classes=single_file(classes) if classes is not None else None,
@@ -73,9 +75,29 @@ def encrypt_spec(target: Target, variable: str, file: str, model: Upstream) -> S
 
 
 def app_classes(target: Target) -> InputFile | None:
-    """The file of classes that an app gets, where it gets code."""
+    """The file of classes that an app gets, where it gets code or a file for LiteRT."""
     data = _app_data(target)
-    return None if data is None or target.integration is None else data.classes
+    is_told = target.integration is not None or target.artifact == "tflite"
+    return data.classes if data is not None and is_told else None
+
+
+def app_pictures(target: Target) -> tuple[Reading | None, str | None]:
+    """How an app's pictures become values, and of which input, where that is said."""
+    data = _app_data(target)
+    is_fed, named = (False, None) if data is None else _pictures(data)
+    return (data.reading if data is not None and is_fed else None), named
+
+
+def lite_description(target: Target) -> dict[str, Any]:
+    """What a ``PackageStage`` is told for the description of a file for LiteRT."""
+    reading, picture_input = app_pictures(target)
+    classes = app_classes(target)
+    return {
+        "inputs": target.inputs,
+        "reading": reading,
+        "picture_input": picture_input,
+        "classes": None if classes is None else single_file(classes),
+    }
 
 
 def _app_data(target: Target) -> Data | None:

@@ -16,7 +16,13 @@ from mobileprep.recipe.settings import Data
 
 
 def calibrate_spec(
-    target: Target, calibration: Calibration, label: str, graph: Upstream, frozen: Frozen
+    target: Target,
+    calibration: Calibration,
+    label: str,
+    graph: Upstream,
+    frozen: Frozen,
+    *,
+    for_litert: bool = False,
 ) -> StageSpec:
     """The stage that finds the ranges of a float graph.
 
@@ -26,6 +32,7 @@ def calibrate_spec(
         label: the task's.
         graph: the float graph.
         frozen: what freezing left.
+        for_litert: whether the ranges are for a file that LiteRT runs.
 
     Raises:
         CorruptFileError: neither the data nor a range file is there.
@@ -41,8 +48,10 @@ def calibrate_spec(
         interface=frozen.interface,
         assets=frozen.assets,
         regular_expressions=regex_engine(),
+        for_litert=for_litert,
     )
-    return StageSpec(label, stage, places(target, "calibration", "inputs", "outputs"))
+    where = places(target, "calibration", "inputs", "outputs", "artifact")
+    return StageSpec(label, stage, where)
 
 
 def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | None]:
@@ -69,7 +78,7 @@ def _is_there(data: Data) -> bool:
 
 def calibration_members(target: Target) -> Iterator[StageFile]:
     """The files from outside that a target's calibration reads."""
-    if target.calibration is None or not any(s.takes_ranges for s in target.transforms):
+    if target.calibration is None or not target.takes_ranges:
         return
     for files in calibration_files(target.calibration):
         yield from () if files is None else files.members

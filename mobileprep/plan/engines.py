@@ -17,9 +17,13 @@ OPTIONAL_ENGINES: Final[Mapping[str, str]] = {
     "openvino": "pip install 'mobileprep[openvino]'",
     "tensorflow": "pip install tensorflow-cpu",
 }
+LITERT: Final = "litert"
+LITERT_MODULE: Final = "ai_edge_litert"
+LITERT_INSTALL: Final = "pip install ai-edge-litert"
 # TensorFlow comes under several names; looking through all that is installed would take long.
 _DISTRIBUTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "openvino": ("openvino", "openvino-nightly"),
+    LITERT_MODULE: ("ai-edge-litert", "ai-edge-litert-nightly"),
     "tensorflow": (
         "tensorflow",
         "tensorflow-cpu",
@@ -51,6 +55,20 @@ def engine_choice(target: Target) -> EngineChoice:
         hint = f"{OPTIONAL_ENGINES[target.engine]}, or write 'engine: auto'"
         raise UnsupportedError(message, hint, target.place(("engine",)))
     return EngineChoice(target.engine, versions, regex_engine())
+
+
+def litert_choice(target: Target) -> EngineChoice:
+    """LiteRT's interpreter, for a target whose validation runs the .tflite file that ships.
+
+    Raises:
+        UnsupportedError: it is not installed.
+    """
+    version = engine_version(LITERT_MODULE)
+    if not version:
+        message = "the validation asks for the engine litert, which is not installed"
+        hint = f"{LITERT_INSTALL}, or leave 'engine' out of 'validation'"
+        raise UnsupportedError(message, hint, target.place(("validation", "engine")))
+    return EngineChoice(LITERT, {LITERT: version}, regex_engine())
 
 
 @cache

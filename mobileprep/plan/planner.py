@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Final
 
 from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
 from mobileprep.plan.calibrating import calibrate_spec
@@ -22,14 +21,17 @@ from mobileprep.plan.running_stages import (
     ValidateStage,
 )
 from mobileprep.plan.searching import SearchPlanner
+from mobileprep.plan.shipping import ENDINGS, budget_spec, compress_spec, package_spec
 from mobileprep.plan.sources import (
     checkpoint_files,
     graph_files,
     single_file,
 )
 from mobileprep.plan.spec import (
+    PAGE,
     PUBLISHED,
     Plan,
+    PlannedPage,
     PlannedRecords,
     StageSpec,
     TargetPlan,
@@ -72,9 +74,6 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     return Plan(tuple(known.stages), tuple(targets))
 
 
-_ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
-
-
 class _TargetPlanner:
     """Plans one target, from its source to its folder."""
 
@@ -93,13 +92,17 @@ class _TargetPlanner:
         damage_of = damage_spec(target, frozen_by(freeze), steps)
         damage = [] if damage_of is None else [self._add(damage_of)]
         last = [freeze, *steps][-1]
-        package = self._add(self._package_spec(frozen_by(freeze), last))
+        ranges = self._ranges_of_file(frozen_by(freeze), last)
+        file = self._model_file()
+        package = self._add(
+            package_spec(target, file, frozen_by(freeze), Upstream(last, GRAPH), ranges)
+        )
         shipped = self._shipped(package)
         code = self._code(frozen_by(freeze), last)
-        compress = self._add(self._compress_spec(shipped))
+        compress = self._add(compress_spec(target, shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         validation = self._validate(frozen_by(freeze), last, package)
-        nodes = self._add(self._nodes_spec([freeze, *steps]))
+        source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
             Upstream(freeze, FreezeStage.RECORD),
             Upstream(package, PackageStage.RECORD),
@@ -118,12 +121,17 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*validation, nodes),
+                *(*validation, source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
             tuple(outside_files(target)),
             target_settings(target),
-            Upstream(nodes, NodesStage.LEFT),
+            PlannedPage(
+                Upstream(source_nodes, NodesStage.LEFT),
+                Upstream(nodes, NodesStage.LEFT),
+                tuple(Upstream(task, PAGE) for task in (freeze, *steps)),
+                tuple(step.name for step in target.transforms),
+            ),
         )
 
     def _add(self, spec: StageSpec) -> str:
@@ -176,21 +184,15 @@ class _TargetPlanner:
         given = (target, validation, label, number, graph, ranges, frozen)
         return SearchPlanner(*given, self._add, self._searches).plan()
 
-    def _package_spec(self, frozen: Frozen, last: str) -> StageSpec:
+    def _ranges_of_file(self, frozen: Frozen, last: str) -> Upstream | None:
+        """What the calibration of the shipped graph leaves for a file of integers."""
         target = self._target
-        stage = PackageStage(
-            file=self._model_file(),
-            artifact=target.artifact,
-            encrypted=encrypted_file(target, self._model_file()),
-            platform=target.platform,
-            abis=target.abis,
-            # Headers are for TensorFlow's runtime, which LiteRT is not.
-            registration=() if target.artifact == "tflite" else target.registration,
-            graph=Upstream(last, GRAPH),
-            interface=frozen.interface,
-        )
-        where = places(target, "registration", "artifact", "transforms")
-        return StageSpec(f"{target.folder}/package", stage, where)
+        if not target.ranges_of_file or target.calibration is None:
+            return None
+        label, graph = f"{target.folder}/calibrate", Upstream(last, GRAPH)
+        spec = calibrate_spec(target, target.calibration, label, graph, frozen, for_litert=True)
+        self._calibrations.append(self._add(spec))
+        return Upstream(self._calibrations[-1], CalibrateStage.RANGES)
 
     def _code(self, frozen: Frozen, last: str) -> list[str]:
         """The task that writes code for the app; none where none is asked for."""
@@ -215,43 +217,29 @@ class _TargetPlanner:
         task = self._add(encrypt_spec(target, target.protect.key, file, model))
         return Upstream(task, f"{PUBLISHED}{file}")
 
-    def _compress_spec(self, shipped: Upstream) -> StageSpec:
-        stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
-        return StageSpec(f"{self._target.folder}/compress", stage)
-
-    def _nodes_spec(self, graphs: list[str]) -> StageSpec:
-        target = self._target
-        stage = NodesStage(
-            compressor=compressor(),
-            level=LEVEL,
-            steps=tuple(step.name for step in target.transforms),
-            inputs=target.inputs,
-            graphs=tuple(Upstream(task, GRAPH) for task in graphs),
-            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in self._calibrations),
+    def _nodes(self, frozen: Frozen, last: str) -> tuple[str, str]:
+        """The tasks that tell of the nodes of the source, and of those that ship."""
+        inputs, ranges = self._target.inputs, self._calibrations
+        source = NodesStage(inputs=inputs, graph=frozen.graph)
+        shipped = NodesStage(
+            inputs=inputs,
+            graph=Upstream(last, GRAPH),
+            ranges=tuple(Upstream(task, CalibrateStage.RANGES) for task in ranges),
         )
-        return StageSpec(f"{target.folder}/nodes", stage)
+        label = f"{self._target.folder}/nodes"
+        return self._add(StageSpec("nodes-source", source)), self._add(StageSpec(label, shipped))
 
     def _budget(self, frozen: Frozen, last: str, package: str, compress: str) -> list[str]:
         """The task that holds the model to limits; none where there are none."""
         target = self._target
         if target.budget == Budget():
             return []
-        stage = BudgetStage(
-            budget=target.budget,
-            device=target.device,
-            inputs=target.inputs,
-            package=Upstream(package, PackageStage.RECORD),
-            compressed=Upstream(compress, CompressStage.RECORD),
-            graph=Upstream(last, GRAPH),
-            interface=frozen.interface,
-            assets=frozen.assets,
-        )
-        where = places(target, "budget", "inputs")
-        return [self._add(StageSpec(f"{target.folder}/budget", stage, where))]
+        graph = Upstream(last, GRAPH)
+        return [self._add(budget_spec(target, frozen, graph, package, compress))]
 
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
-        return f"{name}.{_ENDINGS.get(self._target.artifact, 'pb')}"
+        return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
 
     def _validate(self, frozen: Frozen, last: str, package: str) -> list[str]:
         """The tasks of the validation; none where none is asked for."""
@@ -262,8 +250,10 @@ class _TargetPlanner:
         is_lite = target.artifact == "tflite"
         shipped = Upstream(last, GRAPH) if is_lite else self._model(package)
         artifact = dataclasses.replace(frozen, graph=shipped)
+        file = self._model(package) if validation.engine is not None else None
         before = self._add(evaluate_spec(target, validation, "evaluate-source", frozen))
-        after = self._add(evaluate_spec(target, validation, f"{target.folder}/evaluate", artifact))
+        label = f"{target.folder}/evaluate"
+        after = self._add(evaluate_spec(target, validation, label, artifact, file))
         return [before, after, self._add(validate_spec(target, validation, before, after))]
 
 
@@ -281,6 +271,8 @@ def _freeze_spec(target: Target) -> StageSpec:
         outputs=target.outputs,
         # What is frozen already has no variables, and so no initializers.
         regular_expressions="" if source.kind == "frozen" else regex_engine(),
+        compressor=compressor(),
+        level=LEVEL,
     )
     return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
@@ -301,6 +293,8 @@ def _transform_spec(
         ranges=ranges,
         interface=interface,
         regular_expressions=step_regex_engine(step),
+        compressor=compressor(),
+        level=LEVEL,
     )
     where = {**places(target, "inputs", "outputs"), "transforms": step.place}
     return StageSpec(f"{number:02d}-{step.name}", stage, where)

@@ -116,6 +116,7 @@ class CalibrateStage(Stage):
         interface: what is fed and fetched.
         assets: the files that the graph reads.
         regular_expressions: what the interpreter runs them by, with its version.
+        for_litert: whether the ranges are for a file that LiteRT runs.
     """
 
     stage_name: ClassVar[str] = "calibrate"
@@ -132,6 +133,7 @@ class CalibrateStage(Stage):
     interface: Upstream
     assets: Upstream
     regular_expressions: str = ""
+    for_litert: bool = False
 
     @property
     def output_files(self) -> tuple[str, ...]:
@@ -232,6 +234,7 @@ class EvaluateStage(RunningStage):
         batch: how many are run at once.
         strict: whether one that cannot be read is an error.
         inputs: what is fed.
+        file: the .tflite file made of the graph, which runs in its place; None for the graph.
     """
 
     stage_name: ClassVar[str] = "evaluate"
@@ -248,6 +251,7 @@ class EvaluateStage(RunningStage):
     batch: int = 64
     strict: bool = False
     inputs: tuple[InputSpec, ...] = ()
+    file: Upstream | None = None
 
     @property
     def output_files(self) -> tuple[str, ...]:

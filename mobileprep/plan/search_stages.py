@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from mobileprep.frozen import dataclass
 from mobileprep.plan.running_stages import ValidateStage
-from mobileprep.plan.spec import Files, Stage, Upstream
+from mobileprep.plan.spec import PAGE, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
 from mobileprep.recipe.settings import Data, InputSpec
 
@@ -117,17 +117,21 @@ class ChoiceStage(SearchStage):
         earlier: the transforms before it, for cautions.
         ranking: the layers, the worst first.
         tries: what all tries came to.
+        compressor: what measures the graph for the report page, with its version.
+        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "choice"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "step.json"
 
     earlier: tuple[str, ...] = ()
     ranking: Upstream
     tries: Upstream
+    compressor: str = ""
+    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph, and the record of a step."""
-        return (self.GRAPH, self.RECORD)
+        """The graph, the record of a step, and the page's part."""
+        return (self.GRAPH, self.RECORD, PAGE)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mobileprep.frozen import dataclass
 from mobileprep.plan.checks import Frozen
+from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
 from mobileprep.plan.sources import data_files
@@ -58,7 +59,14 @@ class SearchPlanner:
         for number in range(2, steps[self.number - 1].trials + 1):
             tries = self._try(number, before, ranking, tries)
         earlier = tuple(s.name for s in steps[: self.number - 1])
-        choice = ChoiceStage(earlier=earlier, ranking=ranking, tries=tries, **self._shared())
+        choice = ChoiceStage(
+            earlier=earlier,
+            ranking=ranking,
+            tries=tries,
+            compressor=compressor(),
+            level=LEVEL,
+            **self._shared(),
+        )
         return self.add(self._spec("", choice))
 
     def _try(

@@ -15,6 +15,9 @@ from mobileprep.recipe.model import Target, digestible
 PUBLISHED: Final = "files/"
 """What a stage leaves below this folder goes into the target's."""
 
+PAGE: Final = "page.json"
+"""What the report page tells of a graph as a whole, beside the graph that a stage leaves."""
+
 Section: TypeAlias = Literal[
     "source",
     "freeze",
@@ -28,6 +31,7 @@ Section: TypeAlias = Literal[
     "calibration",
     "validation",
     "artifact",
+    "quantize",
     "registration",
     "integration",
     "protect",
@@ -196,7 +200,7 @@ class TargetPlan:
         records: the outputs that the report reads.
         sources: the files from outside that the target depends on.
         settings: the target's settings as the manifest states them.
-        nodes: what the report page tells of its graphs; None where there is no page.
+        page: what the report page tells of its graphs; None where there is no page.
     """
 
     recipe: str
@@ -205,7 +209,7 @@ class TargetPlan:
     records: PlannedRecords
     sources: tuple[StageFile, ...]
     settings: Mapping[str, Any]
-    nodes: Upstream | None = None
+    page: PlannedPage | None = None
 
     @property
     def folder(self) -> str:
@@ -234,6 +238,27 @@ class PlannedRecords:
         yield from self.calibrations
         some = self.samples, self.validation, self.damage, self.budget
         yield from (up for up in some if up is not None)
+
+
+@dataclass(frozen=True)
+class PlannedPage:
+    """Where what the report page tells of a target's graphs will lie.
+
+    Args:
+        source: the nodes of the frozen source.
+        shipped: the nodes of the graph after all transforms.
+        graphs: what is told of the source as a whole, then of the graph after each transform.
+        steps: the names of the transforms.
+    """
+
+    source: Upstream
+    shipped: Upstream
+    graphs: tuple[Upstream, ...]
+    steps: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Upstream]:
+        """All of it."""
+        yield from (self.source, self.shipped, *self.graphs)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ change for the same inputs, its version here is raised by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import ClassVar, Final
 
 from mobileprep.frozen import dataclass
+from mobileprep.options.data import Reading
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
@@ -22,8 +24,9 @@ from mobileprep.plan.running_stages import (
     ValidateStage,
 )
 from mobileprep.plan.search_stages import ChoiceStage, RankStage, TrialStage, VerdictStage
-from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
+from mobileprep.plan.spec import PAGE, PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.model import ParameterValue
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.settings import Artifact, Budget, InputSpec, Platform, SourceKind
 
 GRAPH: Final = "graph.pb"
@@ -60,10 +63,12 @@ class FreezeStage(Stage):
         inputs: what is fed.
         outputs: what is fetched.
         regular_expressions: what variables' initializers may run them by, with its version.
+        compressor: what measures the graph for the report page, with its version.
+        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
@@ -76,11 +81,13 @@ class FreezeStage(Stage):
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
     regular_expressions: str = ""
+    compressor: str = ""
+    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph, its interface, the files that it reads, and the record."""
-        return (GRAPH, INTERFACE, ASSETS, self.RECORD)
+        """The graph, its interface, the files that it reads, the record, and the page's part."""
+        return (GRAPH, INTERFACE, ASSETS, self.RECORD, PAGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +105,12 @@ class TransformStage(Stage):
         ranges: the range file that a calibration leaves for it, its option ``range_file``.
         interface: what is fed and fetched.
         regular_expressions: what the transform may run them by, with its version.
+        compressor: what measures the graph for the report page, with its version.
+        level: how hard it tries.
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 5
+    stage_version: ClassVar[int] = 6
     RECORD: ClassVar[str] = "step.json"
 
     transform: str
@@ -114,11 +123,13 @@ class TransformStage(Stage):
     ranges: Upstream | None = None
     interface: Upstream
     regular_expressions: str = ""
+    compressor: str = ""
+    level: int = 1
 
     @property
     def output_files(self) -> tuple[str, ...]:
-        """The graph after it, and the record."""
-        return (GRAPH, self.RECORD)
+        """The graph after it, the record, and the page's part."""
+        return (GRAPH, self.RECORD, PAGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,26 +139,42 @@ class PackageStage(Stage):
     Args:
         file: the name of the model file.
         artifact: its form.
+        flex: whether a file for LiteRT may leave ops to the Flex delegate.
         encrypted: the name of the file that ships in its place; empty where it ships itself.
         platform: what the target runs.
         abis: the binary interfaces to build for; all where there are none.
         registration: the TensorFlow versions to write headers for.
+        inputs: what is fed, as far as the recipe says; of a file for LiteRT, as the next three.
+        reading: how pictures become values of ``picture_input``, or None.
+        picture_input: the input that gets pictures; None for the only one.
+        classes: the file that lists the classes.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
+        quantize: for LiteRT, what is done to weights and activations.
+        ranges: by which it computes in integers, as far as they are measured.
+        regular_expressions: what its rules are looked for by, with its version.
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     RECORD: ClassVar[str] = "package.json"
 
     file: str
     artifact: Artifact
+    flex: bool = False
     encrypted: str = ""
     platform: Platform
     abis: tuple[str, ...] = ()
     registration: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    reading: Reading | None = None
+    picture_input: str | None = None
+    classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    quantize: Quantize = field(default_factory=Quantize)
+    ranges: Upstream | None = None
+    regular_expressions: str = ""
 
     @property
     def model(self) -> str:
@@ -239,26 +266,20 @@ class BudgetStage(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesStage(Stage):
-    """What the report page tells of a target's graphs: their nodes, and what steps did to them.
+    """What the report page tells of the nodes of a target's source, or of what it ships.
 
     Args:
-        compressor: what the sizes of graphs are for, with its version.
-        level: how hard it tries.
-        steps: the names of the transforms.
         inputs: what is fed, with the shapes that the recipe declares.
-        graphs: the frozen source, then the graph after each transform.
+        graph: the frozen source, or the graph after all transforms.
         ranges: the range files that calibrations left.
     """
 
     stage_name: ClassVar[str] = "nodes"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     LEFT: ClassVar[str] = "nodes.json"
 
-    compressor: str
-    level: int
-    steps: tuple[str, ...]
     inputs: tuple[InputSpec, ...] = ()
-    graphs: tuple[Upstream, ...]
+    graph: Upstream
     ranges: tuple[Upstream, ...] = ()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mobileprep.plan.engines import engine_choice
+from mobileprep.plan.engines import engine_choice, litert_choice
 from mobileprep.recipe.model import Step, Target, digestible
 
 
@@ -16,6 +16,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "platform": target.platform,
         "abis": list(target.abis),
         "artifact": target.artifact,
+        **({"flex": True} if target.flex else {}),
         "registration": list(target.registration),
         "integration": digestible(target.integration),
         "protect": digestible(target.protect),
@@ -23,7 +24,7 @@ def target_settings(target: Target) -> Mapping[str, Any]:
         "outputs": list(target.outputs),
         "freeze": digestible(target.freeze),
         "engine": target.engine,
-        "engine_versions": engine_choice(target).versions if _runs_graphs(target) else {},
+        "engine_versions": _engine_versions(target) if _runs_graphs(target) else {},
         "check": digestible(target.check),
         "calibration": digestible(target.calibration),
         "validation": digestible(target.validation),
@@ -35,6 +36,13 @@ def target_settings(target: Target) -> Mapping[str, Any]:
             for s in target.transforms
         ],
     }
+
+
+def _engine_versions(target: Target) -> Mapping[str, str]:
+    versions = engine_choice(target).versions
+    if target.validation is None or target.validation.engine is None:
+        return versions
+    return {**versions, **litert_choice(target).versions}
 
 
 def _runs_graphs(target: Target) -> bool:

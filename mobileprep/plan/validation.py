@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mobileprep.plan.checks import Frozen
-from mobileprep.plan.engines import engine_choice
+from mobileprep.plan.engines import engine_choice, litert_choice
 from mobileprep.plan.running_stages import (
     EvaluateStage,
     JudgedMetric,
@@ -25,7 +25,13 @@ from mobileprep.recipe.validation_settings import (
 )
 
 
-def evaluate_spec(target: Target, validation: Validation, label: str, frozen: Frozen) -> StageSpec:
+def evaluate_spec(
+    target: Target,
+    validation: Validation,
+    label: str,
+    frozen: Frozen,
+    file: Upstream | None = None,
+) -> StageSpec:
     """The stage that runs a graph on the data, and measures it.
 
     Args:
@@ -33,9 +39,11 @@ def evaluate_spec(target: Target, validation: Validation, label: str, frozen: Fr
         validation: its validation.
         label: the task's name.
         frozen: the graph.
+        file: the .tflite file made of it, which runs in its place; None for the graph itself.
 
     Raises:
         CorruptFileError: the data, or the file of a metric, is not there.
+        UnsupportedError: the engine is not installed.
     """
     stage = EvaluateStage(
         data=data_files(validation.data),
@@ -47,7 +55,8 @@ def evaluate_spec(target: Target, validation: Validation, label: str, frozen: Fr
         inputs=target.inputs,
         metrics=tuple(_measured(choice, validation.data) for choice in validation.metrics),
         functions={_slot(file): single_file(file) for file in validation.functions},
-        engine=engine_choice(target),
+        engine=engine_choice(target) if file is None else litert_choice(target),
+        file=file,
         graph=frozen.graph,
         interface=frozen.interface,
         assets=frozen.assets,

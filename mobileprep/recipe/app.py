@@ -10,9 +10,9 @@ from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.sections import TargetSections
-from mobileprep.recipe.tree import MappingNode, Place, Scalar, Sequence, SourceText, plain
+from mobileprep.recipe.tree import MappingNode, Node, Place, Scalar, Sequence, SourceText, plain
 
-Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc"]
+Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
 
 # Those of Java, Kotlin and C++ that a part of a package or namespace could be.
 _KEYWORDS: Final = """
@@ -46,7 +46,8 @@ class Integration:
         tuple[Language, ...],
         Option(
             "The languages: `java` and `kotlin` for TensorFlowInferenceInterface, `cpp` for the "
-            "Session API, `objc` for Objective-C++ that calls the C++. Required.",
+            "Session API, `objc` for Objective-C++ that calls the C++. With `artifact: tflite` "
+            "`java`, `kotlin`, `swift` and `cpp` for LiteRT's Interpreter. Required.",
             min_items=1,
             unique=True,
         ),
@@ -154,10 +155,7 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
         yield Problem(name.place, message, "choose another name")
     languages, artifact = section.get("languages"), target.get("artifact")
     form = None if artifact is None else plain(artifact)
-    if form == "tflite":
-        message = "the code is for TensorFlow's runtime, which loads no .tflite file"
-        yield Problem(section.place, message, "leave 'integration' out, or ship 'artifact: frozen'")
-        return
+    yield from _runtime_problems(languages, is_lite=form == "tflite")
     if form not in ("text", "memmapped") or not isinstance(languages, Sequence):
         return
     for item in languages.items:
@@ -165,3 +163,12 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
             message = "TensorFlowInferenceInterface loads no model with "
             message += f"'artifact: {form}', as {plain(item)!r} would"
             yield Problem(item.place, message, "leave it out, or ship 'artifact: frozen'")
+
+
+def _runtime_problems(languages: Node | None, *, is_lite: bool) -> Iterator[Problem]:
+    """Languages in which the runtime that loads the model has no interface here."""
+    missing, hint = ("objc", "write 'swift' or 'cpp'") if is_lite else ("swift", "write 'objc'")
+    runtime = "LiteRT" if is_lite else "TensorFlow"
+    for item in languages.items if isinstance(languages, Sequence) else ():
+        if plain(item) == missing:
+            yield Problem(item.place, f"no code for {runtime} is here in {missing!r}", hint)

@@ -9,8 +9,9 @@ from mobileprep.recipe.app import integration_problems, protection_problems
 from mobileprep.recipe.budgets import budget_problems
 from mobileprep.recipe.data import data_problems
 from mobileprep.recipe.devices import device_problems
+from mobileprep.recipe.litert import litert_problems
 from mobileprep.recipe.problems import Problem
-from mobileprep.recipe.quantize_settings import QUANTIZERS, Calibration
+from mobileprep.recipe.quantize_settings import INTEGER_MODES, QUANTIZERS, Calibration
 from mobileprep.recipe.sections import ModelSections, TargetSections
 from mobileprep.recipe.settings import ABIS
 from mobileprep.recipe.tree import (
@@ -40,10 +41,12 @@ _QUANTIZE_EXTRAS = {
     },
     "bits": ("weights",),
     "granularity": ("weights",),
-    "ranges": ("nodes",),
-    "rules": ("nodes", "auto"),
-    "repair": ("nodes", "auto"),
+    "ranges": ("nodes", *INTEGER_MODES),
+    "rules": ("nodes", "auto", *INTEGER_MODES),
+    "repair": ("nodes", "auto", *INTEGER_MODES),
     "trials": ("auto",),
+    "inference_input_type": INTEGER_MODES,
+    "inference_output_type": INTEGER_MODES,
 }
 _CALIBRATION_EXTRAS = {"percentile": ("percentile",), "decay": ("moving_average",)}
 
@@ -129,7 +132,9 @@ def _source_kind(source: MappingNode, target: TargetSections) -> Iterator[Proble
 
 
 def _out_of_place(key: str, entry: Entry, goes_with: tuple[str, ...]) -> Problem:
-    message = f"{key!r} goes with {' or '.join(map(repr, goes_with))} only"
+    *first, last = map(repr, goes_with)
+    named = f"{', '.join(first)} or {last}" if first else last
+    message = f"{key!r} goes with {named} only"
     return Problem(entry.key_place, message, "remove it")
 
 
@@ -169,6 +174,7 @@ def _quantize(target: TargetSections) -> Iterator[Problem]:
     for key, goes_with in _QUANTIZE_EXTRAS.items():
         if key in quantize.entries and mode is not None and plain(mode) not in goes_with:
             yield _out_of_place(key, quantize.entries[key], goes_with)
+    yield from _rules(quantize)
 
     is_observed = mode is not None and plain(mode) == "nodes"
     ranges = quantize.get("ranges")
@@ -178,6 +184,24 @@ def _quantize(target: TargetSections) -> Iterator[Problem]:
         place = quantize.entries["ranges"].value.place
         hint = "add 'calibration: {data: samples.npz}' to the recipe"
         yield Problem(place, "observed ranges need a calibration", hint)
+
+
+def _rules(quantize: MappingNode) -> Iterator[Problem]:
+    """Rules that say nothing, and what goes with another method only."""
+    rules = quantize.get("rules")
+    if not isinstance(rules, Sequence):
+        return
+    for rule in rules.items:
+        if not isinstance(rule, MappingNode):
+            continue
+        if not rule.entries.keys() - {"nodes", "ops"}:
+            hint = "add 'mode: float', or 'bits', 'granularity' or 'method'"
+            yield Problem(rule.place, "the rule says nothing of what is to be done", hint)
+        method = rule.get("method")
+        if "percentile" in rule.entries and (method is None or plain(method) != "percentile"):
+            message = "'percentile' goes with the method 'percentile' only"
+            hint = "write 'method: percentile' as well, or remove it"
+            yield Problem(rule.entries["percentile"].key_place, message, hint)
 
 
 def _calibration(target: TargetSections) -> Iterator[Problem]:
@@ -211,6 +235,14 @@ def _abis(target: TargetSections) -> Iterator[Problem]:
             yield Problem(item.place, message, f"choose of {', '.join(there)}")
 
 
+def _flex(target: TargetSections) -> Iterator[Problem]:
+    flex, artifact = target.get("flex"), target.get("artifact")
+    is_lite = artifact is not None and plain(artifact) == "tflite"
+    if flex is not None and plain(flex) is True and not is_lite:
+        message = "'flex' is of .tflite files, and this target ships none"
+        yield Problem(flex.place, message, "add 'artifact: tflite', or remove it")
+
+
 _FILE_KEYS = (*SOURCE_KINDS, "checkpoint")
 _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     _source,
@@ -219,9 +251,11 @@ _CHECKS: tuple[Callable[[TargetSections], Iterator[Problem]], ...] = (
     data_problems,
     _quantize,
     _auto,
+    litert_problems,
     _abis,
     budget_problems,
     device_problems,
     integration_problems,
     protection_problems,
+    _flex,
 )

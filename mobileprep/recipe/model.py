@@ -12,7 +12,7 @@ from mobileprep.options.declare import Option
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
 from mobileprep.recipe.app import Integration, Protection
-from mobileprep.recipe.quantize_settings import Calibration, Quantize
+from mobileprep.recipe.quantize_settings import INTEGER_MODES, Calibration, Quantize
 from mobileprep.recipe.settings import (
     ASIDE,
     Abi,
@@ -174,6 +174,13 @@ class Target:
             "(`memmapped`), or a file for LiteRT (`tflite`)."
         ),
     ] = "frozen"
+    flex: Annotated[
+        bool,
+        Option(
+            "With `artifact: tflite`, whether ops that LiteRT cannot express are left to the Flex "
+            "delegate (Select TensorFlow ops), which the app has to link then."
+        ),
+    ] = False
     registration: tuple[str, ...] = ("1.15",)
     integration: Integration | None = None
     protect: Protection = field(default_factory=Protection)
@@ -181,6 +188,18 @@ class Target:
     device: Device | None = None
     device_file: InputFile | None = field(default=None, compare=False, metadata=ASIDE)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
+
+    @property
+    def ranges_of_file(self) -> bool:
+        """Whether the file for LiteRT computes in integers by ranges that are measured."""
+        computes = self.artifact == "tflite" and self.quantize.mode in INTEGER_MODES
+        return computes and self.calibration is not None
+
+    @property
+    def takes_ranges(self) -> bool:
+        """Whether the target's calibration measures anything."""
+        by_step = self.calibration is not None and any(s.takes_ranges for s in self.transforms)
+        return by_step or self.ranges_of_file
 
     def place(self, keys: Iterable[Key] = ()) -> str:
         """``file:line:column`` of a key path such as ``("outputs", 0)``, or of the nearest above.

@@ -11,12 +11,22 @@ from mobileprep.options.declare import Option
 from mobileprep.recipe.settings import ASIDE, Data, InputFile, SampleCount, SampleSeed
 
 QuantizeMode: TypeAlias = Literal[
-    "none", "weights", "float16", "bfloat16", "round", "nodes", "auto"
+    "none",
+    "weights",
+    "float16",
+    "bfloat16",
+    "round",
+    "nodes",
+    "auto",
+    "int4",
+    "int8",
+    "int16x8",
 ]
 RangeSource: TypeAlias = Literal["dynamic", "observed", "trained"]
 RuleMode: TypeAlias = Literal["nodes", "weights", "float"]
 Granularity: TypeAlias = Literal["tensor", "channel"]
 WeightMethod: TypeAlias = Literal["min_max", "percentile", "entropy", "mse"]
+EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]
 CalibrationMethod: TypeAlias = Literal["min_max", "moving_average", "percentile", "entropy", "mse"]
 QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "weights": ("quantize_weights", "minimum_size"),
@@ -25,6 +35,10 @@ QUANTIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "round": ("round_weights", "num_steps"),
 }
 """The transform that each mode of ``quantize`` stands for, and the parameter that it takes."""
+INTEGER_MODES: Final = ("int8", "int16x8")
+"""The modes that compute in integers on LiteRT."""
+LITERT_MODES: Final = ("float16", "weights", "int4", *INTEGER_MODES)
+"""The modes that files for LiteRT have."""
 
 
 @dataclass(frozen=True)
@@ -173,13 +187,15 @@ class Quantize:
     Args:
         mode: ``weights`` stores 2 to 8 bits, ``float16`` and ``bfloat16`` 16, ``round`` rounds for
             compression, ``nodes`` computes in eight bits, ``auto`` does as far as the validation's
-            limits allow.
+            limits allow; ``int4``, ``int8`` and ``int16x8`` are for LiteRT.
         parameters: those of the mode's transform that the recipe gives.
         bits: of ``weights``; None where they are not given.
         granularity: of ``weights``; None where it is not given.
-        ranges: where ``nodes`` has ranges from.
+        ranges: where the modes have ranges from that compute in integers.
         rules: what is done otherwise to some layers, the last that fits one counts.
         trials: how many graphs ``auto`` makes and measures at most.
+        inference_input_type: what float inputs of a file for LiteRT become.
+        inference_output_type: what float outputs become.
     """
 
     mode: Annotated[QuantizeMode, Option("What is done to the model.")] = "none"
@@ -206,7 +222,8 @@ class Quantize:
         Option(
             "With `nodes`: where the ranges of tensors come from: measured in every run "
             "(`dynamic`), by the calibration (`observed`), or from the fake quantization that the "
-            "model was trained with (`trained`), by the calibration for tensors without."
+            "model was trained with (`trained`), by the calibration for tensors without. `int8` "
+            "and `int16x8` have no `dynamic`, and take `observed` where nothing is said."
         ),
     ] = "dynamic"
     rules: tuple[QuantizeRule, ...] = ()
@@ -219,3 +236,12 @@ class Quantize:
             maximum=64,
         ),
     ] = 16
+    inference_input_type: Annotated[
+        EndType,
+        Option(
+            "With `int8` and `int16x8`: what inputs in float are in the file: `float`, or integers "
+            "with the scale and zero point that the file tells, `int8` or `uint8` with `int8`, "
+            "`int16` with `int16x8`."
+        ),
+    ] = "float"
+    inference_output_type: Annotated[EndType, Option("The same of outputs.")] = "float"

@@ -15,7 +15,13 @@ from mobileprep.recipe.devices import resolve_device
 from mobileprep.recipe.model import ParameterValue, Plugin, Step, Target
 from mobileprep.recipe.named_files import input_file
 from mobileprep.recipe.plugins import named_plugin
-from mobileprep.recipe.quantize_settings import QUANTIZERS, Calibration, Quantize, QuantizeRule
+from mobileprep.recipe.quantize_settings import (
+    LITERT_MODES,
+    QUANTIZERS,
+    Calibration,
+    Quantize,
+    QuantizeRule,
+)
 from mobileprep.recipe.schemas import TransformSchemas, recipe_schema
 from mobileprep.recipe.sections import TargetSections
 from mobileprep.recipe.settings import Cache, Check, InputFile, InputSpec, Pin, Source, SourceKind
@@ -26,7 +32,7 @@ from mobileprep.recipe.validation import resolve_validation
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 # The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.
 _WITHOUT_PADS = "1.15"
-_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine", "quantization_report")
+_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine", "quantization_report", "flex")
 
 
 class Chains:
@@ -195,6 +201,8 @@ def _quantize(node: Node | None) -> Quantize:
         given.get("ranges", Quantize.ranges),
         tuple(_rule(rule) for rule in given.get("rules", ())),
         int(given.get("trials", Quantize.trials)),
+        given.get("inference_input_type", Quantize.inference_input_type),
+        given.get("inference_output_type", Quantize.inference_output_type),
     )
 
 
@@ -234,7 +242,10 @@ def repair_chain(sections: TargetSections) -> Node | None:
 
 
 def _quantizing(sections: TargetSections, quantize: Quantize, chains: Chains) -> Iterator[Step]:
-    if quantize.mode in QUANTIZERS:
+    if quantize.mode in LITERT_MODES and _plain(sections, "artifact") == "tflite":
+        # The package stage does it, which makes the file.
+        yield from chains.read(repair_chain(sections)).steps
+    elif quantize.mode in QUANTIZERS:
         yield _storing(sections, quantize)
     elif quantize.mode in ("nodes", "auto"):
         yield from chains.read(repair_chain(sections)).steps

@@ -35,9 +35,9 @@ def resolve_validation(section: MappingNode | None) -> Validation | None:
     choices = tuple(_resolved(node, usual) for node in _choices(section))
     given = plain(section)
     numbers = {key: int(given[key]) for key in _COUNTS if given.get(key) is not None}
-    strict = given.get("strict") is True
+    strict, engine = given.get("strict") is True, given.get("engine")
     data = resolve_data(section.entries["data"].value)
-    return Validation(data, choices, **numbers, strict=strict)
+    return Validation(data, choices, **numbers, engine=engine, strict=strict)
 
 
 def validation_problems(target: TargetSections) -> Iterator[Problem]:
@@ -48,6 +48,7 @@ def validation_problems(target: TargetSections) -> Iterator[Problem]:
     if "data" not in section.entries:
         place = target.tree.entries["validation"].key_place
         yield Problem(place, "validation needs a test set", "add 'data: test.npz'")
+    yield from _engine_problems(target, section)
     if "metrics" in section.entries:
         for key in METRIC_KEYS:
             if key in section.entries and key != "labels":
@@ -58,6 +59,16 @@ def validation_problems(target: TargetSections) -> Iterator[Problem]:
     outputs = [str(plain(item)) for item in listed.items] if isinstance(listed, Sequence) else []
     for choice in _choices(section):
         yield from _choice_problems(choice, outputs)
+
+
+def _engine_problems(target: TargetSections, section: MappingNode) -> Iterator[Problem]:
+    """An interpreter of files that the target does not ship."""
+    artifact = target.get("artifact")
+    is_lite = artifact is not None and plain(artifact) == "tflite"
+    if section.get("engine") is not None and not is_lite:
+        message = f"LiteRT runs .tflite files, and the target {target.name!r} ships none"
+        hint = "add 'artifact: tflite' to the target, or leave 'engine' out of 'validation'"
+        yield Problem(place_of(section, ("engine",)), message, hint)
 
 
 def _choices(section: MappingNode) -> list[MappingNode]:

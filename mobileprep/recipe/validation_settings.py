@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, fields
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
@@ -154,6 +154,14 @@ class Validation:
             maximum=100000,
         ),
     ] = 64
+    engine: Annotated[
+        Literal["litert"] | None,
+        Option(
+            "With `artifact: tflite`, LiteRT's own interpreter (`litert`, which `pip install "
+            "ai-edge-litert` brings) runs the very file that ships. Without it, the recipe's "
+            "`engine` runs the graph that the file is made of."
+        ),
+    ] = None
     strict: Annotated[
         bool,
         Option(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import FUSED_BATCH_NORMS, GLOBAL_BATCH_NORM
 from mobileprep.ir.tensor import Array, Tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
@@ -58,6 +58,7 @@ class Replacements:
 
     def make(self, old: Node, name: str, value: Tensor) -> Node:
         """The constant that replaces ``old``, or is one of several that do."""
+        old.attr_tensor("value").let_go()
         if not self.tf115:
             return constant(name, value, old.device, old.inputs)
         return constant(name, value, inputs=self._ties(old))

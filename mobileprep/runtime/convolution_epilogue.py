@@ -13,10 +13,19 @@ from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.depthwise_convolution import convolve_depthwise
 from mobileprep.numerics.tiles import Tile
 from mobileprep.numerics.windows import Window, filter_window
+from mobileprep.numerics.winograd import WinogradFilters, convolve_winograd, winograd_outputs
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Values
 
 _UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the filters slide over an input, and the filters for few multiplications if any."""
+
+    window: Window
+    bank: WinogradFilters | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,7 @@ class FusedConvolution:
         shift: the bias of each channel, as a line of channels; None for none.
         activation: "Relu", "Relu6" or nothing.
         pads: zeros to put before and after height and width; nothing for none.
-        windows: how the filters slide, by the last input's height, width and channels.
+        ways: how to convolve inputs of a shape, for that of the last input.
     """
 
     node: Node
@@ -37,7 +46,7 @@ class FusedConvolution:
     shift: Array | None
     activation: str
     pads: tuple[tuple[int, int], ...] = ()
-    windows: dict[tuple[int, ...], Window] = field(default_factory=dict, init=False, compare=False)
+    ways: dict[tuple[int, ...], Way] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def prepared(
@@ -64,44 +73,71 @@ class FusedConvolution:
         if x.dtype != np.float32 or x.ndim != 4:
             message = "a float32 tensor of four axes is needed"
             raise ValueError(message)
-        window = self._window(x)
-        shape = (x.shape[0], *window.positions(x.shape[1:-1]), self._channels)
+        way = self.way(x)
+        shape = (x.shape[0], *way.window.positions(x.shape[1:-1]), self.channels)
         residual = inputs[1] if len(inputs) > 1 else None
         broadcast = residual is not None and residual.shape != shape
 
         def finish(values: Array, tile: Tile) -> None:
-            if self.shift is not None:
-                flat = values.reshape(-1)
-                by_channel(np.add, flat, self.shift, flat)
-            if residual is not None and not broadcast:
-                np.add(values, tile.of(residual), out=values)
-            if not broadcast:
-                self._activate(values)
+            if broadcast:
+                self._shift(values)
+            else:
+                self.finish(values, tile, residual)
 
-        run = convolve_depthwise if self._depthwise else convolve
-        out = run(x, self.filters, window, finish)
+        out = None if way.bank is None else convolve_winograd(x, way.bank, way.window, finish)
+        if out is None:
+            run = convolve_depthwise if self.depthwise else convolve
+            out = run(x, self.filters, way.window, finish)
         if residual is not None and broadcast:
             out = np.add(out, residual)
             self._activate(out)
         return (out,)
 
-    def _window(self, x: Array) -> Window:
-        """How the filters slide over an input, kept for inputs of the same size."""
-        known = self.windows.get(x.shape[1:])
+    def finish(self, values: Array, tile: Tile, residual: Array | None) -> None:
+        """Add shift and residual, of the output's shape, to a tile's products; activate them."""
+        self._shift(values)
+        if residual is not None:
+            np.add(values, tile.of(residual), out=values)
+        self._activate(values)
+
+    def way(self, x: Array) -> Way:
+        """How to convolve an input, kept for inputs of the same shape."""
+        known = self.ways.get(x.shape)
         if known is None:
-            known = filter_window(self.node, x, self.filters, pads=self.pads)
-            self.windows.clear()
-            self.windows[x.shape[1:]] = known
+            window = filter_window(self.node, x, self.filters, pads=self.pads)
+            outputs = 0 if self.depthwise else winograd_outputs(x.shape, self.filters, window)
+            bank = WinogradFilters.of(self.filters, outputs) if outputs else None
+            known = Way(window, bank)
+            self.ways.clear()
+            self.ways[x.shape] = known
         return known
 
     @property
-    def _depthwise(self) -> bool:
+    def depthwise(self) -> bool:
+        """Whether each channel has its own filters."""
         return self.node.op == "DepthwiseConv2dNative"
 
     @property
-    def _channels(self) -> int:
+    def pointwise(self) -> bool:
+        """Whether each output comes of the element at its place."""
+        return (
+            not self.depthwise
+            and self.filters.shape[:2] == (1, 1)
+            and not self.pads
+            and set(self.node.attr_ints("strides")) == {1}
+            and self.node.attr_str("padding") != "EXPLICIT"
+        )
+
+    @property
+    def channels(self) -> int:
+        """How many its output has."""
         inner, outer = self.filters.shape[-2:]
-        return int(inner * outer if self._depthwise else outer)
+        return int(inner * outer if self.depthwise else outer)
+
+    def _shift(self, x: Array) -> None:
+        if self.shift is not None:
+            flat = x.reshape(-1)
+            by_channel(np.add, flat, self.shift, flat)
 
     def _activate(self, x: Array) -> None:
         if self.activation:

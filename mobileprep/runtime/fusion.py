@@ -18,6 +18,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.windows import NHWC, layout_of
 from mobileprep.runtime.actions import Action, Constants, Uses
 from mobileprep.runtime.convolution_epilogue import FusedConvolution
+from mobileprep.runtime.separable import pair_separable
 
 _CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
 _ACTIVATIONS = frozenset({"Relu", "Relu6"})
@@ -50,6 +51,7 @@ class _Chain:
 def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edge]) -> list[Action]:
     """The actions, with chains that begin at a convolution made one action each.
 
+    A depthwise convolution and one of single elements that reads it are one action too.
     A combined action stands where the last of its members stood, when all its inputs are there.
     """
     uses = Uses(actions, wanted)
@@ -64,7 +66,7 @@ def fuse(actions: Sequence[Action], constants: Constants, wanted: Collection[Edg
         replaced.update((member.node.name, None) for member in (*around, *chain.members))
         replaced[chain.members[-1].node.name] = _combined(chain, constants, around)
     left = (replaced.get(a.node.name, a) for a in actions)
-    return [a for a in left if a is not None]
+    return pair_separable([a for a in left if a is not None], wanted)
 
 
 def _chain(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mobileprep.errors import InternalError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import inside, write_bytes
 from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.spec import Section, Stage, Upstream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,6 +21,8 @@ from mobileprep.fsio import sha256_bytes, sha256_file, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests
+from mobileprep.litert.convert import to_calibrate
+from mobileprep.litert.prepare import CutInput
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CalibrationRecord
 from mobileprep.plan.running_stages import CalibrateStage
@@ -46,7 +49,10 @@ def run(job: Job[CalibrateStage]) -> None:
     asked = job.asked
     graph = job.graph(asked.graph)
     interface = job.record(Interface, asked.interface)
-    tensors = ranged_tensors(graph)
+    if asked.for_litert:
+        graph, interface, tensors = _of_file(job, graph, interface)
+    else:
+        tensors = ranged_tensors(graph)
     fed = [edge(parse_ref(name)) for name in interface.inputs]
     warnings: list[str] = []
     digests = {str(Ref(*t)): d for t, d in tensor_digests(graph, tensors, fed).items()}
@@ -76,6 +82,21 @@ def run(job: Job[CalibrateStage]) -> None:
     for warning in record.warnings:
         job.warn(warning)
     job.write_record(asked.RECORD, record)
+
+
+def _of_file(
+    job: Job[CalibrateStage], graph: Graph, interface: Interface
+) -> tuple[Graph, Interface, tuple[Edge, ...]]:
+    """The graph that becomes a file for LiteRT, its ends, and the tensors that need a range.
+
+    What LiteRT cannot express is told where the file is made.
+    """
+    specs = [CutInput(name) for name in interface.inputs]
+    where = job.place("artifact")
+    found = to_calibrate(graph, specs, interface.outputs, flex=True, where=where)
+    fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
+    ends = dataclasses.replace(interface, inputs=found.inputs, outputs=fetches)
+    return found.graph, ends, found.tensors
 
 
 def method_of(asked: CalibrateStage) -> Method:

@@ -12,7 +12,9 @@ from mobileprep.chains.cautions import cautions
 from mobileprep.errors import AccuracyError
 from mobileprep.plan.search_records import TriesRecord
 from mobileprep.plan.search_stages import ChoiceStage
+from mobileprep.plan.spec import PAGE
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.graph_page import write_graph_page
 from mobileprep.stages.searching import (
     QUANTIZER,
     as_try,
@@ -35,7 +37,7 @@ _SHORT: Final = {"float": "in float", "weights": "with weights alone in eight bi
 
 @stage(ChoiceStage)
 def run(job: Job[ChoiceStage]) -> None:
-    """Leaves ``graph.pb`` and ``step.json``.
+    """Leaves ``graph.pb``, ``step.json`` and ``page.json``.
 
     Raises:
         AccuracyError: no try keeps the validation's limits.
@@ -53,6 +55,7 @@ def run(job: Job[ChoiceStage]) -> None:
     # What was left out was asked for: the report tells it, and no warning of the build.
     left = _left(layers, best.levels)
     done = replace(done, warnings=(*left, *warnings, *done.warnings))
+    write_graph_page(job.output(PAGE), asked.level, after, graph)
     job.write_record(asked.RECORD, step_record(done, after, job.leave_graph(asked.GRAPH, after)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,11 +37,15 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     joined they make one stream, a hundred-thousandth longer than if each could look back into the
     one before.
     """
+    blocks = _blocks(pieces)
+    first = next(blocks, bytearray())
+    if len(first) < _BLOCK:
+        return FRAME + (_deflated(first, level) if first else 0)
     workers = cores()
     size = FRAME
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        for block in _blocks(pieces):
+        for block in itertools.chain([first], blocks):
             waiting.append(pool.submit(_deflated, block, level))
             # So many that no processor waits, and so few that little is held.
             if len(waiting) > 2 * workers:

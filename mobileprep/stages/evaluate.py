@@ -21,7 +21,7 @@ from mobileprep.stages.data import placed, stage_inputs
 from mobileprep.stages.labelled import LabelledData
 from mobileprep.stages.measuring import Measures
 from mobileprep.stages.outputs import kept_outputs
-from mobileprep.stages.running import compared_with_reference, stage_engine, storable
+from mobileprep.stages.running import compared_with_reference, file_engine, stage_engine, storable
 
 # Samples that a second engine runs too.
 _COMPARED = 4
@@ -77,7 +77,8 @@ def _run(
     samples = 0
     with asset_folder(job.path(job.asked.assets)) as folder:
         graph = with_found_assets(graph, (folder,))
-        engine = stage_engine(job, graph, data.name)
+        file = job.asked.file
+        engine = stage_engine(job, graph, data.name) if file is None else file_engine(job, file)
         try:
             with kept_outputs(job.output(job.asked.OUTPUTS)) as keep:
                 for ran in evaluated(engine, data.runs(), fetches):

@@ -18,20 +18,25 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.ir.verify import check_graph, check_tensors
+from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.plan.records import FreezeRecord, Interface
-from mobileprep.plan.spec import PUBLISHED
+from mobileprep.plan.spec import PAGE, PUBLISHED
 from mobileprep.plan.stages import ASSETS, GRAPH, INTERFACE, FreezeStage
+from mobileprep.recipe.settings import InputSpec
+from mobileprep.runtime.sampling.inputs import known_shapes
 from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.graph_page import write_graph_page
 
 
 @stage(FreezeStage)
 def run(job: Job[FreezeStage]) -> None:
-    """Leaves graph, interface, record and assets, the last below ``files/`` for the app too."""
+    """Leaves graph, interface, records and assets, the last below ``files/`` for the app too."""
     asked = job.asked
     options = FreezeOptions(asked.outputs, asked.signature or "", **vars(asked.freeze))
     result = _freeze(_load(asked), options, job)
     check_graph(result.graph, job.place("source"))
+    write_graph_page(job.output(PAGE), asked.level, result.graph)
     size = job.leave_graph(GRAPH, result.graph)
     inputs = tuple(i.name for i in asked.inputs) or result.inputs
     job.write_record(INTERFACE, Interface(inputs, result.outputs, result.init_ops))
@@ -79,50 +84,32 @@ def _freeze(source: LoadedSource, options: FreezeOptions, job: Job[FreezeStage])
         raise InvalidGraphError(error.message, hint, error.where) from error
     nodes = {n.name: n for n in result.graph}
     for declared in inputs:
-        name = parse_ref(declared.name).node
-        nodes[name] = _with_declared(
-            nodes[name], declared.dtype, declared.shape, job.place("inputs")
-        )
+        ref = parse_ref(declared.name)
+        node = nodes[ref.node]
+        if node.op == "Placeholder":
+            (shape,) = known_shapes(result.graph, [ref])
+            nodes[ref.node] = _with_declared(node, shape, declared, job.place("inputs"))
     return dataclasses.replace(result, graph=result.graph.with_nodes(nodes.values()))
 
 
-def _with_declared(
-    node: Node, wanted: str | None, sizes: tuple[int, ...] | None, where: str
-) -> Node:
-    """The input node with the recipe's type checked, and its shape where that says more.
+def _with_declared(node: Node, known: TensorShape, declared: InputSpec, where: str) -> Node:
+    """A placeholder with the recipe's type checked, and its shape where that says more.
 
     Raises:
         InvalidGraphError: type or shape contradict the graph's.
     """
-    if node.op != "Placeholder":
-        return node
     found = node.attr_dtype("dtype")
-    if wanted and dtype_from_text(wanted) != found:
-        message = f"the input {node.name!r} is {found.short} in the graph, not {wanted}"
+    if declared.dtype and dtype_from_text(declared.dtype) != found:
+        message = f"the input {node.name!r} is {found.short} in the graph, not {declared.dtype}"
         raise InvalidGraphError(message, f"write dtype: {found.short}", where)
-    if sizes is None:
+    if declared.shape is None:
         return node
-    shape = _refined(node.attr_shape("shape"), sizes)
-    if shape is None:
+    try:
+        shape = merge(known, declared.shape)
+    except ShapeConflictError as error:
         message = (
-            f"the input {node.name!r} has the shape {_told(node)} in the graph, "
-            f"which {list(sizes)} does not fit"
+            f"the input {node.name!r} has the shape {list(known or ())} in the graph, "
+            f"which {list(declared.shape)} does not fit"
         )
-        raise InvalidGraphError(message, "use the graph's sizes, -1 for any", where)
-    return node if shape == node.attr_shape("shape") else node.with_attrs(shape=attr.shape(shape))
-
-
-def _refined(known: TensorShape, declared: tuple[int, ...]) -> TensorShape:
-    """What two shapes say together, or None where they contradict each other."""
-    if known is None:
-        return declared
-    if len(known) != len(declared):
-        return None
-    if any(-1 not in (a, b) and a != b for a, b in zip(known, declared, strict=True)):
-        return None
-    return tuple(max(a, b) for a, b in zip(known, declared, strict=True))
-
-
-def _told(node: Node) -> str:
-    shape = node.attr_shape("shape")
-    return "of unknown rank" if shape is None else str(list(shape))
+        raise InvalidGraphError(message, "use the graph's sizes, -1 for any", where) from error
+    return node if shape == known else node.with_attrs(shape=attr.shape(shape))

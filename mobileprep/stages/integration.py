@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from mobileprep.datasets.classes import class_names
-from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
-from mobileprep.formats.dtypes import DType
+from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.fsio import write_text
-from mobileprep.ir.refs import parse_ref
-from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Pictures, app_tensors
+from mobileprep.packaging.integration.app_model import AppModel, app_tensors
 from mobileprep.packaging.integration.render import integration_code
 from mobileprep.plan.app_stages import IntegrationStage
 from mobileprep.plan.records import Interface
 from mobileprep.plan.spec import PUBLISHED
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.pictures import pictures_of
 
 FOLDER = "integration"
 
@@ -59,30 +58,9 @@ def _app_model(job: Job[IntegrationStage]) -> AppModel:
         inputs=inputs,
         outputs=outputs,
         init_ops=interface.init_ops,
-        pictures=_pictures(asked, inputs),
+        pictures=pictures_of(asked, inputs),
         labels=asked.labels or None,
         threads=asked.integration.threads,
         package=asked.integration.package,
         class_name=asked.integration.class_name,
     )
-
-
-def _pictures(asked: IntegrationStage, inputs: tuple[AppTensor, ...]) -> Pictures | None:
-    """How pictures become values, the data's defaults filled in; None where none are fed."""
-    reading = asked.reading
-    named = asked.picture_input
-    fed = [t for t in inputs if named is None or parse_ref(t.name) == parse_ref(named)]
-    if reading is None or len(fed) != 1:
-        return None
-    count = 1 if reading.channels == "grayscale" else 3
-    numbers = []
-    whole = fed[0].dtype is not DType.FLOAT
-    for key, given in (
-        ("mean", reading.mean or (0.0,)),
-        ("std", reading.std or (1.0 if whole else 255.0,)),
-    ):
-        if len(given) not in (1, count):
-            message = f"{key!r} has {len(given)} numbers for {count} channels"
-            raise AccuracyError(message, "give one number, or one for each channel")
-        numbers.append(given * count if len(given) == 1 else given)
-    return Pictures(fed[0].name, reading.channels, *numbers)

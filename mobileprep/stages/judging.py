@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 from mobileprep.errors import AccuracyError
+from mobileprep.frozen import dataclass
 from mobileprep.metrics.agreement import AgreementKind, OutputAgreement
 from mobileprep.metrics.base import OutputError
 from mobileprep.metrics.catalogue import FREE_SHAPES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from mobileprep.errors import AccuracyError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import LabelError, Metric, MetricBatch, MetricOptions, OutputError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from mobileprep.formats.arrays import array_writer, each_array
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
 from mobileprep.ir.tensor import Array
 

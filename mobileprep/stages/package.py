@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.chains.norms_left import norms_left
 from mobileprep.formats.encrypted_header import OVERHEAD
-from mobileprep.formats.tflite.writer import model_bytes
-from mobileprep.fsio import write_bytes, write_text
+from mobileprep.fsio import write_text
 from mobileprep.ir.channel_statistics import without_statistics
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
-from mobileprep.litert.convert import converted
-from mobileprep.litert.prepare import CutInput
 from mobileprep.opdefs.definitions import TF115
 from mobileprep.packaging.app_files import app_files
 from mobileprep.packaging.build_files import build_fragments
 from mobileprep.packaging.kernel_code import kernel_bytes
-from mobileprep.packaging.memmapped import PAGE_SIZE, Conversion, convert
 from mobileprep.packaging.selective_registration import ops_and_kernels, registration_header
 from mobileprep.packaging.target_check import target_gaps
 from mobileprep.plan.records import Interface, KernelsRecord, ModelFacts, PackageRecord
@@ -27,6 +23,9 @@ from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import HEADER, PackageStage
 from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
+
+if TYPE_CHECKING:
+    from mobileprep.packaging.memmapped import Conversion
 
 
 @stage(PackageStage)
@@ -60,28 +59,19 @@ def _leave_model(job: Job[PackageStage], graph: Graph, warnings: list[str]) -> t
     if job.asked.artifact == "frozen":
         return graph, job.leave_graph(job.asked.model, graph)
     if job.asked.artifact == "memmapped":
+        from mobileprep.packaging.memmapped import PAGE_SIZE, convert  # few targets take it
+
         done = convert(graph, PAGE_SIZE, quantized=True, safe=True)
         warnings += _kept(job, done)
         return done.model.graph, job.leave_memmapped(job.asked.model, done.model)
     path = job.output(job.asked.model)
     if job.asked.artifact == "tflite":
-        return graph, _leave_tflite(job, graph, path)
+        # Slow to import, and few targets take it.
+        from mobileprep.stages.lite_package import leave_tflite
+
+        return graph, leave_tflite(job, graph, path, warnings)
     write_graph(path, graph, as_text=True)
     return graph, path.stat().st_size
-
-
-def _leave_tflite(job: Job[PackageStage], graph: Graph, path: Path) -> int:
-    """Leave a file for LiteRT; its length in bytes.
-
-    Raises:
-        UnsupportedError: naming every node that LiteRT cannot express; or flatbuffers is missing.
-    """
-    interface = job.record(Interface, job.asked.interface)
-    inputs = [CutInput(name) for name in interface.inputs]
-    model = converted(graph, inputs, interface.outputs, where=job.place("artifact"))
-    content = model_bytes(model, str(path))
-    write_bytes(path, bytes(content))
-    return len(content)
 
 
 def _warnings(job: Job[PackageStage], graph: Graph) -> list[str]:

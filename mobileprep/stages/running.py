@@ -12,10 +12,12 @@ from mobileprep.errors import AccuracyError, UnsupportedError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 from mobileprep.plan.running_records import EngineRecord
-from mobileprep.plan.running_stages import RunningStage
-from mobileprep.runtime.engines.agreement import TOLERANCE, agreement_of
+from mobileprep.plan.running_stages import EvaluateStage, RunningStage
+from mobileprep.plan.spec import Section, Upstream
+from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, agreement_of
 from mobileprep.runtime.engines.base import Engine
 from mobileprep.runtime.engines.choose import AUTO, open_engine
+from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.stages.base import Job
 
 REFERENCE: Final = "numpy"
@@ -34,10 +36,21 @@ def stage_engine(job: Job[RunningStage], graph: Graph, where: str) -> Engine:
         where: what the graph is called, for messages.
     """
     choice = job.asked.engine
+    opened = open_engine(choice.name, graph, None, where=where, seed=_SEED, among=choice.versions)
     return _Placed(
-        job,
-        open_engine(choice.name, graph, None, where=where, seed=_SEED, among=choice.versions),
+        job, opened, "engine", "write 'engine: auto' to take the fastest engine that runs the graph"
     )
+
+
+def file_engine(job: Job[EvaluateStage], file: Upstream) -> Engine:
+    """LiteRT's interpreter, for the .tflite file that ships.
+
+    Args:
+        job: the stage's.
+        file: the file.
+    """
+    opened = LiteRtModel(job.path(file))
+    return _Placed(job, opened, "validation", "leave 'engine' out of 'validation'")
 
 
 def compared_with_reference(
@@ -62,7 +75,8 @@ def compared_with_reference(
         where: what the graph is called, for messages.
 
     Raises:
-        AccuracyError: the results are further apart than engines may be.
+        AccuracyError: the results are further apart than engines may be. A .tflite file may be
+            apart by any amount, which the record tells.
     """
     if engine.name == REFERENCE:
         return EngineRecord(REFERENCE, TOLERANCE)
@@ -74,11 +88,24 @@ def compared_with_reference(
         return EngineRecord(engine.name, TOLERANCE, version, unlike=error.message)
     found = engine.run(fetches, feeds)
     agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
+    if not agreement.holds and engine.name == LiteRtModel.name:
+        # A file may have fewer bits than its graph: whether it is good enough, metrics say.
+        return _apart(job, agreement, samples)
     if not agreement.holds:
         message = f"{where}: {agreement}; at most {TOLERANCE:.0e} is allowed"
         raise AccuracyError(message, "write 'engine: numpy' to go on", job.place("engine"))
     within = _within(agreement.largest)
     return EngineRecord(engine.name, TOLERANCE, version, samples, within)
+
+
+def _apart(job: Job[RunningStage], agreement: Agreement, samples: int) -> EngineRecord:
+    """A .tflite file that does not compute quite what its graph does."""
+    version = job.asked.engine.versions.get(agreement.engine, "")
+    if math.isfinite(agreement.largest):
+        within = _within(agreement.largest)
+        return EngineRecord(agreement.engine, TOLERANCE, version, samples, within)
+    unlike = "the file gives other whole numbers, texts, shapes, NaN or infinities than its graph"
+    return EngineRecord(agreement.engine, TOLERANCE, version, unlike=unlike)
 
 
 def storable(array: Array) -> Array:
@@ -94,11 +121,13 @@ def _within(largest: float) -> float:
 
 
 class _Placed:
-    """An engine whose refusals name the place in the recipe that asks for it."""
+    """An engine whose refusals name the place in the recipe that asks for it, and the mend."""
 
-    def __init__(self, job: Job[RunningStage], engine: Engine) -> None:
+    def __init__(self, job: Job[RunningStage], engine: Engine, section: Section, hint: str) -> None:
         self._job = job
         self._engine = engine
+        self._section = section
+        self._hint = hint
 
     @property
     def name(self) -> str:
@@ -113,5 +142,4 @@ class _Placed:
             if self._job.asked.engine.name in (AUTO, REFERENCE):
                 raise
             message = f"{error.where}: {error.message}" if error.where else error.message
-            hint = "write 'engine: auto' to take the fastest engine that runs the graph"
-            raise UnsupportedError(message, hint, self._job.place("engine")) from error
+            raise UnsupportedError(message, self._hint, self._job.place(self._section)) from error

@@ -12,15 +12,16 @@ from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.statistics import graph_statistics
 from mobileprep.plan.records import Interface, TransformRecord
-from mobileprep.plan.spec import Files, file_slot
+from mobileprep.plan.spec import PAGE, Files, file_slot
 from mobileprep.plan.stages import GRAPH, TransformStage
 from mobileprep.stages.base import Job, stage
+from mobileprep.stages.graph_page import write_graph_page
 from mobileprep.transforms.base import Context
 
 
 @stage(TransformStage)
 def run(job: Job[TransformStage]) -> None:
-    """Leaves ``graph.pb`` and ``step.json``."""
+    """Leaves ``graph.pb``, ``step.json`` and ``page.json``."""
     asked = job.asked
     interface = job.record(Interface, asked.interface)
     plugin = None if asked.plugin is None else asked.plugin.root
@@ -29,12 +30,12 @@ def run(job: Job[TransformStage]) -> None:
         options["range_file"] = str(job.path(asked.ranges))
     step = ChainStep(asked.transform, options, asked.ignore_errors, plugin)
     context = Context(interface.inputs, interface.kept)
-    graph = job.graph(asked.graph)
-    warnings = list(cautions(graph, asked.earlier, step.name, step.options))
+    before = job.graph(asked.graph)
+    warnings = list(cautions(before, asked.earlier, step.name, step.options))
     for caution in warnings:
         job.warn(caution)
     try:
-        graph, (done,) = run_chain(graph, [step], context)
+        graph, (done,) = run_chain(before, [step], context)
     except MobileprepError as error:
         # Where in the graph it went wrong goes into the message, for the place is the recipe's.
         message = f"{error.where}: {error.message}" if error.where else error.message
@@ -42,6 +43,7 @@ def run(job: Job[TransformStage]) -> None:
     told = tuple(_portable(asked, text) for text in (*warnings, *done.warnings))
     skipped = {_portable(asked, why): count for why, count in done.skipped.items()}
     done = dataclasses.replace(done, warnings=told, skipped=skipped)
+    write_graph_page(job.output(PAGE), asked.level, graph, before)
     job.write_record(asked.RECORD, step_record(done, graph, job.leave_graph(GRAPH, graph)))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar, Final, TypeVar
 
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.rewrite import Rewritten

@@ -39,6 +39,7 @@ COMMANDS = {
     "diff": ("diff", f"diff {MODEL} {OTHER} --samples 2 --json"),
     "doctor": ("doctor", "doctor --json"),
     "doctor-library": ("doctor-library", f"doctor --library=lib.so --graph={MODEL} --json"),
+    "migrate": ("migrate", f"migrate {MODEL} --json"),
     "plan": ("plan", "plan digits --json"),
     "report": ("report", "report digits --json"),
     "report, stored": ("report", "report out --json"),

@@ -7,8 +7,19 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.ir.files import read_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_to_bytes
+from mobileprep.litert.quantizing.kernels import KERNELS
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples
+from tests.transforms.graphs import node, placeholder
+from tests.transforms.test_raise_control_flow import doubling
 
 PAGE = DOCS / "litert.md"
 FILE_IDENTIFIER = slice(4, 8)
@@ -17,18 +28,67 @@ FILE_IDENTIFIER = slice(4, 8)
 def test_the_command_writes_a_file(digits: Path, run: Run) -> None:
     assert run("build", digits, "--target", "download").code == 0
     shutil.copy("out/digits/download/digits.pb", "frozen.pb")
-    (command,) = [c for c, _ in examples(PAGE) if c.startswith("mobileprep ")]
-    told = run(*shlex.split(command)[1:])
+    commands = [(c, a) for c, a in examples(PAGE) if c.startswith("mobileprep tflite")]
+    for command, answer in commands:
+        told = run(*shlex.split(command)[1:])
+        assert told.code == 0, told.err
+        assert answer in ("", told.err)
+    for name in ("model.tflite", "eight.tflite"):
+        assert Path(name).read_bytes()[FILE_IDENTIFIER] == b"TFL3"
+
+
+def test_the_operators_in_integers_are_those_of_the_page() -> None:
+    rows = re.findall(r"^\| int8( and int16x8| alone) \| (.*) \|$", PAGE.read_text("utf-8"), re.M)
+    told = {which: set(names.split(", ")) for which, names in rows}
+    sixteen = {code for code, kernel in KERNELS.items() if DType.INT16 in kernel.types}
+    assert told[" and int16x8"] == sixteen
+    assert told[" alone"] == set(KERNELS) - sixteen
+
+
+def test_the_targets_in_integers_build(digits: Path, run: Run) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    text, page = digits.read_text("utf-8"), PAGE.read_text("utf-8")
+    calibration, first = re.findall(r"```yaml\n(calibration: .*)\n(targets:\n.*)\n```", page)[0]
+    ((second),) = re.findall(r"```yaml\n(targets:\n  eight:\n.*?)```", page, re.S)
+    recipe = text.partition("\ntargets:")[0].replace("validation:", "validation:\n  engine: litert")
+    digits.write_text(f"{recipe}\n{calibration}\n{first}\n", "utf-8")
+    assert run("calibrate", digits).code == 0
+    told = run("build", digits)
     assert told.code == 0, told.err
-    assert Path("model.tflite").read_bytes()[FILE_IDENTIFIER] == b"TFL3"
+    digits.write_text(f"{recipe}\n{calibration.replace('ranges', 'others')}\n{second}\n", "utf-8")
+    told = run("build", digits)
+    assert told.code == 0, told.err
+    record = read_model(map_file(Path("out/digits/eight/digits.tflite")), "digits.tflite")
+    graph = record.subgraphs[0]
+    assert [graph.tensors[i].type for i in (*graph.inputs, *graph.outputs)] == ["UINT8", "FLOAT32"]
+    codes = [operator.code.builtin for operator in graph.operators]
+    assert codes[-1] == "SOFTMAX"
 
 
 def test_the_target_of_the_page_builds_beside_others(digits: Path, run: Run) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
     (target,) = re.findall(r"```yaml\ntargets:\n  (phone: .*)\n```", PAGE.read_text("utf-8"))
     text = digits.read_text("utf-8")
-    recipe, _, _ = text.partition("\ntargets:")
-    digits.write_text(f"{recipe}\ntargets: {{{target}}}\n", "utf-8")
+    recipe, _, _ = text.partition("\nvalidation:")
+    (validation,) = re.findall(r"```yaml\n(validation:\n.*?)```", PAGE.read_text("utf-8"), re.S)
+    digits.write_text(f"{recipe}\n{validation}\ntargets: {{{target}}}\n", "utf-8")
     told = run("build", digits)
     assert told.code == 0, told.err
     model = Path("out/digits/phone/digits.tflite").read_bytes()
     assert model[FILE_IDENTIFIER] == b"TFL3"
+
+
+def test_the_command_about_loops_raises_and_unrolls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [placeholder(), *doubling(3), node("y", "Identity", "v/out")]
+    Path("loop.pb").write_bytes(graph_to_bytes(Graph(nodes)))
+    (command,) = [c for c, _ in examples(PAGE) if c.startswith("mobileprep transform ")]
+    words = shlex.split(command)[1:]
+    told = run(*words)
+    assert told.code == 0, told.err
+    assert {n.op for n in read_graph(Path("raised.pb"))} == {"Placeholder", "Add", "Identity"}
+    told = run(*(w.replace("unroll=4", "unroll=2") for w in words))
+    assert told.code == 0, told.err
+    assert "StatelessWhile" in {n.op for n in read_graph(Path("raised.pb"))}

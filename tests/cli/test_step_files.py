@@ -121,7 +121,7 @@ def build(run: Run, app: Path, name: str) -> list[str]:
 
 
 def test_an_edited_log_reruns_its_step_and_what_follows(app: Path, run: Run) -> None:
-    assert len(build(run, app, "ranges")) == 7
+    assert len(build(run, app, "ranges")) == 8
     assert upper(app) == 2.5
     assert build(run, app, "ranges") == []
     (app / "logs" / "run.txt").write_text(line(-1.5, 7))

@@ -10,7 +10,8 @@ from mobileprep.cli import tflite
 from mobileprep.cli.main import main
 from mobileprep.ir.files import write_graph
 from mobileprep.litert.convert import MODES
-from tests.stages.jobs import classifier
+from mobileprep.litert.quantizing.settings import END_TYPES
+from tests.stages.jobs import classifier, op
 
 
 @pytest.fixture
@@ -22,6 +23,7 @@ def graph(tmp_path: Path) -> Path:
 
 def test_the_modes_are_those_of_the_converter() -> None:
     assert tflite._MODES == MODES
+    assert tflite._TYPES == END_TYPES
 
 
 def test_a_file_is_written_and_told(
@@ -45,3 +47,14 @@ def test_shapes_that_are_none_are_refused(
     arguments = [f"--in_graph={graph}", "--out_file=m.tflite", "--inputs=x"]
     assert main(["tflite", *arguments, f"--input_shapes={shapes}"]) == 2
     assert fault in capsys.readouterr().err
+
+
+def test_flex_leaves_ops_to_the_delegate_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    write_graph(tmp_path / "odd.pb", classifier().with_nodes(nodes))
+    arguments = [f"--in_graph={tmp_path / 'odd.pb'}", f"--out_file={tmp_path / 'm.tflite'}"]
+    assert main(["tflite", *arguments]) == 6
+    assert main(["tflite", *arguments, "--flex"]) == 0
+    assert "link the Flex delegate, for Lgamma" in capsys.readouterr().err

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.api import noting
 from mobileprep.cli._shared import load
-from mobileprep.pipeline import file_index
+from mobileprep.pipeline import file_index, index_entries
 from tests.cli.conftest import Run, Told
 from tests.pipeline.small_plans import SPOILS, spoil_one
 
@@ -158,14 +159,14 @@ def test_the_environment_and_the_flags_count(
     text = RECIPE.read_text().replace("num_steps: 256", "num_steps: ${STEPS:-256}")
     RECIPE.write_text(text)
     for _ in range(2):
-        assert "0 of 23 stages ran" in run(*BUILD).err
+        assert "0 of 24 stages ran" in run(*BUILD).err
     read.clear()
-    assert "0 of 23 stages ran" in run(*BUILD).err
+    assert "0 of 24 stages ran" in run(*BUILD).err
     assert not read
     monkeypatch.setenv("STEPS", "128")
-    assert "8 of 23 stages ran" in run(*BUILD).err
+    assert "8 of 24 stages ran" in run(*BUILD).err
     assert "stages ran" in run(*BUILD, "--set", "STEPS=64").err
-    assert "0 of 15 stages ran" in run(*BUILD, "--target", "phone").err
+    assert "0 of 16 stages ran" in run(*BUILD, "--target", "phone").err
 
 
 def test_a_failing_recipe_fails_as_before(noted: Path, run: Run) -> None:
@@ -224,6 +225,17 @@ def test_large_files_are_not_hashed_again(
     assert not read
 
 
+def test_a_large_page_is_known_too(
+    built: Path, run: Run, read: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_entries, "MARGIN_NS", 0)
+    monkeypatch.setattr(noting, "_LARGE", 1)
+    for _ in range(2):
+        read.clear()
+        run(*BUILD)
+    assert not read
+
+
 def test_records_that_are_used_are_kept(noted: Path, run: Run, read: list[object]) -> None:
     records = list(Path("store/v2/ac").rglob("*.json"))
     for record in records:
@@ -268,7 +280,7 @@ def test_every_file_that_a_build_opens_is_in_its_note(
 
     sys.addaudithook(hear)  # which stays, and hears no more at the end
     shutil.rmtree("store/v2/seen")
-    assert "0 of 23 stages ran" in run(*BUILD).err
+    assert "0 of 24 stages ran" in run(*BUILD).err
     listening.clear()
     (note,) = Path("store/v2/unchanged").iterdir()
     noted = json.loads(note.read_bytes().partition(b"\n")[2])["data"]

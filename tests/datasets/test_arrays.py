@@ -70,6 +70,21 @@ def test_what_does_not_fit_is_told(tmp_path: Path, arrays: dict, told: str) -> N
         opened(saved(tmp_path / "d.npz", **arrays), [fed((-1, 3))], labels="label")
 
 
+@pytest.mark.parametrize(
+    ("arrays", "mend"),
+    [
+        ({"x": X}, "name the labels that it has by 'labels', or take a metric that needs none"),
+        ({"pictures": X, "label": Y}, "save the array under that name, or tell its own by"),
+    ],
+)
+def test_an_array_that_is_not_there_is_told_with_what_to_do(
+    tmp_path: Path, arrays: dict, mend: str
+) -> None:
+    with pytest.raises(AccuracyError) as caught:
+        opened(saved(tmp_path / "d.npz", **arrays), [fed((-1, 3))], labels="label")
+    assert caught.value.hint.startswith(mend)
+
+
 def test_inputs_of_unequal_length_are_told(tmp_path: Path) -> None:
     files = saved(tmp_path / "d.npz", x=X, z=X[:4])
     with pytest.raises(AccuracyError, match=r"do not fit together: x has 5, z has 4"):

@@ -1,8 +1,7 @@
 """Running many cases in one fork, one after another: a fork takes longer than most cases do.
 
 What is learnt so is believed only of cases that go well. One that fails, one that the process ends
-or hangs in, and all cases of a process that grew too large, are run again, each in a fork of its
-own.
+or hangs in, and all cases of a process that grew too large, run again, each in a fork of its own.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mobileprep.inspection import node_table as module
-from mobileprep.inspection.node_table import NodeTable, node_table, too_large
+from mobileprep.inspection import page_limits as module
+from mobileprep.inspection.node_table import NodeTable, node_table
+from mobileprep.inspection.page_limits import left_out
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
@@ -59,9 +60,9 @@ def test_inputs_that_are_not_there_are_left_out() -> None:
 def test_of_a_graph_that_is_too_large_only_that_is_told(
     bound: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not too_large(graph())
+    assert not left_out(graph())
     monkeypatch.setattr(module, bound, 2)
-    assert too_large(graph())
+    assert left_out(graph())
     table = node_table(graph(), {})
     assert word in table.left_out
     assert table.names == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.mapped_file import map_file
 from mobileprep.ir.tensor import MAX_BYTES, Tensor, check_shape
 from tests.ir.graphs import NUMBERS
 
@@ -256,3 +258,56 @@ def test_as_many_strings_as_fit_are_decoded_and_no_more(monkeypatch: pytest.Monk
     assert list(Tensor(DType.STRING, (8,), values=(b"a",)).array()) == [b"a"] * 8
     with pytest.raises(InvalidGraphError, match=r"a string tensor of shape \[9\] is too large"):
         Tensor(DType.STRING, (9,), values=(b"a",)).array()
+
+
+@pytest.mark.parametrize("at", [0, 1 << 14, (1 << 17) - 1, 1 << 17, (1 << 17) + 2])
+def test_a_difference_at_any_place_is_seen(at: int) -> None:
+    array = np.zeros((1 << 17) + 3, np.uint8)
+    other = array.copy()
+    other[at] = 1
+    assert not Tensor.of(array).identical(Tensor.of(other))
+    assert Tensor.of(array).identical(Tensor.of(array.copy()))
+
+
+def test_where_digests_are_known_nothing_is_read() -> None:
+    one, same, other = (
+        Tensor(DType.UINT8, (2,), content=content) for content in (b"ab", b"ab", b"ac")
+    )
+    for tensor in (one, same, other):
+        tensor.digest()
+        tensor.content = None
+    assert one.identical(same)
+    assert not one.identical(other)
+
+
+def _resident(path: Path) -> int:
+    """The bytes of a file's map that count as this process's."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            return int(next(x for x in lines if x.startswith("Rss:")).split()[1]) << 10
+    raise AssertionError(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="what is resident: Linux tells")
+def test_what_is_let_go_takes_no_memory_and_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "content"
+    array = np.arange(1 << 18, dtype=np.float32)
+    path.write_bytes(array.tobytes())
+    tensor = Tensor(DType.FLOAT, array.shape, content=map_file(path))
+    assert tensor.array().sum() == array.sum()
+    assert _resident(path) == array.nbytes
+    tensor.let_go()
+    assert _resident(path) == 0
+    assert tensor.array().tobytes() == array.tobytes()
+
+
+def test_a_map_that_holds_more_than_the_tensor_stays(tmp_path: Path) -> None:
+    path = tmp_path / "content"
+    path.write_bytes(bytes(1 << 20))
+    whole = map_file(path)
+    tensor = Tensor(DType.UINT8, (1 << 19,), content=whole[: 1 << 19])
+    assert tensor.array().sum() + np.frombuffer(whole, np.uint8).sum() == 0
+    tensor.let_go()
+    Tensor.of(np.zeros(3)).let_go()
+    assert tensor.array().sum() == 0

@@ -21,7 +21,7 @@ def check(
     arrays: Sequence[Any],
     *,
     constant: Collection[int] = (),
-    open_sizes: bool = False,
+    open_sizes: int = 0,
     outputs: int = 1,
     tolerance: float = TOLERANCE,
     **attrs: Any,
@@ -32,7 +32,7 @@ def check(
         kind: the node's op.
         arrays: its inputs.
         constant: which inputs are constants.
-        open_sizes: whether the first size of each other input is left open.
+        open_sizes: how many of the first sizes of each other input are left open.
         outputs: how many outputs the node has.
         tolerance: the largest difference, relative to the largest number.
         attrs: its attributes.
@@ -44,7 +44,8 @@ def check(
         if index in constant:
             nodes.append(const(name, array))
             continue
-        shape = (-1, *array.shape[1:]) if open_sizes and array.ndim else array.shape
+        left_open = min(open_sizes, array.ndim)
+        shape = (*(-1,) * left_open, *array.shape[left_open:])
         nodes.append(feed(name, shape, numpy_type(array)))
         feeds[name] = array
     nodes.append(op("y", kind, [f"x{i}" for i in range(len(given))], **attrs))

@@ -151,3 +151,107 @@ def test_channels_first_computes_the_same() -> None:
     (found,) = answered(model_bytes(model(graph, ["x"], ["y"])), [x])
     (wanted,) = expected(graph, {"x": x}, ["y"])
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def halves(inner: list[Node], last: str) -> list[Node]:
+    """x / 2 * (1 + what is given)."""
+    return [
+        *inner,
+        const("one", 1.0),
+        op("more", "AddV2", ["one", last]),
+        const("half", 0.5),
+        op("part", "Mul", ["half", "x"]),
+        op("y", "Mul", ["part", "more"]),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["Mul", "RealDiv"])
+def test_gelu(kind: str) -> None:
+    number = 2**-0.5 if kind == "Mul" else 2**0.5
+    inner = [
+        const("root", number),
+        op("scaled", kind, ["x", "root"]),
+        op("curve", "Erf", ["scaled"]),
+    ]
+    assert converted(halves(inner, "curve"), (2, 50)) == ["GELU"]
+
+
+def test_gelu_whose_half_belongs_to_the_bend() -> None:
+    nodes = [
+        const("root", 2**-0.5),
+        op("scaled", "Mul", ["root", "x"]),
+        op("curve", "Erf", ["scaled"]),
+        const("one", 1.0),
+        op("more", "AddV2", ["curve", "one"]),
+        const("half", 0.5),
+        op("cdf", "Mul", ["more", "half"]),
+        op("y", "Mul", ["x", "cdf"]),
+    ]
+    assert converted(nodes, (2, 50)) == ["GELU"]
+
+
+CUBES = {
+    "Pow": [const("three", 3.0), op("cube", "Pow", ["x", "three"])],
+    "Mul": [op("square", "Mul", ["x", "x"]), op("cube", "Mul", ["x", "square"])],
+    "Square": [op("square", "Square", ["x"]), op("cube", "Mul", ["square", "x"])],
+}
+
+
+def tangent(cube: list[Node], small: float = 0.044715) -> list[Node]:
+    inner = [
+        *cube,
+        const("small", small),
+        op("bent", "Mul", ["small", "cube"]),
+        op("total", "AddV2", ["x", "bent"]),
+        const("root", (2 / np.pi) ** 0.5),
+        op("scaled", "Mul", ["root", "total"]),
+        op("curve", "Tanh", ["scaled"]),
+    ]
+    return halves(inner, "curve")
+
+
+@pytest.mark.parametrize("cube", CUBES)
+def test_gelu_by_a_tangent(cube: str) -> None:
+    assert converted(tangent(CUBES[cube]), (2, 50)) == ["GELU"]
+
+
+def test_gelu_by_a_tangent_of_x_before_the_brackets() -> None:
+    inner = [
+        op("square", "Mul", ["x", "x"]),
+        const("small", 0.044715),
+        op("bent", "Mul", ["square", "small"]),
+        const("whole", 1.0),
+        op("total", "AddV2", ["bent", "whole"]),
+        const("root", (2 / np.pi) ** 0.5),
+        op("long", "Mul", ["x", "root"]),
+        op("scaled", "Mul", ["long", "total"]),
+        op("curve", "Tanh", ["scaled"]),
+    ]
+    assert converted(halves(inner, "curve"), (2, 50)) == ["GELU"]
+
+
+def test_what_is_nearly_gelu_stays() -> None:
+    assert "GELU" not in converted(tangent(CUBES["Mul"], 0.05), (2, 50))
+    inner = [const("root", 0.7), op("scaled", "Mul", ["x", "root"]), op("curve", "Erf", ["scaled"])]
+    assert "GELU" not in converted(halves(inner, "curve"), (2, 50))
+
+
+@pytest.mark.parametrize("order", [("Maximum", "Minimum"), ("Minimum", "Maximum")])
+@pytest.mark.parametrize(
+    ("low", "high", "code"), [(-1.0, 1.0, "RELU_N1_TO_1"), (0.0, 6.0, "RELU6"), (-1.0, 2.0, None)]
+)
+def test_ranges(order: tuple[str, str], low: float, high: float, code: str | None) -> None:
+    limits = {"Maximum": low, "Minimum": high}
+    nodes = [
+        const("first", limits[order[0]]),
+        const("second", limits[order[1]]),
+        op("inner", order[0], ["x", "first"]),
+        op("y", order[1], ["second", "inner"]),
+    ]
+    found = converted(nodes, (3, 7))
+    assert found == ([code] if code else [kind.upper() for kind in order])
+
+
+def test_a_relu_below_6_is_one() -> None:
+    nodes = [op("above", "Relu", ["x"]), const("six", 6.0), op("y", "Minimum", ["above", "six"])]
+    assert converted(nodes, (3, 7)) == ["RELU6"]

@@ -43,7 +43,8 @@ def network() -> Graph:
 @pytest.mark.parametrize(
     # float16 has 11 bits; int8 weights have 8, and so have inputs while the graph runs.
     ("mode", "tolerance", "share"),
-    [("float16", 2e-3, 0.52), ("weights", 0.05, 0.30)],
+    # Half of a step of 4 bits is a fourteenth of the largest weight.
+    [("float16", 2e-3, 0.52), ("weights", 0.05, 0.30), ("int4", 0.25, 0.25)],
 )
 def test_a_network_stored_in_fewer_bits(mode: Mode, tolerance: float, share: float) -> None:
     feeds = {"x": numbers(1, 8, 8, 16, seed=9)}
@@ -63,6 +64,29 @@ def test_versions_tell_of_weights_in_int8() -> None:
     assert versions["FULLY_CONNECTED"] == 12
     assert versions["DEQUANTIZE"] == 5
     assert codes(record).count("DEQUANTIZE") == 1
+
+
+def test_four_bits_are_for_kernels_that_take_them() -> None:
+    record = model(network(), ["x"], ["y"], mode="int4")
+    (graph,) = record.subgraphs
+    kinds = {
+        o.code.builtin: graph.tensors[o.inputs[1]].type
+        for o in graph.operators
+        if len(o.inputs) > 1
+    }
+    assert kinds["CONV_2D"] == kinds["FULLY_CONNECTED"] == "INT4"
+    assert kinds["DEPTHWISE_CONV_2D"] == "INT8"
+    versions = {o.code.builtin: o.code.version for o in graph.operators}
+    assert (versions["CONV_2D"], versions["FULLY_CONNECTED"]) == (7, 10)
+
+
+def test_two_weights_of_four_bits_go_into_a_byte() -> None:
+    weights = np.array([[7, -7, 1], [2, 0, -3]], np.float32)
+    data = np.pad(weights, ((0, 0), (0, 2000)))
+    graph = Graph([feed("x", (1, 2003)), const("w", data.T), op("y", "MatMul", ["x", "w"])])
+    record = model(graph, ["x"], ["y"], mode="int4")
+    (packed,) = [b for b in record.buffers if len(b) == 2003]
+    assert list(bytes(packed[:2])) == [0x97, 0x01]
 
 
 def test_each_channel_has_its_scale() -> None:

@@ -15,7 +15,9 @@ from tests.ops import naive
 WINDOWS = [
     Window(size, strides, (1, 1), pads)
     for size, strides, pads in itertools.product(
-        ((1, 1), (3, 3), (2, 4)), ((1, 1), (2, 3)), (((0, 0), (0, 0)), ((1, 0), (1, 1)))
+        ((1, 1), (3, 3), (2, 4), (3, 1), (1, 2)),
+        ((1, 1), (2, 3)),
+        (((0, 0), (0, 0)), ((1, 0), (1, 1))),
     )
     if max(itertools.chain(*pads)) < min(size)
 ]

@@ -42,6 +42,17 @@ def app_model(**changes: Any) -> AppModel:
     return AppModel(**{**known, **changes})
 
 
+def lite_model(**changes: Any) -> AppModel:
+    """The same for LiteRT, which takes other types and has no nodes to run once."""
+    inputs = (
+        AppTensor("image", DType.FLOAT, (-1, 2, 1, 3)),
+        AppTensor("scale:0", DType.INT32, (2,)),
+        AppTensor("any", DType.INT64),
+    )
+    known = {"file": "digits.tflite", "artifact": "tflite", "inputs": inputs, "init_ops": ()}
+    return app_model(**{**known, **changes})
+
+
 def hostile_model() -> AppModel:
     """A model whose names try to be code."""
     return app_model(

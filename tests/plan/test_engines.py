@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import UnsupportedError
-from mobileprep.plan.engines import engine_choice, engine_version
+from mobileprep.plan.engines import engine_choice, engine_version, litert_choice
 from mobileprep.plan.regular_expressions import regex_engine
 from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.model import Target
@@ -103,3 +103,14 @@ def test_nothing_heavy_is_imported() -> None:
         "assert not {'numpy', 'openvino', 'tensorflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_litert_comes_with_its_version_or_is_asked_for(installed: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedError, match="litert, which is not installed") as caught:
+        litert_choice(target("numpy"))
+    assert "pip install ai-edge-litert" in caught.value.hint
+    engine_version.cache_clear()
+    installed |= {"ai_edge_litert": "", "ai-edge-litert": "2.1.0"}
+    assert litert_choice(target("auto")) == EngineChoice(
+        "litert", {"litert": "2.1.0"}, regex_engine()
+    )

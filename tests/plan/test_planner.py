@@ -13,7 +13,7 @@ from mobileprep.plan import engines
 from mobileprep.plan.fingerprints import components
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.running_stages import RunningStage
-from mobileprep.plan.spec import Plan, StageSpec, Upstream
+from mobileprep.plan.spec import Plan, PlannedPage, StageSpec, Upstream
 from mobileprep.plan.stages import STAGES
 from mobileprep.recipe import load_recipe
 
@@ -64,6 +64,7 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
         "r0/03-quantize_weights",
         "r0/a/package",
         "r0/a/compress",
+        "r0/nodes-source",
         "r0/a/nodes",
         "r0/03-round_weights",
         "r0/b/package",
@@ -272,9 +273,15 @@ def test_a_target_knows_its_tasks_and_files(folder: Path) -> None:
         "r0/evaluate-source",
         "r0/a/evaluate",
         "r0/a/validate",
+        "r0/nodes-source",
         "r0/a/nodes",
     )
-    assert target.nodes == Upstream("r0/a/nodes", "nodes.json")
+    assert target.page == PlannedPage(
+        Upstream("r0/nodes-source", "nodes.json"),
+        Upstream("r0/a/nodes", "nodes.json"),
+        tuple(Upstream(task, "page.json") for task in target.tasks[:4]),
+        ("strip_unused_nodes", "fold_batch_norms", "quantize_weights"),
+    )
     assert [up.output for up in target.records.steps] == ["step.json"] * 3
     assert target.records.freeze == Upstream("r0/freeze", "freeze.json")
     assert target.records.package == Upstream("r0/a/package", "package.json")
@@ -347,7 +354,7 @@ EDITS = {
     "outputs: [y]": ("outputs: [z]", {"freeze"}),
     "x: {}": ("x: {shape: [1, 2]}", {"evaluate", "freeze", "nodes"}),
     "frozen: model.pb": ("frozen: other.pb", {"freeze"}),
-    "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"nodes", "transform"}),
+    "[strip_unused_nodes, fold_batch_norms]": ("[strip_unused_nodes]", {"transform"}),
     "quantize: weights": ("quantize: {mode: weights, minimum_size: 5}", {"transform"}),
     "a: {": ("a: {platform: ios, ", {"package"}),
     "b: {": ("b: {budget: {model_bytes: 1 MB}, ", {"budget"}),

@@ -42,13 +42,22 @@ def test_what_no_language_takes_is_refused(load, section: str, message: str) -> 
         load(HEAD + f"integration: {section}\ntargets: {{a: {{}}}}\n")
 
 
-def test_a_model_for_litert_has_no_code_and_is_not_encrypted(load) -> None:
-    text = "integration: {languages: [cpp]}\ntargets: {a: {artifact: tflite}}\n"
-    with pytest.raises(RecipeError, match=r"loads no \.tflite file"):
-        load(HEAD + text)
-    key = "protect: {encrypt: {key: env:KEY}}"
+def test_a_model_for_litert_has_code_of_its_own_and_is_not_encrypted(load) -> None:
+    lite = "targets: {a: {artifact: tflite}}\n"
+    load(HEAD + "integration: {languages: [java, kotlin, swift, cpp]}\n" + lite)
+    with pytest.raises(RecipeError, match="no code for LiteRT is here in 'objc'"):
+        load(HEAD + "integration: {languages: [objc]}\n" + lite)
+    with pytest.raises(RecipeError, match="no code for TensorFlow is here in 'swift'"):
+        load(HEAD + "integration: {languages: [swift]}\ntargets: {a: {}}\n")
     with pytest.raises(RecipeError, match="decrypts a model for LiteRT"):
-        load(HEAD + f"{key}\ntargets: {{a: {{artifact: tflite}}}}\n")
+        load(HEAD + f"protect: {{encrypt: {{key: env:KEY}}}}\n{lite}")
+
+
+def test_flex_is_of_files_for_litert(load) -> None:
+    with pytest.raises(RecipeError, match="'flex' is of"):
+        load(HEAD + "targets: {a: {flex: true}}\n")
+    (target,) = load(HEAD + "targets: {a: {flex: true, artifact: tflite}}\n").targets
+    assert target.flex
 
 
 @pytest.mark.parametrize("artifact", ["text", "memmapped"])

@@ -58,7 +58,76 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         ),
         (
             HEAD + SOURCE + "targets: {p: {quantize: {mode: round, ranges: observed}}}\n",
-            "4:39 targets.p.quantize.ranges: 'ranges' goes with 'nodes' only; remove it",
+            (
+                "4:39 targets.p.quantize.ranges: 'ranges' goes with 'nodes', 'int8' or 'int16x8' "
+                "only; remove it"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {quantize: int8}}\ncalibration: {data: d.npz}\n",
+            (
+                "4:25 targets.p.quantize: 'int8' is a mode for LiteRT; add 'artifact: tflite' to "
+                "the target"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {artifact: tflite, quantize: nodes}}\n",
+            (
+                "4:43 targets.p.quantize: LiteRT cannot run what 'nodes' makes; choose of float16, "
+                "weights, int4, int8, int16x8"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {artifact: tflite, quantize: int8}}\n",
+            (
+                "4:43 targets.p.quantize: 'int8' needs a calibration, for the ranges; add "
+                "'calibration: {data: samples.npz}' to the recipe"
+            ),
+        ),
+        (
+            HEAD
+            + SOURCE
+            + "targets: {p: {artifact: tflite, quantize: {mode: weights, bits: 4}}}\n",
+            (
+                "4:59 targets.p.quantize.bits: 'bits' does not go with 'artifact: tflite'; remove "
+                "it, or choose 'int4'"
+            ),
+        ),
+        (
+            HEAD
+            + SOURCE
+            + "targets: {p: {artifact: tflite, quantize: {mode: int16x8, ranges: trained,"
+            + " inference_input_type: int8}}}\n",
+            (
+                "4:98 targets.p.quantize.inference_input_type: with 'int16x8' an input is no int8; "
+                "choose of float, int16"
+            ),
+        ),
+        (
+            HEAD
+            + SOURCE
+            + "targets: {p: {artifact: tflite, quantize: {mode: int8, ranges: dynamic}}}\n"
+            + "calibration: {data: d.npz}\n",
+            (
+                "4:64 targets.p.quantize.ranges: 'int8' needs ranges that are known before the "
+                "model runs; write 'observed' or 'trained'"
+            ),
+        ),
+        (
+            HEAD
+            + SOURCE
+            + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Conv2D], percentile: 99}]}}}\n",
+            (
+                "4:63 targets.p.quantize.rules[0].percentile: 'percentile' goes with the method "
+                "'percentile' only; write 'method: percentile' as well, or remove it"
+            ),
+        ),
+        (
+            HEAD + SOURCE + "targets: {p: {quantize: {mode: nodes, rules: [{ops: [Conv2D]}]}}}\n",
+            (
+                "4:47 targets.p.quantize.rules[0]: the rule says nothing of what is to be done; "
+                "add 'mode: float', or 'bits', 'granularity' or 'method'"
+            ),
         ),
         (
             HEAD + SOURCE + TARGETS + "calibration: {method: mse}\n",
@@ -128,7 +197,7 @@ TARGETS = "targets: {phone: {platform: android}}\n"
         (
             HEAD + SOURCE + "targets:\n  p:\n    quantize: {mode: round, minimum_size: 3}\n",
             (
-                "6:29 targets.p.quantize.minimum_size: 'minimum_size' goes with 'weights' or "
+                "6:29 targets.p.quantize.minimum_size: 'minimum_size' goes with 'weights', "
                 "'float16' or 'bfloat16' only; remove it"
             ),
         ),

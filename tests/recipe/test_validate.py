@@ -38,7 +38,7 @@ TARGETS = "targets:\n  phone: {platform: android}\n"
             HEAD + "targets:\n  phone: {quantize: weight}\n",
             (
                 "6:21 targets.phone.quantize: expected one of none, weights, float16, bfloat16, "
-                "round, nodes, auto, found 'weight'; did you mean 'weights'?"
+                "round, nodes, auto, int4, int8, int16x8, found 'weight'; did you mean 'weights'?"
             ),
         ),
         (

@@ -133,3 +133,14 @@ def test_a_target_s_list_replaces_the_recipe_s_metric_and_its_metric_a_list(
     found = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets[0].validation
     assert found is not None
     assert [(c.metric, c.max_drop, c.output) for c in found.metrics] == [(*choice, None)]
+
+
+def test_litert_runs_what_is_a_file_for_it(tmp_path: Path) -> None:
+    """The engine of a validation is for targets that ship a .tflite file."""
+    with pytest.raises(RecipeError, match="the target 'p' ships none"):
+        validation(tmp_path, ", engine: litert")
+    text = HEAD.replace("{p: {}}", "{p: {artifact: tflite}}")
+    text += "validation: {data: d.npz, engine: litert}\n"
+    (target,) = load_recipe(tmp_path / "recipe.yaml", text=text, environ={}).targets
+    assert target.validation is not None
+    assert target.validation.engine == "litert"

@@ -1,7 +1,11 @@
-"""Frozen graphs of Keras' application networks with seeded random weights, made once and kept."""
+"""Frozen graphs of Keras' application networks with seeded random weights, made once and kept.
+
+For benchmarks, with TensorFlow installed: python -m tests.reference.networks FOLDER [NAME ...]
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,3 +109,21 @@ def randomize(model: Any, rng: np.random.Generator) -> None:
             weights.append(value.astype(variable.dtype))
         if weights:
             layer.set_weights(weights)
+
+
+def main() -> None:
+    import tensorflow as tf
+
+    parser = argparse.ArgumentParser(description="Make frozen networks for benchmarks.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL_NETWORKS))
+    args = parser.parse_args()
+    unknown = set(args.names) - set(ALL_NETWORKS)
+    if unknown:
+        parser.error(f"there is no network {', '.join(sorted(unknown))}")
+    for name in args.names or NETWORKS:
+        network(tf, args.folder, name)
+
+
+if __name__ == "__main__":
+    main()

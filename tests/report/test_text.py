@@ -129,6 +129,14 @@ def test_each_engine_has_a_line_with_the_worst_agreement() -> None:
     )
 
 
+def test_a_file_that_is_apart_from_its_graph_is_no_disagreement() -> None:
+    file = {**OPENVINO, "name": "litert", "version": "2.1.0", "within": 1e-2}
+    assert engine_lines(NUMPY, file)[1] == (
+        "engine   litert 2.1.0 ran model: apart from the graph that the file is made of, which "
+        "numpy ran, by at most 1e-02 of the largest value (4 samples)"
+    )
+
+
 def test_an_engine_that_could_not_be_compared_says_why() -> None:
     alone = {**OPENVINO, "samples": 0, "within": None, "unlike": "the op 'Odd' cannot be run here"}
     assert engine_lines(alone, OPENVINO)[0] == (

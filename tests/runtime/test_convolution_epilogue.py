@@ -42,3 +42,19 @@ def test_a_sum_comes_before_the_activation() -> None:
 def test_other_types_and_ranks_are_refused(x: np.ndarray) -> None:
     with pytest.raises(ValueError, match="a float32 tensor of four axes is needed"):
         fused()(RunContext(), (x,))
+
+
+def test_an_infinity_stays_where_the_filters_meet_it() -> None:
+    filters = np.ones((3, 3, 48, 48), np.float32)
+    ones, zeros = np.ones(48, np.float32), np.zeros(48, np.float32)
+    run = FusedConvolution.prepared(conv("conv", "x w"), filters, ones, zeros, "Relu")
+    x = np.ones((1, 28, 28, 48), np.float32)
+    (fast,) = run(RunContext(), (x,))
+    x[0, 9, 9, 0] = np.inf
+    with np.errstate(all="ignore"):
+        (out,) = run(RunContext(), (x,))
+    assert np.argwhere(np.isinf(out[0, :, :, 0])).tolist() == [
+        [i, j] for i in (8, 9, 10) for j in (8, 9, 10)
+    ]
+    there = np.isfinite(out)
+    np.testing.assert_allclose(out[there], fast[there], rtol=1e-5)

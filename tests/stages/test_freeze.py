@@ -10,7 +10,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError, MobileprepError
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.files import read_graph, write_graph
-from mobileprep.ir.graph import Graph
+from mobileprep.ir.graph import Graph, Versions
 from mobileprep.options.freeze import Freeze
 from mobileprep.plan.stages import FreezeStage
 from mobileprep.recipe.settings import InputSpec
@@ -18,6 +18,9 @@ from mobileprep.stages.base import Job
 from mobileprep.stages.freeze import run
 from tests.stages.hostile import HOSTILE
 from tests.stages.jobs import classifier, files, job, left, op, placeholder
+
+# An empty shape means a scalar from here on.
+NEW = Versions(producer=22)
 
 
 def frozen(
@@ -35,9 +38,15 @@ def frozen(
     return job(folder, asked)
 
 
-def shape_after(folder: Path, known: TensorShape, declared: list[int]) -> TensorShape:
+def shape_after(
+    folder: Path,
+    known: TensorShape,
+    declared: list[int],
+    versions: Versions = NEW,
+) -> TensorShape:
     nodes = (placeholder(known), op("y", "Relu", "x"))
-    done = frozen(folder, Graph(nodes), inputs=[{"shape": tuple(declared)}])
+    graph = Graph(nodes, versions=versions)
+    done = frozen(folder, graph, inputs=[{"shape": tuple(declared)}])
     run(done)
     return read_graph(done.folder / "graph.pb")["x"].attr_shape("shape")
 
@@ -53,6 +62,7 @@ def test_graph_interface_and_facts_are_left(tmp_path: Path) -> None:
     assert (facts["nodes"], facts["parameters"], facts["variables"]) == (5, 12, 0)
     assert facts["bytes"] == (done.folder / "graph.pb").stat().st_size
     assert facts["warnings"] == []
+    assert left(done, "page.json").keys() == {"compressed"}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +93,11 @@ def test_shapes_that_contradict_each_other_are_refused(
     assert str(list(known or ())) in caught.value.message
     assert str(declared) in caught.value.message
     assert caught.value.where == "recipe.yaml:4:1"
+
+
+def test_an_empty_shape_in_an_old_graph_means_that_it_is_unknown(tmp_path: Path) -> None:
+    """As TensorFlow's shape function of Placeholder reads them, up to producer 21."""
+    assert shape_after(tmp_path, (), [4000], Versions(producer=21)) == (4000,)
 
 
 def test_the_type_is_compared(tmp_path: Path) -> None:

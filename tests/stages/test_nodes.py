@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from mobileprep.ir.graph import Graph
 from mobileprep.plan.spec import Upstream
 from mobileprep.plan.stages import NodesStage
-from mobileprep.stages import nodes as module
+from mobileprep.recipe.settings import InputSpec
 from mobileprep.stages.base import Job
 from mobileprep.stages.nodes import run
 from tests.stages.jobs import classifier, job, left
@@ -19,16 +16,14 @@ from tests.stages.jobs import classifier, job, left
 RANGES = 'version: 1\ntensors:\n  "y": {min: -1.0, max: 2.0}\n'
 
 
-def done(folder: Path, *graphs: Graph, ranges: str = "") -> Any:
-    given: dict[str, Any] = {f"graphs {at}": graph for at, graph in enumerate(graphs, start=1)}
+def done(folder: Path, *, ranges: str = "", inputs: tuple[InputSpec, ...] = ()) -> Any:
+    given: dict[str, Any] = {"graph": classifier()}
     if ranges:
         (folder / "ranges.yaml").write_text(ranges)
         given["ranges 1"] = folder / "ranges.yaml"
     stage = NodesStage(
-        compressor="deflate",
-        level=1,
-        steps=tuple(f"step{at}" for at in range(1, len(graphs))),
-        graphs=tuple(Upstream("r/earlier", f"graph{at}") for at in range(len(graphs))),
+        inputs=inputs,
+        graph=Upstream("r/earlier", "graph"),
         ranges=(Upstream("r/calibrate", "ranges.yaml"),) if ranges else (),
     )
     found: Job[NodesStage] = job(folder, stage, **given)
@@ -36,33 +31,26 @@ def done(folder: Path, *graphs: Graph, ranges: str = "") -> Any:
     return left(found, "nodes.json")
 
 
-def test_the_first_and_the_last_graph_and_each_step_are_told(tmp_path: Path) -> None:
-    found = done(tmp_path, classifier(), classifier(), classifier(shift=0.5))
-    assert [graph["names"][-1] for graph in found["graphs"]] == ["y", "y"]
-    assert [step["name"] for step in found["steps"]] == ["step1", "step2"]
-    assert [len(step["changes"]) for step in found["steps"]] == [0, 1]
-    assert len(found["compressed"]) == 3
+def test_the_nodes_of_the_graph_are_told(tmp_path: Path) -> None:
+    found = done(tmp_path)
+    assert found["graph"]["names"] == [node.name for node in classifier()]
+    assert found["graph"]["weights"] == []  # nine elements show no distribution
     assert found["ranges"] == []
 
 
-def test_without_steps_both_graphs_are_the_source(tmp_path: Path) -> None:
-    found = done(tmp_path, classifier())
-    assert found["graphs"][0] == found["graphs"][1]
-    assert found["steps"] == []
+def test_shapes_that_the_recipe_declares_are_told(tmp_path: Path) -> None:
+    def shape(told: Any) -> str:
+        graph = told["graph"]
+        return str(graph["texts"][graph["shapes"][graph["names"].index("y")][0]])
+
+    declared = (InputSpec("x", "float32", (7, 3)),)
+    assert shape(done(tmp_path)) != shape(done(tmp_path, inputs=declared))
+    assert "7" in shape(done(tmp_path, inputs=declared))
 
 
 def test_ranges_of_calibrations_are_told(tmp_path: Path) -> None:
-    assert done(tmp_path, classifier(), ranges=RANGES)["ranges"] == [["y", -1.0, 2.0]]
-
-
-def test_sizes_of_large_graphs_are_near_those_of_their_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = done(tmp_path, classifier())["compressed"][0]
-    monkeypatch.setattr(module, "_AT_ONCE", 0)
-    assert done(tmp_path, classifier())["compressed"][0] == pytest.approx(whole, abs=64)
+    assert done(tmp_path, ranges=RANGES)["ranges"] == [["y", -1.0, 2.0]]
 
 
 def test_the_same_graphs_give_the_same_bytes(tmp_path: Path) -> None:
-    first = done(tmp_path, classifier(), classifier(shift=1))
-    assert json.dumps(first) == json.dumps(done(tmp_path, classifier(), classifier(shift=1)))
+    assert json.dumps(done(tmp_path)) == json.dumps(done(tmp_path))

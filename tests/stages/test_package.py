@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Tensor
+from mobileprep.plan.spec import Files, StageFile
 from mobileprep.plan.stages import PackageStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
@@ -124,12 +126,35 @@ def test_a_model_for_litert(tmp_path: Path) -> None:
     assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
 
 
+def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_path: Path) -> None:
+    listed = tmp_path / "classes.txt"
+    listed.write_text("zero\none\ntwo\n")
+    classes = Files("classes.txt", listed, (StageFile("classes.txt", listed),))
+    done = package(tmp_path, classifier(), artifact="tflite", file="m.tflite", classes=classes)
+    run(done)
+    with zipfile.ZipFile(done.folder / "files/m.tflite") as archive:
+        assert archive.read("labels.txt") == b"zero\none\ntwo\n"
+    assert files(done) == {"m.tflite", "litert_ops.txt", "litert.BUILD", "app.gradle"}
+    told = (done.folder / "files/litert_ops.txt").read_text().splitlines()
+    assert told[2:] == ["FULLY_CONNECTED 1"]
+
+
 def test_a_model_that_litert_cannot_express_is_refused_at_its_line(tmp_path: Path) -> None:
     nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
     done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite")
     with pytest.raises(UnsupportedError, match="Lgamma") as caught:
         run(done)
     assert caught.value.where == done.place("artifact")
+
+
+def test_ops_for_the_flex_delegate_are_told(tmp_path: Path) -> None:
+    nodes = [op("y", "Lgamma", "x") if n.name == "y" else n for n in classifier()]
+    done = package(tmp_path, classifier().with_nodes(nodes), artifact="tflite", flex=True)
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = "the app has to link the Flex delegate, for Lgamma"
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('artifact')}: {text}"]
 
 
 def test_what_the_release_lacks_is_told(tmp_path: Path) -> None:

@@ -111,3 +111,29 @@ def test_an_engine_asked_for_by_name_refuses_at_its_place(off: Any, tmp_path: Pa
         compared(told(tmp_path, "openvino"), classifier())
     assert "engine: auto" in c.value.hint
     assert compared(told(tmp_path), classifier()).name == "numpy"
+
+
+class Shipped:
+    """A .tflite file whose outputs are off."""
+
+    name = "litert"
+
+    def __init__(self, off: float) -> None:
+        self._off = off
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        outputs = NumpyEngine(classifier(), "g").run(fetches, feeds)
+        return [x + np.float32(self._off) for x in outputs]
+
+
+def test_how_far_a_file_is_from_its_graph_is_told_and_no_fault(tmp_path: Path) -> None:
+    done = told(tmp_path, "litert", litert="2.1.0")
+    given = {"samples": 2, "where": "d"}
+    found = compared_with_reference(done, Shipped(1), classifier(), ["y"], {"x": X}, **given)
+    assert found.within is not None
+    assert found.within > TOLERANCE
+    assert (found.name, found.version, found.samples) == ("litert", "2.1.0", 2)
+    lost = Shipped(float("nan"))
+    found = compared_with_reference(done, lost, classifier(), ["y"], {"x": X}, **given)
+    assert found.within is None
+    assert "NaN" in found.unlike

@@ -47,6 +47,9 @@ def test_graph_and_record_are_left(tmp_path: Path) -> None:
     assert (record["name"], record["removed"], record["nodes"]) == ("strip_unused_nodes", 1, 5)
     assert record["bytes"] == (done.folder / "graph.pb").stat().st_size
     assert record["ops"]["BiasAdd"] == 1
+    page = left(done, "page.json")
+    assert page["step"]["changes"] == [["removed", "unused", "", "Relu", "", None]]
+    assert page["compressed"] > 0
 
 
 def test_skips_and_their_reasons_are_recorded(tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ def _rewritable() -> list[Node]:
     paddings = [[0, 0], [1, 1], [1, 1], [0, 0]]
     blocks = {"Tblock_shape": DType.INT32}
     types = {n: AttrValue("list(type)", (DType.FLOAT,)) for n in ("Tin", "Tout")}
-    tensor_array = {"T": None, "dtype": DType.FLOAT, "element_shape": AttrValue("shape", None)}
+    element_shape = AttrValue("shape", (2, 8, 8, 4))
+    tensor_array = {"T": None, "dtype": DType.FLOAT, "element_shape": element_shape}
     return [
         const("pads", paddings, np.int32),
         node("pad", "MirrorPad", "x pads", Tpaddings=DType.INT32, mode="REFLECT"),

@@ -282,6 +282,22 @@ def test_a_known_shape_is_a_constant_that_waits_for_its_tensor(tf115):
 
 
 @BOTH
+def test_a_large_constant_of_a_fed_tensor_s_size_is_folded(tf115):
+    """A window as long as a fed sound is: of the sound itself, nothing is looked at."""
+    graph = folded(
+        _x(4000),
+        node("size", "Size", "x", out_type=DType.INT32),
+        const("zero", 0, np.int32),
+        const("one", 1, np.int32),
+        node("range", "Range", "zero size one", T=None, Tidx=DType.INT32),
+        node("times", "Cast", "range", T=None, SrcT=DType.INT32, DstT=DType.FLOAT),
+        node("out", "Mul", "x times"),
+        tf115=tf115,
+    )
+    assert [n.op for n in graph].count("Const") == 1
+
+
+@BOTH
 def test_a_partly_known_shape_is_none(tf115):
     graph = folded(_x(-1, 3), *SIZES, inputs=("x", "n"), tf115=tf115)
     assert graph["s"].op == "Shape"
@@ -579,3 +595,19 @@ def test_a_long_chain_is_folded():
     graph = folded(placeholder(), *chain, node("out", "Add", "x n3000"))
     assert names(graph) == ["x", "n3000", "out"]
     assert value(graph, "n3000") == 1
+
+
+def test_what_follows_from_the_shape_of_what_is_fed_is_folded_though_it_is_large():
+    fed = Node(
+        "x", "Placeholder", attrs={"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((32, 32))}
+    )
+    graph = folded(
+        fed,
+        node("size", "Shape", "x", out_type=DType.INT32),
+        const("one", 1.0),
+        node("ones", "Fill", "size one", index_type=DType.INT32),
+        node("out", "Mul", "x ones"),
+        max_constant_size_in_bytes=1 << 20,
+    )
+    assert graph["ones"].op == "Const"
+    assert graph["ones"].attr_tensor("value").shape == (32, 32)

@@ -10,7 +10,7 @@ from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, AttrDef, OpDef
 from mobileprep.ir.refs import parse_function_ref
-from mobileprep.runtime.functions.bodies import body_of
+from mobileprep.opdefs.bodies import body_of
 from tests.transforms.graphs import apply, node, normal, placeholder, run, shown
 
 

@@ -1,1 +1,1 @@
-"""From files, numbers and texts to the arrays that a graph is fed."""
+"""From files, numbers and texts to the arrays that a graph is fed, and to their ranges."""

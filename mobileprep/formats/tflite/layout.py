@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import InternalError
+from mobileprep.frozen import dataclass
 
 Field = tuple[str, str]
 """A field's name and type: ``int``, ``[float]``, ``string``, a table, a union or ``[table]``."""
@@ -76,8 +76,18 @@ class FormatFacts:
 
 @lru_cache(maxsize=1)
 def layout() -> FormatFacts:
-    """The facts, read once."""
-    path = Path(__file__).parent / "layout.json"
+    """The facts of .tflite files, read once."""
+    return _read("layout.json")
+
+
+@lru_cache(maxsize=1)
+def metadata_layout() -> FormatFacts:
+    """The facts of a model's description, read once."""
+    return _read("metadata_layout.json")
+
+
+def _read(name: str) -> FormatFacts:
+    path = Path(__file__).parent / name
     data = json.loads(path.read_text(encoding="utf-8"))
     tables = {
         name: tuple(None if f is None else (f[0], f[1]) for f in fields)

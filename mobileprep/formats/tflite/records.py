@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mobileprep.frozen import dataclass
 
 OptionValue = int | float | bool | str | tuple[int, ...]
 

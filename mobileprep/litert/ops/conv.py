@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
@@ -166,9 +167,26 @@ def matmul(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if right.data is None:
         return _product(scope, left, right, turned, shape)
     rows = transposed(scope, left, (1, 0)) if turned[0] else left
-    weights = right if turned[1] else relaid(scope, right, "OI", (1, 0))
+    return _dense(scope, rows, right if turned[1] else relaid(scope, right, "OI", (1, 0)), shape)
+
+
+def matrix_product(scope: Scope, left: Value, right: Value, shape: TensorShape) -> Value:
+    """A product of matrices, or of batches of them; by FULLY_CONNECTED where it can be.
+
+    Args:
+        scope: where operators are emitted.
+        left: [..., rows, depth].
+        right: [..., depth, columns].
+        shape: the result's.
+    """
+    if right.data is None or right.data.ndim != 2:
+        return _product(scope, left, right, (False, False), shape)
+    return _dense(scope, left, relaid(scope, right, "OI", (1, 0)), shape)
+
+
+def _dense(scope: Scope, rows: Value, weights: Value, shape: TensorShape) -> Value:
     values = [rows, weights, _no_bias(scope, weights, 0)]
-    return scope.emit("FULLY_CONNECTED", values, shape, left.dtype, "FullyConnectedOptions")
+    return scope.emit("FULLY_CONNECTED", values, shape, rows.dtype, "FullyConnectedOptions")
 
 
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
@@ -17,8 +17,12 @@ from mobileprep.packaging.integration.texts import Code
 if TYPE_CHECKING:
     import jinja2
 
-Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc"]
-LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+Language: TypeAlias = Literal["java", "kotlin", "cpp", "objc", "swift"]
+OF_TENSORFLOW: Final[tuple[Language, ...]] = ("java", "kotlin", "cpp", "objc")
+"""The languages that there is code in for TensorFlow's interfaces."""
+
+OF_LITERT: Final[tuple[Language, ...]] = ("java", "kotlin", "cpp", "swift")
+"""The languages that there is code in for LiteRT's."""
 
 _FILES: Final[Mapping[Language, tuple[str, ...]]] = {
     "java": ("java/{path}{name}.java",),
@@ -26,6 +30,7 @@ _FILES: Final[Mapping[Language, tuple[str, ...]]] = {
     "cpp": ("cpp/{name}.h", "cpp/{name}.cc"),
     # It calls the C++ class.
     "objc": ("cpp/{name}.h", "cpp/{name}.cc", "objc/{name}ObjC.h", "objc/{name}ObjC.mm"),
+    "swift": ("swift/{name}.swift",),
 }
 _DECRYPTING: Final[Mapping[Language, tuple[str, ...]]] = {
     "java": ("java/{path}EncryptedModel.java",),
@@ -33,6 +38,7 @@ _DECRYPTING: Final[Mapping[Language, tuple[str, ...]]] = {
     "kotlin": ("java/{path}EncryptedModel.java",),
     "cpp": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
     "objc": ("cpp/EncryptedModel.h", "cpp/EncryptedModel.cc"),
+    "swift": (),
 }
 # The element types that TensorFlowInferenceInterface takes: in Java, in Kotlin.
 _JVM_TYPES: Final = {
@@ -41,6 +47,15 @@ _JVM_TYPES: Final = {
     DType.INT32: ("int", "IntArray"),
     DType.INT64: ("long", "LongArray"),
     DType.UINT8: ("byte", "ByteArray"),
+}
+# The element types that LiteRT's interfaces take: in Java, in Kotlin, in Swift, in C++, the class
+# of Java's buffers, and bytes.
+_LITE_TYPES: Final = {
+    DType.FLOAT: ("float", "FloatArray", "Float", "float", "FloatBuffer", 4),
+    DType.INT32: ("int", "IntArray", "Int32", "std::int32_t", "IntBuffer", 4),
+    DType.INT64: ("long", "LongArray", "Int64", "std::int64_t", "LongBuffer", 8),
+    DType.UINT8: ("byte", "ByteArray", "UInt8", "std::uint8_t", "ByteBuffer", 1),
+    DType.INT8: ("byte", "ByteArray", "Int8", "std::int8_t", "ByteBuffer", 1),
 }
 _COLOURS: Final[Mapping[Channels, tuple[int | None, ...]]] = {
     "rgb": (0, 1, 2),
@@ -98,6 +113,41 @@ class Named:
         return Code("float" if self.tensor.dtype is DType.FLOAT else "tensorflow::uint8")
 
     @property
+    def lite_java(self) -> Code:
+        """The type of its elements in Java, for LiteRT."""
+        return Code(_LITE_TYPES[self.tensor.dtype][0])
+
+    @property
+    def lite_kotlin(self) -> Code:
+        """The type of an array of its elements in Kotlin, for LiteRT."""
+        return Code(_LITE_TYPES[self.tensor.dtype][1])
+
+    @property
+    def swift(self) -> Code:
+        """The type of its elements in Swift."""
+        return Code(_LITE_TYPES[self.tensor.dtype][2])
+
+    @property
+    def lite_cpp(self) -> Code:
+        """The type of its elements in C++, for LiteRT."""
+        return Code(_LITE_TYPES[self.tensor.dtype][3])
+
+    @property
+    def buffer(self) -> Code:
+        """The class of Java's buffers of its elements."""
+        return Code(_LITE_TYPES[self.tensor.dtype][4])
+
+    @property
+    def width(self) -> int:
+        """The bytes of an element."""
+        return _LITE_TYPES[self.tensor.dtype][5]
+
+    @property
+    def viewed(self) -> Code:
+        """How a buffer of bytes is seen as one of its elements."""
+        return Code("" if self.buffer == "ByteBuffer" else f".as{self.buffer}()")
+
+    @property
     def enum(self) -> Code:
         """The value of ``tensorflow::DataType``."""
         return Code(f"DT_{self.tensor.dtype.name}")
@@ -132,6 +182,11 @@ class Channel:
         """Its value in C++."""
         return Code("luminance" if self.colour is None else f"rgb[{self.colour}]")
 
+    @property
+    def swift(self) -> Code:
+        """Its value in Swift."""
+        return Code("luminance" if self.colour is None else f"Float(rgb[at + {self.colour}])")
+
     def _of_pixel(self, shift: str, mask: str) -> Code:
         """Of a pixel of Android: alpha, red, green and blue from the highest byte down."""
         if self.colour is None:
@@ -155,8 +210,9 @@ def integration_code(model: AppModel, language: Language) -> dict[str, str]:
     """
     _check(model, language)
     known = _known(model)
+    whose = "lite" if model.artifact == "tflite" else "app"
     return {
-        name: _environment().get_template(_template(name)).render(known)
+        name: _environment().get_template(_template(name, whose)).render(known)
         for name in integration_files(model, language)
     }
 
@@ -165,6 +221,12 @@ def _check(model: AppModel, language: Language) -> None:
     if not model.inputs or not model.outputs:
         message = "code for an app needs the names of the model's inputs and outputs"
         raise UnsupportedError(message, "add 'inputs' and 'outputs' to the recipe")
+    if model.artifact == "tflite":
+        _check_lite(model, language)
+        return
+    if language not in OF_TENSORFLOW:
+        message = "TensorFlow has no interface in Swift"
+        raise UnsupportedError(message, "ask for 'objc', or ship 'artifact: tflite'")
     if language == "cpp":
         return
     for tensor in (*model.inputs, *model.outputs):
@@ -177,12 +239,24 @@ def _check(model: AppModel, language: Language) -> None:
             raise UnsupportedError(message, "ask for 'cpp', which takes any tensor")
 
 
-def _template(name: str) -> str:
-    """The template of a file, named by what its name ends in."""
+def _check_lite(model: AppModel, language: Language) -> None:
+    if language not in OF_LITERT:
+        message = "no code for LiteRT is here in Objective-C++"
+        raise UnsupportedError(message, "ask for 'swift' or 'cpp'")
+    for tensor in (*model.inputs, *model.outputs):
+        if tensor.dtype not in _LITE_TYPES:
+            kind = tensor.dtype.name.lower()
+            message = f"the code for LiteRT takes no {kind}, as {tensor.name!r} is"
+            raise UnsupportedError(message, "cut the model where it has floats or whole numbers")
+
+
+def _template(name: str, whose: str) -> str:
+    """The template of a file, named by what its name ends in; for TensorFlow or for LiteRT."""
     stem, _, end = name.rpartition("/")[2].rpartition(".")
     if stem == "EncryptedModel":
         return f"encrypted.{end}"
-    return f"objc.{end}" if stem.endswith("ObjC") and name.startswith("objc/") else f"app.{end}"
+    is_objc = stem.endswith("ObjC") and name.startswith("objc/")
+    return f"objc.{end}" if is_objc else f"{whose}.{end}"
 
 
 def _known(model: AppModel) -> dict[str, object]:
@@ -205,10 +279,16 @@ def _known(model: AppModel) -> dict[str, object]:
         "magic_bytes": list(MAGIC),
         "inputs": inputs,
         "outputs": outputs,
+        "buffers": _buffers((*inputs, *outputs)) if model.artifact == "tflite" else [],
         "picture": fed,
         "pictures": pictures,
         "channels": _channels(pictures) if pictures is not None else [],
     }
+
+
+def _buffers(tensors: Sequence[Named]) -> list[Code]:
+    """The classes of Java's buffers that the code imports beside those of bytes."""
+    return sorted({named.buffer for named in tensors} - {Code("ByteBuffer")})
 
 
 def _named(tensors: Sequence[AppTensor], suffix: str) -> list[Named]:
@@ -248,7 +328,9 @@ def _environment() -> jinja2.Environment:
         "java": texts.java_text,
         "kotlin": texts.kotlin_text,
         "c": texts.c_text,
+        "swift": texts.swift_text,
         "float": texts.float_text,
+        "number": texts.number_text,
         "dims": texts.dims_text,
     }
     found.filters.update(filters)

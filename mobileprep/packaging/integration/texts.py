@@ -40,6 +40,12 @@ def kotlin_text(text: str) -> Code:
     return _quoted(chr(u) if u in _SAFE else f"\\u{u:04x}" for u in _utf16(text))
 
 
+def swift_text(text: str) -> Code:
+    """A string literal of Swift, whose ``\\(`` begins an expression; it has no lone surrogates."""
+    points = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _quoted(c if ord(c) in _SAFE else f"\\u{{{ord(c):x}}}" for c in points)
+
+
 def c_text(text: str) -> Code:
     """A string literal of C++ and Objective-C++: the bytes of the text in UTF-8.
 
@@ -61,6 +67,15 @@ def float_text(value: float) -> Code:
         message = f"{value!r} is no number of single precision"
         raise UnsupportedError(message, "give 'mean' and 'std' as numbers that are")
     return Code(f"{single!s}f")
+
+
+def number_text(value: float) -> Code:
+    """A number in single precision, as Swift writes it.
+
+    Raises:
+        UnsupportedError: it is not finite in that precision.
+    """
+    return Code(float_text(value).removesuffix("f"))
 
 
 def dims_text(shape: Iterable[int]) -> Code:

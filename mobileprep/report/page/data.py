@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -31,6 +31,31 @@ class StageTime:
     ran: bool
 
 
+def nodes_data(
+    source: Mapping[str, Any],
+    shipped: Mapping[str, Any],
+    steps: Sequence[str],
+    graphs: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What a page tells of a target's graphs.
+
+    Args:
+        source: what the stage ``nodes`` left of the frozen source.
+        shipped: what it left of the graph after all transforms.
+        steps: the names of the transforms.
+        graphs: what those left that made the source, and the graph after each transform.
+    """
+    told = [*graphs]
+    return {
+        "graphs": [source["graph"], shipped["graph"]],
+        "steps": [
+            {"name": name, **graph["step"]} for name, graph in zip(steps, told[1:], strict=True)
+        ],
+        "compressed": [graph["compressed"] for graph in told],
+        "ranges": shipped["ranges"],
+    }
+
+
 def page_data(
     recipe: str,
     tool: str,
@@ -42,7 +67,7 @@ def page_data(
     Args:
         recipe: the recipe's name.
         tool: the program and its version.
-        targets: of each target its report, and what the stage ``nodes`` left.
+        targets: of each target its report, and what ``nodes_data`` says of its graphs.
         stages: those of the build.
     """
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mobileprep.ir.node import Node
@@ -19,18 +19,21 @@ def is_decoded(nodes: Mapping[str, Node], ref: Ref, value: Tensor) -> bool:
     """Whether a constant tensor is made by Cast or Dequantize of stored elements of fewer bits.
 
     Args:
-        nodes: the nodes, by name.
+        nodes: the nodes, by name; what is fed, of which only the shape can count, may be missing.
         ref: the tensor.
         value: its value.
     """
     if value.nbytes < _LEAST:
         return False
-    names = closure([ref.node], lambda name: (r.node for r in nodes[name].data_inputs))
-    behind = [nodes[name] for name in names]
+    behind = [nodes[name] for name in closure([ref.node], lambda name: _inputs(nodes, name))]
     if not any(_widens(node) for node in behind):
         return False
     stored = sum(n.attr_tensor("value").nbytes for n in behind if n.op == "Const")
     return stored * _GROWTH < value.nbytes
+
+
+def _inputs(nodes: Mapping[str, Node], name: str) -> Iterator[str]:
+    return (r.node for r in nodes[name].data_inputs if r.node in nodes)
 
 
 def _widens(node: Node) -> bool:

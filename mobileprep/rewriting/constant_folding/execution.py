@@ -6,8 +6,8 @@ Source: ``RewriteGraphForExecution`` of TensorFlow 1.15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mobileprep.errors import (
     InvalidGraphError,
@@ -12,6 +11,7 @@ from mobileprep.errors import (
     TransformError,
     UnsupportedError,
 )
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import closure

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.runtime.engines.base import Engine
 

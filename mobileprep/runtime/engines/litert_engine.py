@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import TENSOR
+from mobileprep.ir.tflite import PREFIX, TENSOR, read_tflite
 from mobileprep.limits import MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.engines.libraries import import_library
 from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
+
+# Operators that TensorFlow's kernels run, in apps that link them.
+_FLEX: Final = f"{PREFIX}Flex"
 
 
 class LiteRtEngine:
@@ -57,7 +60,12 @@ class LiteRtEngine:
             return self._run(numbers, given)
         except (RuntimeError, ValueError) as error:
             message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
-            raise UnsupportedError(message, "update ai-edge-litert", where) from error
+            raise UnsupportedError(message, self._mend(), where) from error
+
+    def _mend(self) -> str:
+        if any(node.op.startswith(_FLEX) for node in self._graph):
+            return "it needs the Flex delegate, which ai-edge-litert has not"
+        return "update ai-edge-litert"
 
     def _number(self, ref: Ref) -> int:
         """Which of the file's tensors a reference means."""
@@ -105,6 +113,14 @@ class LiteRtEngine:
             hint = f"allow more by --memory or {MEMORY_VARIABLE}"
             raise MemoryLimitError(str(error), hint, str(self._path)) from error
 
+    def steps(self, name: str) -> tuple[float, int]:
+        """Scale and zero point of an input or output in integers; the scale is 0 of others."""
+        interpreter, _ = self._opened(all_kept=False)
+        number = self._number(known_ref(self._graph, name, "fetch", str(self._path)))
+        ends = (*interpreter.get_input_details(), *interpreter.get_output_details())
+        found = [detail["quantization"] for detail in ends if detail["index"] == number]
+        return found[0] if found else (0.0, 0)
+
     def _opened(self, *, all_kept: bool) -> tuple[Any, set[int]]:
         if all_kept not in self._interpreters:
             options: dict[str, Any] = {}
@@ -121,3 +137,53 @@ class LiteRtEngine:
             self._interpreters[all_kept] = made
         found = self._interpreters[all_kept]
         return found, {d["index"] for d in found.get_output_details()}
+
+
+class LiteRtModel:
+    """A .tflite file in place of the graph that it was made of, by that graph's names.
+
+    What the file takes and gives in integers is given and got as the floats that these stand for.
+
+    Args:
+        path: the file, whose signature has the names.
+
+    Raises:
+        CorruptFileError: the file is missing or damaged.
+        UnsupportedError: ai-edge-litert or flatbuffers is not installed.
+    """
+
+    name = LiteRtEngine.name
+
+    def __init__(self, path: Path) -> None:
+        lite = read_tflite(path)
+        self._names = {str(parse_ref(name)): tensor for name, tensor in lite.names.items()}
+        self._graph = lite.graph
+        self._engine = LiteRtEngine(lite.graph, path)
+
+    def run(self, fetches: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """See ``Engine.run``; inputs and outputs alone have names."""
+        named = ((self._tensor(name), array) for name, array in feeds.items())
+        given = {name: self._taken(name, array) for name, array in named}
+        wanted = [self._tensor(name) for name in fetches]
+        found = self._engine.run(wanted, given)
+        return [self._floats(name, a) for name, a in zip(wanted, found, strict=True)]
+
+    def _taken(self, name: str, array: Array) -> Array:
+        kind = self._graph[parse_ref(name).node].attr_dtype("dtype").numpy
+        scale, zero = self._engine.steps(name)
+        if not scale or array.dtype.kind != "f" or kind is None or kind.kind not in "iu":
+            return array
+        limits = np.iinfo(kind)
+        rounded = np.rint(array.astype(np.float64) / scale) + zero
+        found: Array = np.clip(rounded, limits.min, limits.max).astype(kind)
+        return found
+
+    def _floats(self, name: str, array: Array) -> Array:
+        scale, zero = self._engine.steps(name)
+        if not scale or array.dtype.kind not in "iu":
+            return array
+        found: Array = ((array.astype(np.float64) - zero) * scale).astype(np.float32)
+        return found
+
+    def _tensor(self, name: str) -> str:
+        return self._names.get(str(parse_ref(name)), name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import FreshNames

@@ -8,13 +8,14 @@ leaves through Exit; a branch gets its inputs through Switch, and Merge takes wh
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Library
@@ -22,7 +23,7 @@ from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
-from mobileprep.runtime.functions.bodies import Body, body_of
+from mobileprep.opdefs.bodies import Body, body_of
 from mobileprep.runtime.functions.kinds import LOOPS
 from mobileprep.runtime.functions.splice import free_prefix, splice
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
-from mobileprep.runtime.functions.bodies import Body
+from mobileprep.opdefs.bodies import Body
 
 
 @dataclass(frozen=True)

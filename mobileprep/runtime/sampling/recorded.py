@@ -19,6 +19,7 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.sizes import is_single_picture
 
 _TEXT: Final = "OSU"
+_HOW_TO_NAME: Final = "save the array under that name, or tell its own by 'inputs' or 'labels'"
 T = TypeVar("T")
 
 
@@ -31,14 +32,14 @@ def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
         data: what the file is called, for messages.
 
     Raises:
-        AccuracyError: there is none; the nearest name is told.
+        AccuracyError: there is none; the nearest name is told, or how arrays are named.
     """
     plain = parse_ref(name).node
     for key in (name, plain):
         if key in arrays:
             return arrays[key]
     message = f"{data} has no array {plain!r}; it has {', '.join(sorted(arrays)) or 'none'}"
-    raise AccuracyError(message, nearest_hint(plain, arrays))
+    raise AccuracyError(message, nearest_hint(plain, arrays) or _HOW_TO_NAME)
 
 
 def is_nearly(name: str, arrays: Iterable[str], inputs: Iterable[str]) -> bool:

@@ -76,13 +76,17 @@ class Rules:
     Args:
         transform: the name of the transform, for errors.
         texts: a rule each: words ``key=value`` with blanks between.
+        eightbit: ops that compute in eight bits by a rule that does not say what is done.
 
     Raises:
         TransformError: a rule is not understood.
     """
 
-    def __init__(self, transform: str, texts: Sequence[str]) -> None:
+    def __init__(
+        self, transform: str, texts: Sequence[str], eightbit: frozenset[str] = _EIGHTBIT
+    ) -> None:
         self._transform = transform
+        self._eightbit = eightbit
         self._rules = [_parsed(transform, text) for text in texts]
 
     def settings(self, node: Node) -> Settings:
@@ -92,7 +96,7 @@ class Rules:
             TransformError: a regular expression cannot be run on its name.
         """
         fitting = [rule for rule in self._rules if self._fits(rule, node)]
-        return Settings("nodes") if not fitting else _by_rule(node, fitting[-1])
+        return Settings("nodes") if not fitting else self._by_rule(node, fitting[-1])
 
     def decide(self, node: Node) -> bool:
         """Whether any rule is about a node.
@@ -102,22 +106,21 @@ class Rules:
         """
         return any(self._fits(rule, node) for rule in self._rules)
 
+    def _by_rule(self, node: Node, rule: LayerRule) -> Settings:
+        given = {
+            name: value
+            for name in ("bits", "granularity", "method", "percentile")
+            if (value := getattr(rule, name)) is not None
+        }
+        # A rule that only says how means that it is to be done.
+        mode = rule.mode or ("nodes" if node.op in self._eightbit else "weights")
+        return Settings(mode, WeightSettings(**given))
+
     def _fits(self, rule: LayerRule, node: Node) -> bool:
         try:
             return rule.fits(node)
         except UnsupportedError as error:
             raise refuse(self._transform, error.message, error.hint) from error
-
-
-def _by_rule(node: Node, rule: LayerRule) -> Settings:
-    given = {
-        name: value
-        for name in ("bits", "granularity", "method", "percentile")
-        if (value := getattr(rule, name)) is not None
-    }
-    # A rule that only says how means that it is to be done.
-    mode = rule.mode or ("nodes" if node.op in _EIGHTBIT else "weights")
-    return Settings(mode, WeightSettings(**given))
 
 
 def _parsed(transform: str, text: str) -> LayerRule:

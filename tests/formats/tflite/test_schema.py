@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mobileprep.formats.tflite as package
-from mobileprep.formats.tflite.layout import layout
+from mobileprep.formats.tflite.layout import layout, metadata_layout
 from mobileprep.formats.tflite.library import schema_module
 
 FOLDER = Path(package.__file__).parent
@@ -45,7 +45,7 @@ def test_the_made_files_are_current(tmp_path: Path) -> None:
     if shutil.which("flatc") is None:
         pytest.skip("flatc is not installed")
     assert tool()["generate"](tmp_path) == 0
-    for name in ("schema_generated.py", "layout.json"):
+    for name in ("schema_generated.py", "layout.json", "metadata_layout.json"):
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
@@ -113,3 +113,25 @@ def test_a_table_has_litert_s_fields(table: str, theirs: object) -> None:
         if field is not None:
             name, kind = field
             assert ours[number] == (name.replace("_", ""), described(kind))
+
+
+def test_the_facts_of_descriptions_are_current(tmp_path: Path) -> None:
+    tool()["write_layout"]("metadata.fbs", tmp_path / "made.json")
+    assert (tmp_path / "made.json").read_bytes() == (FOLDER / "metadata_layout.json").read_bytes()
+
+
+def test_descriptions_have_the_task_library_s_fields() -> None:
+    reason = "tflite-support is not installed"
+    known = pytest.importorskip(
+        "tensorflow_lite_support.metadata.metadata_schema_py_generated", reason=reason
+    )
+    facts = metadata_layout()
+    for name, values in facts.enums.items():
+        assert values == numbers(getattr(known, name)), name
+    for name, members in facts.unions.items():
+        assert {"NONE": 0, **members} == numbers(getattr(known, name)), name
+    for name, fields in facts.tables.items():
+        found = {number: field for number, (field, _) in accessors(getattr(known, name)).items()}
+        for number, field in enumerate(fields):
+            if field is not None:
+                assert found[number] == field[0].replace("_", ""), name

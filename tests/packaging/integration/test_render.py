@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 
 import pytest
@@ -11,11 +12,16 @@ from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.packaging.integration import render
 from mobileprep.packaging.integration.app_model import AppTensor, Pictures
-from mobileprep.packaging.integration.render import LANGUAGES, Language, integration_code
-from tests.packaging.app_models import app_model, hostile_model
+from mobileprep.packaging.integration.render import (
+    OF_LITERT,
+    OF_TENSORFLOW,
+    Language,
+    integration_code,
+)
+from tests.packaging.app_models import app_model, hostile_model, lite_model
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", OF_TENSORFLOW)
 def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
     text = "".join(integration_code(app_model(), language).values())
     for needed in ("digits.pb", "digits_labels.txt", '"logits/y"', "init_all_tables", "103.5f"):
@@ -24,7 +30,7 @@ def test_all_that_an_app_needs_is_filled_in(language: Language) -> None:
     assert (threads in text) == (language in ("cpp", "objc"))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", OF_TENSORFLOW)
 def test_files_are_where_their_language_looks_for_them(language: Language) -> None:
     cpp = {"cpp/Classifier.h", "cpp/Classifier.cc"}
     wanted = {
@@ -36,7 +42,7 @@ def test_files_are_where_their_language_looks_for_them(language: Language) -> No
     assert integration_code(app_model(), language).keys() == wanted[language]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", OF_TENSORFLOW)
 def test_hostile_names_add_no_line_and_no_quote(language: Language) -> None:
     harmless = [f"n{i}" for i in range(len(hostile_model().inputs))]
     plain = dataclasses.replace(
@@ -106,3 +112,50 @@ def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UnsupportedError, match="Jinja") as failure:
         integration_code(app_model(), "cpp")
     assert failure.value.hint == "pip install 'mobileprep[integration]'"
+
+
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_code_for_litert_has_all_that_an_app_needs(language: Language) -> None:
+    text = "".join(integration_code(lite_model(), language).values())
+    number = "103.5" if language == "swift" else "103.5f"
+    for needed in ("digits.tflite", "digits_labels.txt", number):
+        assert needed in text
+    assert "TensorFlowInferenceInterface" not in text
+    assert re.search(r"threadCount = 2|hreads\(.*2\)", text)
+
+
+def test_code_for_litert_is_where_its_language_looks_for_it() -> None:
+    found = {language: set(integration_code(lite_model(), language)) for language in OF_LITERT}
+    assert found == {
+        "java": {"java/org/example/app/Classifier.java"},
+        "kotlin": {"kotlin/org/example/app/Classifier.kt"},
+        "cpp": {"cpp/Classifier.h", "cpp/Classifier.cc"},
+        "swift": {"swift/Classifier.swift"},
+    }
+
+
+@pytest.mark.parametrize("language", OF_LITERT)
+def test_hostile_names_add_nothing_to_code_for_litert(language: Language) -> None:
+    hostile = dataclasses.replace(hostile_model(), artifact="tflite", init_ops=())
+    harmless = [f"n{i}" for i in range(len(hostile.inputs))]
+    plain = dataclasses.replace(
+        hostile,
+        inputs=tuple(AppTensor(name, DType.FLOAT, (1,)) for name in harmless),
+        outputs=tuple(AppTensor(f"{name}:1", DType.FLOAT, (1,)) for name in harmless),
+    )
+    wanted = "".join(integration_code(plain, language).values())
+    found = "".join(integration_code(hostile, language).values())
+    assert found.isascii()
+    assert found.count("\n") == wanted.count("\n")
+    # Escapes of Swift have braces; quotes are those around names alone.
+    assert found.count('"') == wanted.count('"')
+    assert "\\(" not in found
+
+
+def test_what_a_runtime_has_no_interface_for_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="no interface in Swift"):
+        integration_code(app_model(), "swift")
+    with pytest.raises(UnsupportedError, match="no code for LiteRT"):
+        integration_code(lite_model(), "objc")
+    with pytest.raises(UnsupportedError, match="takes no double"):
+        integration_code(app_model(artifact="tflite"), "swift")

@@ -1,6 +1,6 @@
 // Runs a frozen graph once in TensorFlow 1.15's own runtime.
 //   run_graph GRAPH.pb FOLDER   < lines of "feed NAME TYPE DIMS" and "fetch NAME"
-// Feed number i is read from FOLDER/feed_i, little-endian; DIMS are "2,3" or "-" for a scalar.
+// Feed number i is read from FOLDER/feed_i, little-endian, a text as it is; DIMS are "2,3" or "-" for a scalar.
 // Fetch number i is written to FOLDER/fetch_i; a line for each tells its type and dimensions.
 #include <fstream>
 #include <iostream>
@@ -47,6 +47,13 @@ int main(int argc, char** argv) {
     while (std::getline(listed, size, ',')) shape.AddDim(std::stoll(size));
     Tensor tensor(static_cast<DataType>(type), shape);
     std::ifstream file(folder + "/feed_" + std::to_string(feeds.size()), std::ios::binary);
+    if (tensor.dtype() == DT_STRING) {
+      std::stringstream whole;
+      whole << file.rdbuf();
+      tensor.flat<string>()(0) = whole.str();
+      feeds.emplace_back(name, tensor);
+      continue;
+    }
     const auto bytes = tensor.tensor_data();
     file.read(const_cast<char*>(bytes.data()), bytes.size());
     feeds.emplace_back(name, tensor);

@@ -120,50 +120,7 @@ public final class {{ class_name }} implements AutoCloseable {
 {% endif %}
 
 {% endfor %}
-{% if picture %}
-  /**
-   * The values of a picture for {@link #feed{{ picture.pascal }}}, of pixels as Bitmap.getPixels gives them.
-   * The picture has the size that the model takes.
-   */
-  public static {{ picture.java }}[] pictureValues(int[] pixels) {
-    {{ picture.java }}[] values = new {{ picture.java }}[pixels.length * {{ channels | length }}];
-    int at = 0;
-    for (int pixel : pixels) {
-{% if pictures.channels == "grayscale" %}
-      int luminance =
-          Math.round(
-              0.299f * ((pixel >> 16) & 0xFF)
-                  + 0.587f * ((pixel >> 8) & 0xFF)
-                  + 0.114f * (pixel & 0xFF));
-{% endif %}
-{% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
-      values[at++] = ({{ channel.java }} - {{ channel.mean | float }}) / {{ channel.std | float }};
-{% else %}
-      values[at++] =
-          (byte) (int) Math.max(0, Math.min(255, Math.rint(({{ channel.java }} - {{ channel.mean | float }}) / {{ channel.std | float }})));
-{% endif %}
-{% endfor %}
-    }
-    return values;
-  }
-
-{% endif %}
-{% if model.labels %}
-  /** The names of the classes in the order of the outputs. */
-  public static List<String> readLabels(AssetManager assets) throws IOException {
-    List<String> labels = new ArrayList<>();
-    try (BufferedReader reader =
-        new BufferedReader(
-            new InputStreamReader(assets.open(LABELS_FILE), StandardCharsets.UTF_8))) {
-      for (String line = reader.readLine(); line != null; line = reader.readLine()) {
-        labels.add(line);
-      }
-    }
-    return labels;
-  }
-
-{% endif %}
+{% include "picture.java" %}
   /** Frees what the model takes. */
   @Override
   public void close() {

@@ -100,40 +100,6 @@ class {{ class_name }}(assets: AssetManager) : Closeable {
 {% for named in inputs + outputs %}
         const val {{ named.upper }} = {{ named.tensor.name | kotlin }}
 {% endfor %}
-{% if picture %}
-
-        /**
-         * The values of a picture for [feed{{ picture.pascal }}], of pixels as Bitmap.getPixels gives them.
-         * The picture has the size that the model takes.
-         */
-        fun pictureValues(pixels: IntArray): {{ picture.kotlin }} {
-            val values = {{ picture.kotlin }}(pixels.size * {{ channels | length }})
-            var at = 0
-            for (pixel in pixels) {
-{% if pictures.channels == "grayscale" %}
-                val luminance = Math.round(
-                    0.299f * ((pixel shr 16) and 0xFF) +
-                        0.587f * ((pixel shr 8) and 0xFF) +
-                        0.114f * (pixel and 0xFF)
-                )
-{% endif %}
-{% for channel in channels %}
-{% if picture.tensor.dtype.name == "FLOAT" %}
-                values[at++] = ({{ channel.kotlin }} - {{ channel.mean | float }}) / {{ channel.std | float }}
-{% else %}
-                values[at++] = Math.rint((({{ channel.kotlin }} - {{ channel.mean | float }}) / {{ channel.std | float }}).toDouble())
-                    .coerceIn(0.0, 255.0).toInt().toByte()
-{% endif %}
-{% endfor %}
-            }
-            return values
-        }
-{% endif %}
-{% if model.labels %}
-
-        /** The names of the classes in the order of the outputs. */
-        fun readLabels(assets: AssetManager): List<String> =
-            assets.open(LABELS_FILE).bufferedReader(Charsets.UTF_8).use { it.readLines() }
-{% endif %}
+{% include "picture.kt" %}
     }
 }

@@ -10,4 +10,8 @@ public final class AssetManager {
   public InputStream open(String name) throws IOException {
     return Files.newInputStream(Paths.get(name));
   }
+
+  public AssetFileDescriptor openFd(String name) throws IOException {
+    return new AssetFileDescriptor(Paths.get(name).toFile());
+  }
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import AttrValue, FuncRef
 from mobileprep.ir.graph import Function, Library
 from mobileprep.ir.node import Node

@@ -1,0 +1,57 @@
+"""The ranges by which a .tflite file computes in integers: of a range file, or of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mobileprep.calibration.methods import Method
+from mobileprep.calibration.observation import Subject
+from mobileprep.calibration.ranges import ranges_of
+from mobileprep.calibration.shards import observed
+from mobileprep.datasets.inputs import data_inputs
+from mobileprep.datasets.opening import open_dataset
+from mobileprep.datasets.source import DataFiles, SampleChoice
+from mobileprep.formats.range_file import read_range_file
+from mobileprep.ir.refs import Ref
+from mobileprep.litert.convert import Calibrated
+from mobileprep.recipe.quantize_settings import Calibration
+
+_RANGE_FILES: Final = frozenset({".yaml", ".yml"})
+
+
+def litert_ranges(
+    calibration: Path, model: Callable[[], Calibrated], warn: Callable[[str], None]
+) -> Mapping[str, tuple[float, float]]:
+    """The ranges of tensors, by name.
+
+    Args:
+        calibration: a range file as ``mobileprep calibrate`` writes it; or samples, as an ``.npz``
+            file with an array for each input, on which the ranges are measured as a recipe's
+            calibration does by default.
+        model: gives the graph to run on samples.
+        warn: told in a sentence of samples that are left out.
+
+    Raises:
+        CorruptFileError: it is not there, or can not be read.
+        AccuracyError: the samples do not fit, or make a tensor NaN or infinite.
+    """
+    if calibration.suffix.lower() in _RANGE_FILES:
+        tensors = read_range_file(calibration).tensors
+        return {name: (found.low, found.high) for name, found in tensors.items()}
+    return _measured(calibration, model(), warn)
+
+
+def _measured(
+    samples: Path, model: Calibrated, warn: Callable[[str], None]
+) -> Mapping[str, tuple[float, float]]:
+    usual = Calibration()
+    method = Method(usual.method, usual.percentile, usual.decay)
+    inputs = data_inputs(model.graph, model.inputs, {})
+    choice = SampleChoice(usual.samples, usual.seed, usual.strict)
+    data = open_dataset(DataFiles(str(samples), samples), inputs, choice)
+    fetches = tuple(dict.fromkeys(str(Ref(*tensor)) for tensor in model.tensors))
+    subject = Subject(model.graph, fetches, model.tensors, method, tuple(inputs), usual.batch)
+    found, _ = ranges_of(observed(subject, data, warn=warn), method)
+    return {str(Ref(*tensor)): ends for tensor, ends in found.items()}

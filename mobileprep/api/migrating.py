@@ -1,0 +1,66 @@
+"""Whether a model runs on TensorFlow Mobile and on LiteRT, and what to change where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mobileprep.api.models import ModelOptions, load_model
+from mobileprep.errors import TransformError, UsageError
+from mobileprep.frozen import dataclass
+from mobileprep.ir.ends import ends, placeholders
+from mobileprep.ir.tflite import is_tflite_graph
+from mobileprep.migration.records import Migration
+from mobileprep.migration.survey import surveyed
+from mobileprep.transforms.base import Context
+
+
+@dataclass(frozen=True)
+class MigratedModel(Migration):
+    """A model's ways to all runtimes.
+
+    Args:
+        graph: its path.
+        platform: what TensorFlow Mobile is built for.
+    """
+
+    graph: str
+    platform: str
+
+
+def migrate(
+    path: Path,
+    platform: str,
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
+) -> MigratedModel:
+    """Try a model on each runtime, by what is known of it and by converting.
+
+    Args:
+        path: a GraphDef, a SavedModel or a MetaGraph.
+        platform: a name of ``packaging.targets.PLATFORMS``.
+        inputs: what is fed; empty for the placeholders.
+        outputs: what is fetched; empty for the signature's, or the graph's ends.
+        tell: told in a sentence what freezing changed.
+
+    Raises:
+        UsageError: a name is not in the graph, or the file is for LiteRT already.
+        CorruptFileError: a file is missing or damaged.
+        InvalidGraphError: the model is malformed.
+        UnsupportedError: there is no such platform, the model cannot be frozen, or flatbuffers
+            is not installed.
+    """
+    model = load_model(path, ModelOptions(tuple(outputs)), tell)
+    if is_tflite_graph(model.graph):
+        message = "the file is for LiteRT already"
+        raise UsageError(message, "mobileprep summarize tells what is in it", str(path))
+    graph = model.graph
+    fetched = model.tensors(tuple(outputs)) or model.outputs or tuple(ends(graph))
+    fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
+    try:
+        found = surveyed(graph, Context(fed, fetched), platform)
+    except TransformError as error:
+        raise UsageError(error.message, error.hint, str(path)) from error
+    return MigratedModel(**vars(found), graph=str(path), platform=platform)

@@ -1,0 +1,65 @@
+"""Ops of TensorFlow's own, which the Flex delegate runs where an app links it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2 as pb
+from mobileprep.formats.tflite.flex_options import string_pair
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.ir.serde import node_to_proto
+from mobileprep.litert.program import Op, Value
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.types import NAMES
+from mobileprep.opdefs.signatures import output_types, signature_of
+
+PREFIX: Final = "Flex"
+"""What the names of such custom operators begin with."""
+
+# Nothing of these stays within one operator, as of what runs functions.
+_NOT_ALONE: Final = frozenset(
+    {*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond", "Placeholder"}
+)
+_HANDLES: Final = frozenset({DType.RESOURCE, DType.VARIANT})
+
+
+def as_flex(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
+    """A node as a custom operator with its op's name and definition; None where it cannot be one.
+
+    Source: ``CreateFlexOpCustomOptions`` of TensorFlow Lite's converter: a FlexBuffers vector of
+    the op and the serialized NodeDef, which has no names, and an empty text for each input.
+    """
+    definition = signature_of(node)
+    if definition is None or node.op in _NOT_ALONE:
+        return None
+    if any("func" in value.kind for value in node.attrs.values()):
+        return None
+    kinds = output_types(node, definition)
+    if any(kind not in NAMES or kind in _HANDLES for kind in kinds):
+        return None
+    proto = pb.NodeDef()
+    nameless = replace(node, name="", inputs=(), device="", debug_info=(b"", b""))
+    node_to_proto(nameless, proto, frozenset())
+    proto.input.extend([""] * len(inputs))
+    options = string_pair(node.op, proto.SerializeToString(deterministic=True))
+    outputs = [(scope.output_shape(node, i), kind) for i, kind in enumerate(kinds)]
+    return scope.emit_custom(f"{PREFIX}{node.op}", inputs, outputs, options)
+
+
+def flex_ops(ops: Sequence[Op]) -> tuple[str, ...]:
+    """The ops of TensorFlow that operators hand to the Flex delegate, sorted."""
+    return _flexible(op.custom for op in ops)
+
+
+def flex_of(model: ModelRecord) -> tuple[str, ...]:
+    """The ops of TensorFlow that a file hands to the Flex delegate, sorted."""
+    return _flexible(op.code.custom for part in model.subgraphs for op in part.operators)
+
+
+def _flexible(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({n.removeprefix(PREFIX) for n in names if n.startswith(PREFIX)}))

@@ -1,0 +1,61 @@
+"""Tensors with some rows replaced, as loops fill what they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.node import Node
+from mobileprep.litert.program import Value
+from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.registry import lowering
+from mobileprep.litert.scope import Scope
+from mobileprep.litert.shapes import reshaped
+from mobileprep.litert.types import need
+
+_MOVED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64, DType.BOOL, DType.INT8})
+_COMPUTED: Final = frozenset({DType.FLOAT, DType.INT32, DType.INT64})
+
+
+@lowering("TensorScatterUpdate")
+def tensor_scatter_update(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """DYNAMIC_UPDATE_SLICE for one row; SCATTER_ND and a choice for many."""
+    target, indices, rows = inputs
+    if target.rank is None or indices.shape is None or indices.shape[-1:] != (1,):
+        reason = "its indices are no column of row numbers"
+        raise CannotExpressError(reason, "give a tensor of known rank, and one index a row")
+    need(node, [indices], {DType.INT32})
+    if indices.shape == (1, 1):
+        return _one_row(scope, node, inputs)
+    need(node, [target], _COMPUTED)
+    kind = target.dtype
+    shape, options = (target.rank,), {"out_type": "INT32"}
+    sizes = scope.emit("SHAPE", [target], shape, DType.INT32, "ShapeOptions", **options)
+    ones = scope.emit("ZEROS_LIKE", [rows], rows.shape, kind, "ZerosLikeOptions")
+    one = scope.constant(np.array(1, kind.numpy))
+    marks = scope.emit("ADD", [ones, one], rows.shape, kind, "AddOptions")
+    placed, marked = (
+        scope.emit("SCATTER_ND", [indices, values, sizes], target.shape, kind, "ScatterNdOptions")
+        for values in (rows, marks)
+    )
+    zero = scope.constant(np.array(0, kind.numpy))
+    where = scope.emit("GREATER", [marked, zero], target.shape, DType.BOOL, "GreaterOptions")
+    chosen = [where, placed, target]
+    return scope.emit("SELECT_V2", chosen, target.shape, kind, "SelectV2Options")
+
+
+def _one_row(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    target, indices, rows = inputs
+    need(node, [target], _MOVED)
+    start = reshaped(scope, indices, (1,))
+    if target.rank is not None and target.rank > 1:
+        rest = scope.integers_constant([0] * (target.rank - 1), "start")
+        parts = [start, rest]
+        start = scope.emit(
+            "CONCATENATION", parts, (target.rank,), DType.INT32, "ConcatenationOptions", axis=0
+        )
+    values = [target, rows, start]
+    return scope.emit("DYNAMIC_UPDATE_SLICE", values, target.shape, target.dtype)

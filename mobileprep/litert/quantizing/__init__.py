@@ -1,0 +1,1 @@
+"""Programs that compute in integers, by LiteRT's quantization specification."""

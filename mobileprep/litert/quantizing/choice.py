@@ -1,0 +1,181 @@
+"""Which operators of a program compute in integers, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.litert.program import Op, Program, Readers, Value
+from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
+from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
+from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.litert.quantizing.steps import Range
+from mobileprep.transforms.quantize_nodes.rules import Rules, Settings
+
+# What has a form in integers, and is computed so by a rule that does not say what is done.
+_LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is done to the operators of a program.
+
+    Args:
+        ops: those that compute in integers.
+        scales: the steps of what they take and give.
+        rules: what decides how layers are treated.
+        reasons: why operators stay float that might be expected not to.
+    """
+
+    ops: frozenset[Op]
+    scales: Scales
+    rules: Rules
+    reasons: Mapping[Op, str]
+
+    def settings_of(self, op: Op) -> Settings:
+        """What the rules say of an operator."""
+        return settings_of(op, self.rules)
+
+    def notes(self) -> tuple[str, ...]:
+        """Which operators stay float, those of one kind and reason in one sentence."""
+        alike: dict[tuple[str, str], list[str]] = {}
+        for op, reason in self.reasons.items():
+            alike.setdefault((op.code, reason), []).append(op.outputs[0].name)
+        return tuple(
+            f"{code} {_listed(names)} in float: {reason}" for (code, reason), names in alike.items()
+        )
+
+
+def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Choice:
+    """Which operators compute in integers.
+
+    Args:
+        program: the program in float.
+        asked: what is asked of it.
+        ranges: of tensors, by name.
+
+    Raises:
+        TransformError: a rule is not understood.
+    """
+    rules = Rules("quantize", asked.rules, eightbit=_LAYER_OPS)
+    reasons: dict[Op, str] = {}
+    kept: list[Op] = []
+    for op in program.ops:
+        if not (results(op) or activations(op)):
+            continue
+        reason = _hindrance(op, asked, settings_of(op, rules))
+        if reason is None:
+            kept.append(op)
+        elif reason:
+            reasons[op] = reason
+    while True:
+        scales = Scales(kept, asked.kind, ranges)
+        unknown = _unknown(kept, scales)
+        lonely = _lonely(program, kept, asked) if not unknown else set()
+        reasons.update(unknown)
+        if not unknown and not lonely:
+            return Choice(frozenset(kept), scales, rules, reasons)
+        kept = [op for op in kept if op not in unknown and op not in lonely]
+
+
+def settings_of(op: Op, rules: Rules) -> Settings:
+    """What rules say of an operator, by the node that it comes from."""
+    return Settings("nodes") if op.node is None else rules.settings(op.node)
+
+
+def tensors_with_ranges(program: Program) -> tuple[str, ...]:
+    """The names of all tensors whose range decides what integers stand for, in order."""
+    ops = [op for op in program.ops if op.code in KERNELS]
+    scales = Scales([op for op in ops if DType.INT8 in KERNELS[op.code].types], DType.INT8, {})
+    found: dict[str, None] = {}
+    for op in ops:
+        for value in (*(op.inputs[i] for i in activations(op)), *results(op)):
+            if value is not None and value.data is None and not scales.is_fixed(value):
+                found[value.alike or value.name] = None
+    return tuple(found)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    more = len(names) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _hindrance(op: Op, asked: Integers, settings: Settings) -> str | None:
+    """Why an operator cannot compute in integers; empty where a rule says so, None if it can."""
+    if settings.mode != "nodes":
+        return ""
+    kernel = KERNELS.get(op.code)
+    if kernel is None or asked.kind not in kernel.types:
+        return f"LiteRT has no kernel of {asked.kind.short} for it"
+    layer = LAYERS.get(op.code)
+    if layer is None:
+        return None
+    weights = op.inputs[layer.weights]
+    if weights is None or weights.data is None or not is_float(weights):
+        return "its weights are computed"
+    if not np.isfinite(weights.data).all():
+        return "its weights are not finite"
+    bias = op.inputs[layer.bias] if len(op.inputs) > layer.bias else None
+    if bias is not None and (bias.data is None or not np.isfinite(bias.data).all()):
+        return "its bias is no finite constant"
+    return None
+
+
+def _unknown(ops: Sequence[Op], scales: Scales) -> dict[Op, str]:
+    """Operators for which a range is missing."""
+    found: dict[Op, str] = {}
+    for op in ops:
+        slots: list[Slot] = [scales.slot(op, i) for i in activations(op)]
+        for slot in [*slots, *results(op)]:
+            if scales.steps(slot) is None:
+                name = slot.name if isinstance(slot, Value) else _constant_name(slot[0], slot[1])
+                found[op] = f"the range of {name!r} is not known"
+                break
+    return found
+
+
+def _constant_name(op: Op, index: int) -> str:
+    value = op.inputs[index]
+    return "" if value is None else value.name
+
+
+def _lonely(program: Program, ops: Sequence[Op], asked: Integers) -> set[Op]:
+    """Operators that only choose among numbers, with no neighbour that computes in integers.
+
+    Their numbers would be rounded for nothing.
+    """
+    kept = {op for op in ops if KERNELS[op.code].rule != "same"}
+    waiting = [op for op in ops if op not in kept]
+    ends = _integer_ends(program, asked)
+    readers = Readers(program)
+    reading: dict[Value, list[Op]] = {}
+    for op in ops:
+        for value in op.inputs:
+            if value is not None:
+                reading.setdefault(value, []).append(op)
+
+    def is_near(op: Op) -> bool:
+        taken = [op.inputs[i] for i in activations(op)]
+        if any(v in ends for v in (*taken, *op.outputs)):
+            return True
+        if any(readers.maker(value) in kept for value in taken):
+            return True
+        return any(reader in kept for v in results(op) for reader in reading.get(v, ()))
+
+    while near := [op for op in waiting if is_near(op)]:
+        kept.update(near)
+        waiting = [op for op in waiting if op not in kept]
+    return set(waiting)
+
+
+def _integer_ends(program: Program, asked: Integers) -> set[Value]:
+    """Inputs and outputs that are integers in the file."""
+    inputs = program.inputs if asked.input_type != "float" else ()
+    outputs = program.outputs if asked.output_type != "float" else ()
+    return {port.value for port in (*inputs, *outputs)}

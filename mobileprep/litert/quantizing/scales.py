@@ -1,0 +1,191 @@
+"""Which tensors share their steps, and what these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.litert.program import Op, Value
+from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
+from mobileprep.litert.quantizing.steps import Range, Steps, span_of, steps_of, union
+
+# Of a layer's output, a step is at least this share of what one weight can add to it: else the
+# factor that brings sums to the output is larger than kernels take.
+_MOST_SHARE: Final = 127 * 64
+
+Slot = Value | tuple[Op, int]
+"""A tensor that is computed or fed; or an input of one operator that has steps of its own there."""
+
+
+def activations(op: Op) -> list[int]:
+    """The places of an operator's inputs that become integers by their range."""
+    layer = LAYERS.get(op.code)
+    if layer is not None:
+        return [layer.image]
+    return [i for i, value in enumerate(op.inputs) if is_float(value)]
+
+
+def results(op: Op) -> list[Value]:
+    """The outputs of an operator that become integers."""
+    return [value for value in op.outputs if is_float(value)]
+
+
+def is_float(value: Value | None) -> bool:
+    """Whether a value is in float32."""
+    return value is not None and value.dtype is DType.FLOAT
+
+
+class Scales:
+    """The steps of all tensors that some operators take and give.
+
+    What an operator demands to have the same scale is one group, whose range is the union of those
+    of its tensors. A tensor whose scale is fixed is no part of a group with others: it is brought
+    to the group's steps before the operator.
+
+    Args:
+        ops: the operators that compute in integers, in order.
+        kind: int8 or int16.
+        ranges: of tensors, by name.
+    """
+
+    def __init__(self, ops: Sequence[Op], kind: DType, ranges: Mapping[str, Range]) -> None:
+        self._kind = kind
+        self._parents: dict[Slot, Slot] = {}
+        self._fixed: dict[Slot, Steps] = {}
+        self._own: set[Slot] = set()
+        for op in ops:
+            self._fix(op)
+        alike = [op for op in ops if KERNELS[op.code].rule == "same"]
+        for op in alike:
+            if not _is_mixed(op):
+                self._join([*_computed(op), *results(op)])
+        for op in alike:
+            if _is_mixed(op):
+                self._join_mixed(op)
+        for op in alike:
+            self._join([*results(op), *((op, i) for i in activations(op) if _is_constant(op, i))])
+        self._spans = self._found(ops, ranges)
+        self._least: dict[Slot, float] = {}
+        for op in ops:
+            self._hold(op)
+
+    def slot(self, op: Op, index: int) -> Slot:
+        """What stands for an operator's input."""
+        value = op.inputs[index]
+        if value is None or value.data is not None or (op, index) in self._own:
+            return (op, index)
+        return value
+
+    def steps(self, slot: Slot) -> Steps | None:
+        """The steps of a tensor; None where no range is known."""
+        root = self._root(slot)
+        if root in self._fixed:
+            return self._fixed[root]
+        span = self._spans.get(root)
+        return None if span is None else steps_of(span, self._kind, self._least.get(root, 0.0))
+
+    def is_fixed(self, slot: Slot) -> bool:
+        """Whether a tensor's steps are those that the runtime demands."""
+        return self._root(slot) in self._fixed
+
+    def _fix(self, op: Op) -> None:
+        kernel = KERNELS[op.code]
+        if kernel.rule == "fixed":
+            scale, zero = kernel.fixed[self._kind]
+            self._fixed[op.outputs[0]] = Steps(self._kind, scale, zero)
+
+    def _join_mixed(self, op: Op) -> None:
+        """Join several inputs with the output, those of fixed steps only if all have the same."""
+        values = _computed(op)
+        fixed = {self._fixed.get(self._root(value)) for value in values}
+        if len(fixed) == 1 and None not in fixed and not _widening(op):
+            self._join([*values, *results(op)])
+            return
+        for index in activations(op):
+            value = op.inputs[index]
+            if value is not None and value.data is None and self.is_fixed(value):
+                self._own.add((op, index))
+        self._join([*results(op), *(self.slot(op, i) for i in activations(op))])
+
+    def _hold(self, op: Op) -> None:
+        """Note the least scale of an operator's output with which the runtime computes it."""
+        taken = [self.steps(self.slot(op, i)) for i in activations(op)]
+        scale = max((steps.scale for steps in taken if steps is not None), default=0.0)
+        factor, power = KERNELS[op.code].least
+        least = factor * scale**power
+        layer = LAYERS.get(op.code)
+        weights = None if layer is None else op.inputs[layer.weights]
+        if weights is not None and weights.data is not None:
+            least = scale * float(np.abs(weights.data).max(initial=0)) / _MOST_SHARE
+        for value in results(op):
+            root = self._root(value)
+            self._least[root] = max(self._least.get(root, 0.0), least)
+
+    def _found(self, ops: Iterable[Op], ranges: Mapping[str, Range]) -> dict[Slot, Range]:
+        spans: dict[Slot, Range] = {}
+        seen: set[Slot] = set()
+        for op in ops:
+            slots = [self.slot(op, i) for i in activations(op)]
+            for slot in [*slots, *results(op)]:
+                if slot in seen:
+                    continue
+                seen.add(slot)
+                found = union(spans.get(self._root(slot)), self._span(slot, ranges))
+                if found is not None:
+                    spans[self._root(slot)] = found
+        return spans
+
+    def _span(self, slot: Slot, ranges: Mapping[str, Range]) -> Range | None:
+        if isinstance(slot, Value):
+            return ranges.get(slot.name, ranges.get(slot.alike))
+        op, index = slot
+        value = op.inputs[index]
+        if value is None:
+            return None
+        if value.data is None:
+            return self._fixed[self._root(value)].span
+        return None if KERNELS[op.code].clips else span_of(value.data)
+
+    def _root(self, slot: Slot) -> Slot:
+        root = slot
+        while root in self._parents:
+            root = self._parents[root]
+        while slot != root:
+            following = self._parents[slot]
+            self._parents[slot], slot = root, following
+        return root
+
+    def _join(self, slots: Sequence[Slot]) -> None:
+        for slot in slots[1:]:
+            root, other = self._root(slots[0]), self._root(slot)
+            if root == other:
+                continue
+            # The group keeps the steps that are fixed.
+            if other in self._fixed:
+                root, other = other, root
+            self._parents[other] = root
+
+
+def _computed(op: Op) -> list[Value]:
+    """The different tensors that an operator takes and that are no constants."""
+    found = (op.inputs[i] for i in activations(op))
+    return list(dict.fromkeys(v for v in found if v is not None and v.data is None))
+
+
+def _is_mixed(op: Op) -> bool:
+    """Whether a result may be beyond the range of one of an operator's inputs."""
+    return len(_computed(op)) > 1 or _widening(op)
+
+
+def _widening(op: Op) -> bool:
+    """Whether constants widen the range of what an operator puts out."""
+    constants = any(_is_constant(op, i) for i in activations(op))
+    return constants and not KERNELS[op.code].clips
+
+
+def _is_constant(op: Op, index: int) -> bool:
+    value = op.inputs[index]
+    return value is not None and value.data is not None

@@ -1,0 +1,1 @@
+"""What goes with a .tflite file: its description, and what an app's own build takes."""

@@ -1,0 +1,178 @@
+"""Files by which an app's own build links LiteRT for a model, and has the model in the app."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from mobileprep.packaging.makefile import text_of
+from mobileprep.packaging.targets import Abi, platform_named
+
+# As they were published when this was written; an app may name others.
+_ANDROID: Final = "com.google.ai.edge.litert:litert:1.4.0"
+_ANDROID_FLEX: Final = "org.tensorflow:tensorflow-lite-select-tf-ops:2.16.1"
+_PODS: Final = ("TensorFlowLiteSwift",)
+_FLEX_POD: Final = "TensorFlowLiteSelectTfOps"
+_IOS: Final = "12.0"
+
+
+class LiteOperator(NamedTuple):
+    """An operator that a file needs.
+
+    Args:
+        name: the builtin's, or the custom operator's.
+        version: the newest that the file asks for.
+        is_custom: whether it is no builtin.
+    """
+
+    name: str
+    version: int
+    is_custom: bool
+
+
+class LiteFile(NamedTuple):
+    """A .tflite file as an app's build sees it.
+
+    Args:
+        name: the model's name.
+        file: the file's.
+        operators: what it needs.
+        runtime: the oldest release of TensorFlow Lite that runs it.
+        has_flex: whether the app has to link the Flex delegate.
+    """
+
+    name: str
+    file: str
+    operators: tuple[LiteOperator, ...]
+    runtime: str
+    has_flex: bool
+
+
+def lite_files(platform: str, abis: Collection[str], model: LiteFile) -> dict[str, str]:
+    """What goes with a .tflite file for the build of its app: file names and texts.
+
+    - ``litert_ops.txt``: the operators with their versions, for a runtime that has these alone.
+    - ``litert.BUILD``: rules of TensorFlow's Bazel build that make such a runtime from the file.
+    - ``app.gradle`` for Android: the model among the app's assets, binary interfaces, LiteRT.
+    - ``NAME.podspec`` for iOS: the model, and the code that runs it, as a pod.
+
+    Args:
+        platform: a name of ``targets.PLATFORMS``.
+        abis: its binary interfaces to build for; all where there are none.
+        model: the file.
+
+    Raises:
+        UnsupportedError: an unknown platform or binary interface.
+    """
+    wanted = platform_named(platform).abis_named(abis)
+    files = {"litert_ops.txt": _operators(model), "litert.BUILD": _bazel(model)}
+    if platform == "android":
+        files["app.gradle"] = _gradle(wanted, model)
+    if platform == "ios":
+        files[f"{model.name}.podspec"] = _podspec(model)
+    return files
+
+
+def _operators(model: LiteFile) -> str:
+    lines = [
+        f"# The operators of {model.file}, each with the version that a runtime has to have; those",
+        f"# of release {model.runtime} and newer do.",
+    ]
+    for operator in sorted(model.operators):
+        kind = " custom" if operator.is_custom else ""
+        lines.append(f"{operator.name} {operator.version}{kind}")
+    return text_of(lines)
+
+
+def _bazel(model: LiteFile) -> str:
+    """Rules of ``tensorflow/lite/build_def.bzl``, or of the Flex delegate's."""
+    name, source = model.name, model.file
+    lines = [
+        f"# A runtime with the operators of {source} alone, by TensorFlow's own Bazel build. As",
+        "# BUILD, beside the model, in a folder of its source tree:",
+        f"#   bazel build -c opt --config=android_arm64 :{name}_android",
+        f"#   bazel build -c opt --config=ios_arm64 :{name}_cc",
+    ]
+    rules, prefix = "//tensorflow/lite:build_def.bzl", "tflite_custom"
+    if model.has_flex:
+        rules, prefix = "//tensorflow/lite/delegates/flex:build_def.bzl", "tflite_flex"
+    lines.append(f'load("{rules}", "{prefix}_android_library", "{prefix}_cc_library")')
+    for rule in ("android", "cc"):
+        lines += [
+            "",
+            f"{prefix}_{rule}_library(",
+            f'    name = "{name}_{rule}",',
+            f'    models = [":{source}"],',
+            '    visibility = ["//visibility:public"],',
+            ")",
+        ]
+    return text_of(lines)
+
+
+def _gradle(abis: Sequence[Abi], model: LiteFile) -> str:
+    named = ", ".join(f"'{abi.name}'" for abi in abis)
+    flex = ""
+    if model.has_flex:
+        flex = f"\n    dependencies.add('implementation', '{_ANDROID_FLEX}')"
+    return f"""\
+// Takes {model.file}, and the code that runs it, into an Android app. In its build.gradle, behind
+// the plugin com.android.application:
+//   apply from: 'PATH/app.gradle'
+// LiteRT is what was published. One of your own, built by litert.BUILD, is an .aar that is named
+// before that line:
+//   ext.litertLibrary = file('libs/litert.aar')
+def folder = buildscript.sourceFile.parentFile
+def assets = layout.buildDirectory.dir('mobileprep/{model.name}').get().asFile
+def copied = tasks.create(name: 'copyModel_{model.name}', type: Copy) {{
+    from folder
+    include '{model.file}', '{model.name}_labels.txt'
+    into assets
+}}
+tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}
+def code = ['java', 'kotlin'].collect {{ new File(folder, "integration/$it") }}
+def classes = code.collect {{ fileTree(it).files*.name*.replaceAll(/\\.\\w+$/, '') }}
+def packing = android.hasProperty('androidResources') ? 'androidResources' : 'aaptOptions'
+
+android.defaultConfig.ndk.abiFilters {named}
+// A compressed file cannot be mapped into memory.
+android."$packing".noCompress 'tflite'
+android.sourceSets.main.assets.srcDir assets
+// A class that is there in both languages is taken in Java.
+(classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
+    android.sourceSets.main.java.srcDir it
+}}
+if (project.hasProperty('litertLibrary')) {{
+    dependencies.add('implementation', files(litertLibrary))
+}} else {{
+    dependencies.add('implementation', '{_ANDROID}'){flex}
+}}
+"""
+
+
+def _podspec(model: LiteFile) -> str:
+    pods = (*_PODS, _FLEX_POD) if model.has_flex else _PODS
+    linked = "\n".join(f"  pod.dependency '{pod}'" for pod in pods)
+    forced = ""
+    if model.has_flex:
+        # Nothing refers to the delegate by name.
+        framework = f"$(PODS_ROOT)/{_FLEX_POD}/Frameworks/{_FLEX_POD}.xcframework/ios-arm64"
+        library = f"{framework}/{_FLEX_POD}.framework/{_FLEX_POD}"
+        forced = (
+            f"\n  pod.user_target_xcconfig = {{ 'OTHER_LDFLAGS' => '-force_load \"{library}\"' }}"
+        )
+    return f"""\
+# {model.file}, and the code that runs it, as a pod. In the app's Podfile:
+#   pod '{model.name}', :path => 'PATH'
+Pod::Spec.new do |pod|
+  pod.name = '{model.name}'
+  pod.version = '1.0.0'
+  pod.summary = 'The model {model.file}, and the code that runs it'
+  pod.source = {{ :path => '.' }}
+  pod.platform = :ios, '{_IOS}'
+  pod.static_framework = true
+  pod.swift_version = '5.0'
+  pod.resources = '{{{model.file},{model.name}_labels.txt}}'
+  pod.source_files = 'integration/swift/*.swift'
+{linked}{forced}
+end
+"""

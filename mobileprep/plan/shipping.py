@@ -1,0 +1,85 @@
+"""The stages of what ships: the package, how small it compresses, and the limits it is held to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mobileprep.plan.app import encrypted_file, lite_description
+from mobileprep.plan.checks import Frozen
+from mobileprep.plan.compressor import LEVEL, compressor
+from mobileprep.plan.regular_expressions import regex_engine
+from mobileprep.plan.spec import StageSpec, Upstream, places
+from mobileprep.plan.stages import BudgetStage, CompressStage, PackageStage
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.quantize_settings import Quantize
+
+ENDINGS: Final = {"text": "pbtxt", "tflite": "tflite"}
+"""How the file of an artifact ends, where that is not ``pb``."""
+
+
+def package_spec(
+    target: Target, file: str, frozen: Frozen, graph: Upstream, ranges: Upstream | None
+) -> StageSpec:
+    """The stage that makes the files of a target.
+
+    Args:
+        target: the target.
+        file: the name of its model file.
+        frozen: its source.
+        graph: the graph after all steps.
+        ranges: of the tensors of that graph, for a file of integers; None without any.
+    """
+    is_lite = target.artifact == "tflite"
+    quantize = target.quantize if is_lite else Quantize()
+    described = lite_description(target) if is_lite else {}
+    stage = PackageStage(
+        file=file,
+        artifact=target.artifact,
+        flex=target.flex,
+        encrypted=encrypted_file(target, file),
+        platform=target.platform,
+        abis=target.abis,
+        # Headers are for TensorFlow's runtime, which LiteRT is not.
+        registration=() if is_lite else target.registration,
+        **described,
+        graph=graph,
+        interface=frozen.interface,
+        quantize=quantize,
+        ranges=ranges,
+        regular_expressions=regex_engine() if quantize.rules else "",
+    )
+    where = places(
+        target, "registration", "artifact", "quantize", "transforms", "inputs", "validation"
+    )
+    return StageSpec(f"{target.folder}/package", stage, where)
+
+
+def compress_spec(target: Target, shipped: Upstream) -> StageSpec:
+    """The stage that measures how small a target's model file compresses."""
+    stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
+    return StageSpec(f"{target.folder}/compress", stage)
+
+
+def budget_spec(
+    target: Target, frozen: Frozen, graph: Upstream, package: str, compress: str
+) -> StageSpec:
+    """The stage that holds a target to its limits.
+
+    Args:
+        target: the target.
+        frozen: its source.
+        graph: the graph that ships.
+        package: the task that made its files.
+        compress: the task that measured them.
+    """
+    stage = BudgetStage(
+        budget=target.budget,
+        device=target.device,
+        inputs=target.inputs,
+        package=Upstream(package, PackageStage.RECORD),
+        compressed=Upstream(compress, CompressStage.RECORD),
+        graph=graph,
+        interface=frozen.interface,
+        assets=frozen.assets,
+    )
+    return StageSpec(f"{target.folder}/budget", stage, places(target, "budget", "inputs"))

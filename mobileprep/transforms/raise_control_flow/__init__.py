@@ -1,0 +1,83 @@
+"""Turns loops and conditionals of control flow v1 into While and If nodes that run functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from mobileprep.ir.control_flow import GATES, conditional_nodes
+from mobileprep.ir.ends import ends
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.reachability import dependents, reachable
+from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.verify import check_graph, check_tensors
+from mobileprep.options.declare import Option
+from mobileprep.transforms.base import Context, Result, Transform, transform
+from mobileprep.transforms.raise_control_flow.arrays import without_arrays
+from mobileprep.transforms.raise_control_flow.assembly import assembled
+from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
+from mobileprep.transforms.raise_control_flow.functions import Functions
+from mobileprep.transforms.raise_control_flow.loops import raise_loops
+from mobileprep.transforms.raise_control_flow.region import Raising
+
+_ARRAY: Final = "TensorArrayV3"
+
+
+@transform("raise_control_flow")
+@dataclass(frozen=True)
+class RaiseControlFlow(Transform):
+    """Enter, Merge, Switch, Exit and their kin become While and If, with functions in the library.
+
+    The inverse of TensorFlow's lowering. Constants that a loop or a branch reads become constants
+    of its functions; every other tensor that it reads becomes an input. TensorArrays become tensors
+    that loops carry.
+    """
+
+    summary = (
+        "Turns the loops and conditionals of TensorFlow 1 into While and If nodes that run "
+        "functions, as TensorFlow 2 and LiteRT have them."
+    )
+
+    unroll: Annotated[
+        int,
+        Option(
+            "A loop whose number of turns is constant, and at most this, becomes its turns, one "
+            "after another.",
+            minimum=0,
+            maximum=10000,
+        ),
+    ] = 0
+
+    def apply(self, graph: Graph, context: Context) -> Result:
+        """Raise everything that the outputs need; what else is in loops and branches goes.
+
+        Raises:
+            InvalidGraphError: the graph is malformed.
+            UnsupportedError: naming the node that has no functional form, and why.
+        """
+        check_graph(graph, self.transform_name)
+        check_tensors(graph, context.outputs, "output", self.transform_name)
+        if not any(node.op in GATES or node.op == _ARRAY for node in graph):
+            return Result(graph)
+        outputs = [parse_ref(name) for name in context.outputs or ends(graph)]
+        live = _live(graph, outputs)
+        arrays = [node.name for node in graph if node.op == _ARRAY]
+        beside = graph.by_name.keys() - live - dependents(graph, arrays) - conditional_nodes(graph)
+        work = _prepared(without_arrays(graph, live), outputs)
+        functions = Functions(work)
+        region = raise_loops(work, functions, self.transform_name, self.unroll)
+        raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
+        done = assembled(work, functions, outputs, beside, context.inputs)
+        return Result(done, work.raised + len(live.intersection(arrays)))
+
+
+def _prepared(graph: Graph, outputs: Sequence[Ref]) -> Raising:
+    wanted = frozenset((ref.node, ref.index) for ref in outputs)
+    return Raising(graph, _live(graph, outputs), wanted)
+
+
+def _live(graph: Graph, outputs: Sequence[Ref]) -> frozenset[str]:
+    """The names of nodes whose tensors the outputs need."""
+    ends_at = [ref.node for ref in outputs]
+    return frozenset(reachable(graph, ends_at, through_control=False))

@@ -1,0 +1,216 @@
+"""What is done with a TensorArray, as ops on the tensor that holds its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms.raise_control_flow.region import cannot_raise
+from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of
+
+_INT32: Final = attr.dtype(DType.INT32)
+
+Size = int | Ref
+"""A size that is known, or a scalar of int32 that has it."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a tensor holds the elements of a TensorArray.
+
+    Args:
+        element: the sizes of an element; None while they are not known.
+        joined: whether elements stand one behind another along their first axis, as Concat joins
+            them, and not each at a place of a first axis of its own.
+        fresh: names of Scatter nodes whose tensor is all that the array then holds.
+    """
+
+    element: tuple[Size, ...] | None
+    joined: bool = False
+    fresh: frozenset[str] = frozenset()
+
+
+class ArrayNodes:
+    """The nodes in place of one TensorArray and its users.
+
+    Args:
+        array: the array.
+        form: how a tensor holds it.
+        names: for new nodes.
+    """
+
+    def __init__(self, array: TracedArray, form: Form, names: FreshNames) -> None:
+        self._array = array
+        self._form = form
+        self._names = names
+        self._kind = attr.dtype(array.dtype)
+        self.nodes: list[Node] = []
+        self.contents = Ref("")
+        """What the array holds at first."""
+
+    def replaced(self) -> Sequence[Node]:
+        """All nodes; those in a user's place have its name."""
+        self._begin()
+        for user in self._array.users:
+            self._REPLACED[user.op](self, user)
+        return self.nodes
+
+    def _begin(self) -> None:
+        node, element = self._array.node, self._form.element
+        name = self._names.name(f"{node.name}/elements")
+        self.contents = Ref(name)
+        if element is None:
+            kinds = {"dtype": self._kind, "shape": attr.shape(None)}
+            self.nodes.append(Node(name, "Placeholder", node.control_inputs, "", kinds))
+            return
+        sizes = (0, *element[1:]) if self._form.joined else (node.data_inputs[0], *element)
+        zero = np.zeros((), self._array.dtype.numpy)
+        inputs = (self._sizes(node, sizes), self._constant(node, "zero", zero))
+        kinds = {"T": self._kind, "index_type": _INT32}
+        self.nodes.append(Node(name, "Fill", (*inputs, *node.control_inputs), "", kinds))
+
+    def _write(self, node: Node) -> None:
+        _, index, value, flow = node.data_inputs
+        if self._form.joined:
+            axis = self._constant(node, "axis", np.int32(0))
+            kinds = {"N": attr.integer(2), "T": self._kind, "Tidx": _INT32}
+            self._put(node, "ConcatV2", (flow, value, axis), kinds)
+            return
+        if self._array.is_dynamic and self._form.element is not None:
+            flow = self._grown(node, flow, index)
+        place = self._add(
+            node, "place", "Reshape", (index, self._constant(node, "one", np.array([1, 1], "i4"))),
+            T=_INT32, Tshape=_INT32,
+        )  # fmt: skip
+        row = self._expanded(node, value, 0)
+        self._put(node, "TensorScatterUpdate", (flow, place, row), self._indexed())
+
+    def _grown(self, node: Node, flow: Ref, index: Ref) -> Ref:
+        """The contents with zeros behind them, so that there is a place for an index."""
+        one, nothing = (self._constant(node, n, np.int32(i)) for i, n in enumerate(("none", "one")))
+        one, nothing = nothing, one
+        end = self._add(node, "end", "AddV2", (index, one), T=_INT32)
+        more = self._add(node, "more", "Sub", (end, self._count(node, flow)), T=_INT32)
+        lacking = self._add(node, "lacking", "Maximum", (more, nothing), T=_INT32)
+        rank = 1 + len(self._form.element or ())
+        last = np.zeros((rank, 2), np.int32)
+        last[0, 1] = 1
+        where = self._constant(node, "last", last)
+        pads = self._add(node, "pads", "Mul", (lacking, where), T=_INT32)
+        return self._add(node, "grown", "Pad", (flow, pads), T=self._kind, Tpaddings=_INT32)
+
+    def _read(self, node: Node) -> None:
+        self._gathered(node, node.data_inputs[1])
+
+    def _gather(self, node: Node) -> None:
+        self._gathered(node, node.data_inputs[1])
+
+    def _gathered(self, node: Node, indices: Ref) -> None:
+        self._refuse_joined(node)
+        axis = self._constant(node, "axis", np.int32(0))
+        kinds = {"Tparams": self._kind, "Tindices": _INT32, "Taxis": _INT32}
+        kinds["batch_dims"] = attr.integer(0)
+        self._put(node, "GatherV2", (flow_of(node), indices, axis), kinds)
+
+    def _scatter(self, node: Node) -> None:
+        _, indices, value, flow = node.data_inputs
+        self._refuse_joined(node)
+        if node.name in self._form.fresh:
+            self._put(node, "Identity", (value,), {"T": self._kind})
+            return
+        if self._array.is_dynamic:
+            raise cannot_raise(node, "puts elements into a TensorArray that grows")
+        places = self._expanded(node, indices, 1, DType.INT32)
+        self._put(node, "TensorScatterUpdate", (flow, places, value), self._indexed())
+
+    def _concat(self, node: Node) -> None:
+        if self._form.joined:
+            self._put(node, "Identity", (flow_of(node),), {"T": self._kind})
+            return
+        element = self._form.element
+        shape = self._sizes(node, (-1, *(element or ())[1:]))
+        kinds = {"T": self._kind, "Tshape": _INT32}
+        self._put(node, "Reshape", (flow_of(node), shape), kinds)
+
+    def _split(self, node: Node) -> None:
+        element = self._form.element
+        shape = self._sizes(node, (-1, *(element or ())))
+        self._refuse_joined(node)
+        kinds = {"T": self._kind, "Tshape": _INT32}
+        self._put(node, "Reshape", (node.data_inputs[1], shape), kinds)
+
+    def _size(self, node: Node) -> None:
+        self._refuse_joined(node)
+        count = self._count(node, flow_of(node))
+        self._put(node, "Identity", (count,), {"T": _INT32})
+
+    def _refuse_joined(self, node: Node) -> None:
+        if self._form.joined:
+            reason = "reads elements of different sizes from a TensorArray"
+            raise cannot_raise(node, reason, "give all elements one shape")
+
+    def _count(self, node: Node, flow: Ref) -> Ref:
+        """How many elements there are."""
+        if not self._array.is_dynamic:
+            return self._array.node.data_inputs[0]
+        sizes = self._add(node, "sizes", "Shape", (flow,), T=self._kind, out_type=_INT32)
+        first, axis = (self._constant(node, n, np.int32(0)) for n in ("first", "axis"))
+        kinds = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
+        kinds["batch_dims"] = attr.integer(0)
+        return self._add(node, "count", "GatherV2", (sizes, first, axis), **kinds)
+
+    def _sizes(self, node: Node, sizes: Sequence[Size]) -> Ref:
+        """A vector of sizes."""
+        if all(isinstance(size, int) for size in sizes):
+            return self._constant(node, "sizes", np.array(sizes, np.int32))
+        parts = tuple(
+            self._constant(node, "size", np.int32(s)) if isinstance(s, int) else s for s in sizes
+        )
+        kinds = {"N": attr.integer(len(parts)), "T": _INT32, "axis": attr.integer(0)}
+        return self._add(node, "sizes", "Pack", parts, **kinds)
+
+    def _expanded(self, node: Node, value: Ref, axis: int, kind: DType | None = None) -> Ref:
+        where = self._constant(node, "axis", np.int32(axis))
+        dtype = self._kind if kind is None else attr.dtype(kind)
+        return self._add(node, "row", "ExpandDims", (value, where), T=dtype, Tdim=_INT32)
+
+    def _indexed(self) -> dict[str, AttrValue]:
+        return {"T": self._kind, "Tindices": _INT32}
+
+    def _constant(self, node: Node, what: str, value: object) -> Ref:
+        name = self._names.name(f"{node.name}/{what}")
+        self.nodes.append(constant(name, Tensor.of(np.asarray(value))))
+        return Ref(name)
+
+    def _add(
+        self, node: Node, what: str, op: str, inputs: tuple[Ref, ...], **attrs: AttrValue
+    ) -> Ref:
+        name = self._names.name(f"{node.name}/{what}")
+        self.nodes.append(Node(name, op, inputs, "", attrs))
+        return Ref(name)
+
+    def _put(
+        self, node: Node, op: str, inputs: tuple[Ref, ...], attrs: Mapping[str, AttrValue]
+    ) -> None:
+        """A node in place of another."""
+        self.nodes.append(Node(node.name, op, (*inputs, *node.control_inputs), "", attrs))
+
+    _REPLACED: Final[Mapping[str, Callable[[ArrayNodes, Node], None]]] = {
+        "TensorArrayWriteV3": _write,
+        "TensorArrayReadV3": _read,
+        "TensorArrayGatherV3": _gather,
+        "TensorArrayScatterV3": _scatter,
+        "TensorArrayConcatV3": _concat,
+        "TensorArraySplitV3": _split,
+        "TensorArraySizeV3": _size,
+    }

@@ -1,0 +1,223 @@
+"""Conditionals of control flow v1 as If nodes that run one of two functions.
+
+A Merge of two opposite branches becomes an output of an If. Merges of one predicate that do not
+depend on each other share the If.
+
+Source: ``functionalize_cond.cc`` of TensorFlow's compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
+
+import numpy as np
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.branches import Branches, Conditions
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.op_sets import MERGES, SWITCHES
+from mobileprep.ir.refs import Edge, Ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
+from mobileprep.transforms.raise_control_flow.region import (
+    Raising,
+    Slice,
+    cannot_raise,
+    in_order,
+    malformed,
+    upstream,
+)
+
+_DEEPEST: Final = 64
+
+Level = tuple[int, ...]
+
+
+@dataclass
+class _Group:
+    """Merges that become one If.
+
+    Args:
+        predicate: the tensor that decides.
+        around: the conditions under which it is asked.
+        merges: with each, what it takes if the predicate is false, and if it is true.
+    """
+
+    predicate: Edge
+    around: Conditions
+    merges: list[tuple[Node, tuple[Ref, Ref]]] = field(default_factory=list)
+
+
+def raise_conditionals(
+    work: Raising, functions: Functions, region: dict[str, Node], roots: Sequence[Ref]
+) -> None:
+    """Raise every conditional of a region.
+
+    Args:
+        work: the graph; from now on what stands for the outputs of each Merge is known.
+        functions: where functions are added.
+        region: the nodes, without those that make loops, their inputs resolved.
+        roots: the tensors that the region is for.
+
+    Raises:
+        InvalidGraphError: a Merge is malformed, or nodes feed each other in a circle.
+        UnsupportedError: naming the node that has no functional form.
+    """
+    if any(n.op in SWITCHES or n.op in MERGES for n in region.values()):
+        _Conditionals(work, functions, region).run(roots)
+
+
+class _Conditionals:
+    """One region."""
+
+    def __init__(self, work: Raising, functions: Functions, region: dict[str, Node]) -> None:
+        self._work = work
+        self._functions = functions
+        self._region = region
+        self._branches = Branches(self._truth)
+        self._groups: dict[tuple[Edge, Conditions, Level], _Group] = {}
+        self._levels: dict[str, Level] = {}
+
+    def run(self, roots: Sequence[Ref]) -> None:
+        for node in in_order(self._region):
+            self._branches.add(node)
+            if len(self._branches.of_node(node.name)) > _DEEPEST:
+                raise cannot_raise(node, f"lies in more than {_DEEPEST} conditionals")
+            self._levels[node.name] = self._level(node)
+            if node.op in SWITCHES:
+                self._decide(node)
+            elif node.op in MERGES and node.name in self._work.live:
+                self._sort(node)
+        for ref in roots:
+            if ref.node in self._region and self._branches.of(ref):
+                reason = "gives its tensor in one branch alone"
+                raise cannot_raise(self._region[ref.node], reason, "fetch what is behind the Merge")
+        for group in sorted(self._groups.values(), key=lambda g: -len(g.around)):
+            self._raise(group)
+
+    def _truth(self, predicate: Edge) -> bool | None:
+        node = self._work.constant(Ref(*predicate))
+        if node is None:
+            return None
+        value = node.attr_tensor("value")
+        if value.dtype is not DType.BOOL or value.size != 1:
+            raise malformed(node, "decides a branch, and is no single truth value")
+        return bool(value.array().reshape(-1)[0])
+
+    def _level(self, node: Node) -> Level:
+        """How many conditionals, at each depth, come one after another up to a node."""
+        level: Level = ()
+        for ref in node.inputs:
+            other = self._levels.get(ref.node, ())
+            if other != level:
+                level = tuple(map(max, zip_longest(level, other, fillvalue=0)))
+        return level
+
+    def _decide(self, node: Node) -> None:
+        """A Switch by a constant gives what it takes."""
+        if len(node.data_inputs) != 2:
+            raise malformed(node, f"takes {len(node.data_inputs)} tensors, not 2")
+        taken = self._branches.taken(node)
+        if taken is not None:
+            self._work.same[node.name, taken] = node.data_inputs[0]
+
+    def _sort(self, merge: Node) -> None:
+        """Add a Merge to its group, or let the only input that can be there stand for it."""
+        refs = merge.data_inputs
+        there = [i for i, ref in enumerate(refs) if not self._branches.never(ref)]
+        if len(there) == 1:
+            self._work.raised += 1
+            self._work.same[merge.name, 0] = refs[there[0]]
+            self._work.same[merge.name, 1] = self._number(merge, there[0])
+            return
+        if not there:
+            return
+        if len(refs) != 2:
+            raise cannot_raise(merge, f"joins {len(refs)} branches, not 2")
+        first, second = (self._branches.of(ref) for ref in refs)
+        for predicate, value in sorted(first - second):
+            around = first - {(predicate, value)}
+            if around == second - {(predicate, not value)} and len(first) == len(second):
+                level = self._levels[merge.name]
+                level = (*level, *(0 for _ in range(len(around) + 1)))[: len(around) + 1]
+                level = (*level[:-1], level[-1] + 1)
+                self._levels[merge.name] = level
+                key = (predicate, around, level)
+                group = self._groups.setdefault(key, _Group(predicate, around))
+                group.merges.append((merge, (refs[value], refs[not value])))
+                return
+        raise cannot_raise(merge, "does not join two branches of one condition")
+
+    def _number(self, merge: Node, index: int) -> Ref:
+        """A constant that says which of its inputs a Merge took."""
+        name = self._work.names.name(f"{merge.name}/index_{index}")
+        self._work.made[name] = constant(name, Tensor.of(np.int32(index)))
+        self._region[name] = self._work.made[name]
+        return Ref(name)
+
+    def _raise(self, group: _Group) -> None:
+        """Make the If of a group, and let its outputs stand for those of its Merges."""
+        self._work.raised += 1
+        numbered = [m for m, _ in group.merges if (m.name, 1) in self._work.read]
+        numbers = {
+            (m.name, i): self._number(m, i) for m in numbered for i in range(len(m.data_inputs))
+        }
+        sides = []
+        for value in (False, True):
+            targets = [ways[value] for _, ways in group.merges]
+            for merge, ways in group.merges:
+                if merge in numbered:
+                    targets.append(numbers[merge.name, merge.data_inputs.index(ways[value])])
+            sides.append(self._side(group, value, targets))
+        args = list(dict.fromkeys(ref for side in sides for ref in side.taken))
+        name = self._name(group.merges[0][0])
+        other, then = (
+            self._functions.add(f"{name}_{kind}", side.nodes, args, side.results)
+            for kind, side in zip(("else", "then"), sides, strict=True)
+        )
+        outputs = [(m.name, 0) for m, _ in group.merges] + [(m.name, 1) for m in numbered]
+        values = attributes(
+            Tcond=attr.dtype(DType.BOOL),
+            Tin=types_of(self._work, args),
+            Tout=types_of(self._work, [Ref(*tensor) for tensor in outputs]),
+            then_branch=then,
+            else_branch=other,
+            output_shapes=attr.AttrValue("list", ()),
+        )
+        inputs = (self._work.resolved(Ref(*group.predicate)), *args)
+        op = self._functions.op("If", (then, other))
+        made = self._work.made[name] = Node(name, op, inputs, "", values)
+        for index, tensor in enumerate(outputs):
+            self._work.same[tensor] = Ref(name, index)
+        self._region[name] = made
+        self._branches.set_conditions(name, group.around)
+
+    def _name(self, merge: Node) -> str:
+        return self._work.names.name(merge.name.rpartition("/")[0] or "cond")
+
+    def _side(self, group: _Group, value: bool, targets: Sequence[Ref]) -> Slice:
+        """What runs if the predicate of a group has a value."""
+        literal = (group.predicate, value)
+
+        def inside(ref: Ref) -> Ref | None:
+            if ref.node not in self._region or self._gate(ref, group.predicate):
+                return None
+            return ref if literal in self._branches.of_node(ref.node) else None
+
+        def outside(ref: Ref) -> Ref:
+            while (node := self._gate(ref, group.predicate)) is not None:
+                ref = self._work.resolved(node.data_inputs[0])
+            return ref
+
+        return upstream(self._work, targets, inside, outside)
+
+    def _gate(self, ref: Ref, predicate: Edge) -> Node | None:
+        """The Switch that a tensor is an output of, where it goes by a predicate."""
+        node = self._region.get(ref.node)
+        if node is None or self._branches.predicate(ref.node) != predicate:
+            return None
+        return node

@@ -1,0 +1,96 @@
+"""Functions made of what some tensors need, and the names and types of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.colocation import without_dangling
+from mobileprep.ir.graph import Function, Library
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node
+from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import Ref
+from mobileprep.opdefs.bodies import Body, function_of
+from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.transforms.raise_control_flow.region import Raising
+
+_STATELESS: Final = {"While": "StatelessWhile", "If": "StatelessIf"}
+
+
+@dataclass
+class Functions:
+    """The functions that raising adds to a graph's library."""
+
+    work: Raising
+    made: dict[str, Function] = field(default_factory=dict)
+    stateful: set[str] = field(default_factory=set)
+
+    def add(
+        self, wanted: str, nodes: Sequence[Node], args: Sequence[Ref], rets: Sequence[Ref]
+    ) -> AttrValue:
+        """Make a function, and give the attribute that names it.
+
+        Args:
+            wanted: its name, if that is free.
+            nodes: its nodes; their inputs name each other, or arguments.
+            args: the tensors that it is given; each is read as what stands at this place.
+            rets: the tensors that it gives.
+        """
+        name = self.work.names.name(wanted.replace("/", "_"))
+        nodes = list(without_dangling(nodes, {n.name for n in nodes}))
+        own = FreshNames(n.name for n in nodes)
+        given = {ref: Ref(own.name(f"arg_{i}")) for i, ref in enumerate(args)}
+        results = [own.name(f"ret_{i}") for i in range(len(rets))]
+        body = Body(
+            tuple(given.values()),
+            tuple(n.with_inputs(tuple(given.get(r, r) for r in n.inputs)) for n in nodes),
+            tuple(given.get(r, r) for r in rets),
+        )
+        inputs = tuple(ArgDef(given[ref].node, self.work.type_of(ref)) for ref in args)
+        outputs = tuple(
+            ArgDef(result, self.work.type_of(ref))
+            for result, ref in zip(results, rets, strict=True)
+        )
+        like = Function(OpDef(name, inputs, outputs))
+        function = function_of(body, like, self.library)
+        if any(self._is_stateful(node) for node in nodes):
+            self.stateful.add(name)
+            function = replace(function, signature=replace(function.signature, is_stateful=True))
+        self.made[name] = function
+        return AttrValue("func", FuncRef(name))
+
+    @property
+    def library(self) -> Library:
+        """The graph's library with what was made."""
+        before = self.work.graph.library
+        return Library({**before.functions, **self.made}, before.gradients)
+
+    def op(self, kind: str, functions: Iterable[AttrValue]) -> str:
+        """``While`` or ``If``, without state where none of the functions has any."""
+        used = any(func.value.name in self.stateful for func in functions)
+        return kind if used else _STATELESS[kind]
+
+    def _is_stateful(self, node: Node) -> bool:
+        called = [v.value.name for v in node.attrs.values() if v.kind == "func"]
+        known = self.work.graph.library.functions
+        if called:
+            return any(
+                name in self.stateful or (name in known and known[name].signature.is_stateful)
+                for name in called
+            )
+        definition = any_op_def(node.op)
+        return definition is None or definition.is_stateful
+
+
+def types_of(work: Raising, refs: Iterable[Ref]) -> AttrValue:
+    """The types of some tensors, as an attribute."""
+    kinds = tuple(work.type_of(ref) for ref in refs)
+    return AttrValue("list(type)", kinds) if kinds else AttrValue("list", ())
+
+
+def attributes(**values: AttrValue) -> Mapping[str, AttrValue]:
+    """Attributes by name, in the order of their names as graphs have them."""
+    return dict(sorted(values.items()))

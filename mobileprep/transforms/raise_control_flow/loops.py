@@ -1,0 +1,261 @@
+"""While loops of control flow v1 as While nodes that run a condition and a body.
+
+Source: ``functionalize_while.cc`` of TensorFlow's compiler, for graphs without variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.frames import Frame, Frames
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.verify import execution_order
+from mobileprep.transforms.raise_control_flow.conditionals import raise_conditionals
+from mobileprep.transforms.raise_control_flow.functions import Functions, attributes, types_of
+from mobileprep.transforms.raise_control_flow.region import (
+    Raising,
+    Slice,
+    cannot_raise,
+    malformed,
+    resolved_nodes,
+    upstream,
+)
+from mobileprep.transforms.raise_control_flow.unrolling import Turning, count_turns, unrolled
+
+_PARALLEL: Final = 10
+
+
+@dataclass(eq=False)
+class RaisedLoop:
+    """A while loop that is to become one node.
+
+    Args:
+        frame: its nodes.
+        name: the name of the node.
+        heads: the Merge of each loop variable.
+        entered: the tensor that each begins with.
+        carried: the tensor that each gets for the next turn.
+        goes_on: the tensor that says whether there is a next turn.
+        sources: every tensor that enters, by whatever way.
+        children: the loops within.
+        made: the nodes in its place.
+    """
+
+    frame: Frame
+    name: str
+    heads: list[Node]
+    entered: list[Ref]
+    carried: list[Ref]
+    goes_on: Ref
+    sources: tuple[Ref, ...]
+    children: list[RaisedLoop] = field(default_factory=list)
+    made: list[Node] = field(default_factory=list)
+
+
+def raise_loops(work: Raising, functions: Functions, where: str, unroll: int) -> dict[str, Node]:
+    """Raise every loop that the outputs need.
+
+    Args:
+        work: the graph.
+        functions: where functions are added.
+        where: what to call the graph in messages.
+        unroll: loops of at most so many turns become copies of their bodies.
+
+    Returns:
+        The nodes outside of all loops, the new ones among them, their inputs resolved.
+
+    Raises:
+        InvalidGraphError: a loop is malformed.
+        UnsupportedError: naming the node that has no functional form.
+    """
+    frames = Frames(execution_order(work.graph, where), (), where)
+    loops = _found(work, frames.root)
+    for loop in reversed(loops):
+        _raise(work, functions, loop, unroll)
+    outermost = [loop for loop in loops if loop.frame.parent is frames.root]
+    return _region(work, frames.root.nodes, outermost)
+
+
+def _region(work: Raising, nodes: Sequence[Node], loops: Sequence[RaisedLoop]) -> dict[str, Node]:
+    """Nodes and the loops among them, which wait for all that enters them, by name."""
+    waiting = [n.with_inputs((*n.inputs, *loop.sources)) for loop in loops for n in loop.made]
+    return resolved_nodes(work, [*nodes, *waiting])
+
+
+def _found(work: Raising, root: Frame) -> list[RaisedLoop]:
+    """The loops that are needed, those within another after it."""
+    found: list[RaisedLoop] = []
+    waiting: list[tuple[Frame, RaisedLoop | None]] = [(f, None) for f in reversed(root.children)]
+    while waiting:
+        frame, around = waiting.pop()
+        if not any(n.name in work.live for n in frame.nodes):
+            continue
+        loop = _planned(work, frame)
+        found.append(loop)
+        if around is not None:
+            around.children.append(loop)
+        waiting += [(child, loop) for child in reversed(frame.children)]
+    return found
+
+
+def _planned(work: Raising, frame: Frame) -> RaisedLoop:
+    """What a loop is made of; its invariants, conditions and exits are resolved from now on."""
+    tests = [n for n in frame.of_op({"LoopCond"}) if n.name in work.live]
+    if len(tests) != 1 or not tests[0].data_inputs:
+        raise malformed(frame.nodes[0], f"lies in a loop with {len(tests)} conditions, not one")
+    name = work.names.name(tests[0].name.rpartition("/")[0] or "while")
+    loop = RaisedLoop(frame, name, [], [], [], tests[0].data_inputs[0], _sources(frame))
+    _plan_heads(work, loop)
+    _plan_invariants(work, loop)
+    index = {head.name: i for i, head in enumerate(loop.heads)}
+    for node in frame.nodes:
+        if node.op in SWITCHES and _is_by(work, node, tests[0]):
+            work.same[node.name, 1] = node.data_inputs[0]
+    for node in frame.of_op(EXITS):
+        if node.name in work.live:
+            work.same[node.name, 0] = _left(work, loop, node, index, tests[0])
+    return loop
+
+
+def _sources(frame: Frame) -> tuple[Ref, ...]:
+    return tuple(dict.fromkeys(r for n in frame.of_op(ENTERS) for r in n.inputs))
+
+
+def _plan_heads(work: Raising, loop: RaisedLoop) -> None:
+    entering = {n.name: n for n in loop.frame.of_op(ENTERS)}
+    carrying = {n.name: n for n in loop.frame.of_op(NEXT_ITERATIONS)}
+    for node in loop.frame.of_op(MERGES):
+        names = [r.node for r in node.data_inputs]
+        if node.name not in work.live or not any(name in carrying for name in names):
+            continue
+        first = [entering[name] for name in names if name in entering]
+        later = [carrying[name] for name in names if name in carrying]
+        if len(first) != 1 or len(later) != 1 or len(names) != 2:
+            raise malformed(node, "does not join what enters a loop with what returns")
+        loop.heads.append(node)
+        for refs, giver in ((loop.entered, first[0]), (loop.carried, later[0])):
+            if not giver.data_inputs:
+                raise malformed(giver, "takes no tensor")
+            refs.append(giver.data_inputs[0])
+
+
+def _plan_invariants(work: Raising, loop: RaisedLoop) -> None:
+    started = {r.node for head in loop.heads for r in head.data_inputs}
+    for node in loop.frame.of_op(ENTERS):
+        if node.name in started or node.name not in work.live:
+            continue
+        if not node.attr_bool("is_constant", False):
+            raise cannot_raise(node, "gives a tensor in the first turn of its loop alone")
+        if not node.data_inputs:
+            raise malformed(node, "takes no tensor")
+        work.same[node.name, 0] = node.data_inputs[0]
+
+
+def _is_by(work: Raising, switch: Node, test: Node) -> bool:
+    """Whether a Switch goes by a loop's condition."""
+    if len(switch.data_inputs) != 2:
+        raise malformed(switch, f"takes {len(switch.data_inputs)} tensors, not 2")
+    return _behind(work, switch.data_inputs[1]).node == test.name
+
+
+def _behind(work: Raising, ref: Ref) -> Ref:
+    """The tensor that identities lead to."""
+    seen: set[str] = set()
+    while True:
+        node = work.graph[ref.node]
+        if node.op not in IDENTITIES or not node.data_inputs or node.name in seen:
+            return ref
+        seen.add(node.name)
+        ref = node.data_inputs[0]
+
+
+def _left(work: Raising, loop: RaisedLoop, leaving: Node, index: dict[str, int], test: Node) -> Ref:
+    """What stands for a tensor that leaves a loop."""
+    if not leaving.data_inputs:
+        raise malformed(leaving, "takes no tensor")
+    ref = _behind(work, leaving.data_inputs[0])
+    switch = work.graph[ref.node]
+    if switch.op not in SWITCHES or ref.index != 0 or not _is_by(work, switch, test):
+        raise cannot_raise(leaving, "takes a tensor out of a loop that no condition holds back")
+    source = work.resolved(switch.data_inputs[0])
+    if source.index == 0 and source.node in index:
+        return Ref(loop.name, index[source.node])
+    if any(n.name == source.node for n in loop.frame.nodes):
+        raise cannot_raise(leaving, "takes what a loop's condition computes out of the loop")
+    return source
+
+
+def _raise(work: Raising, functions: Functions, loop: RaisedLoop, unroll: int) -> None:
+    """Make the nodes of one loop; those within have theirs."""
+    own = {n.name for n in loop.frame.nodes}
+    nodes = [n for n in loop.frame.nodes if not _is_frame_of(work, loop, n)]
+    region = _region(work, nodes, loop.children)
+    carried = [work.resolved(r) for r in loop.carried]
+    goes_on = work.resolved(loop.goes_on)
+    raise_conditionals(work, functions, region, [goes_on, *carried])
+
+    heads = [Ref(head.name) for head in loop.heads]
+
+    def inside(ref: Ref) -> Ref | None:
+        if ref.node in region:
+            return ref
+        if ref.node in own and ref not in heads:
+            node = work.graph[ref.node]
+            raise cannot_raise(node, f"is read at output {ref.index} within its loop")
+        return None
+
+    test = upstream(work, [goes_on], inside)
+    body = upstream(work, carried, inside)
+    entered = [work.resolved(ref) for ref in loop.entered]
+    turning = Turning(loop.name, frozenset(own), heads, entered, body)
+    turns = count_turns(work, turning, test, unroll) if unroll else None
+    work.raised += 1
+    if turns is not None:
+        loop.made = unrolled(work, turning, turns)
+    else:
+        loop.made = [_while_node(work, functions, loop, heads, test, body)]
+
+
+def _while_node(
+    work: Raising,
+    functions: Functions,
+    loop: RaisedLoop,
+    heads: list[Ref],
+    test: Slice,
+    body: Slice,
+) -> Node:
+    """The node that runs a loop's condition and body."""
+    known = frozenset(heads)
+    outer = [r for r in dict.fromkeys((*test.taken, *body.taken)) if r not in known]
+    args = [*heads, *outer]
+    called = (
+        functions.add(f"{loop.name}_cond", test.nodes, args, test.results),
+        functions.add(f"{loop.name}_body", body.nodes, args, [*body.results, *outer]),
+    )
+    parallel = loop.frame.of_op(ENTERS)[0].attr_int("parallel_iterations", _PARALLEL)
+    values = attributes(
+        T=types_of(work, args),
+        cond=called[0],
+        body=called[1],
+        output_shapes=attr.AttrValue("list", ()),
+        parallel_iterations=attr.integer(parallel),
+    )
+    entered = tuple(map(work.resolved, (*loop.entered, *outer)))
+    op = functions.op("While", called)
+    made = work.made[loop.name] = Node(loop.name, op, entered, "", values)
+    return made
+
+
+def _is_frame_of(work: Raising, loop: RaisedLoop, node: Node) -> bool:
+    """Whether a node makes the loop, and computes nothing."""
+    if node.op in ENTERS or node.op in EXITS or node.op in NEXT_ITERATIONS:
+        return True
+    if node.op == "LoopCond" or any(node is head for head in loop.heads):
+        return True
+    return node.op in SWITCHES and (node.name, 1) in work.same

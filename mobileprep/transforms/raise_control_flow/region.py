@@ -1,0 +1,234 @@
+"""What raising works on: the nodes of one frame, and what stands for a tensor that is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.identities import IDENTITIES
+from mobileprep.ir.names import FreshNames
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import SWITCHES
+from mobileprep.ir.refs import Edge, Ref, control, edge
+from mobileprep.opdefs.signatures import output_types, signature_of
+
+# Conditionals that hang together in unusual ways, and loops that are unrolled, are copied.
+_COPIES: Final = 100_000
+_COPIES_A_NODE: Final = 4
+_EXPORT: Final = "export the graph again"
+
+
+def cannot_raise(node: Node, reason: str, mend: str = "") -> UnsupportedError:
+    """The error that names a node of control flow that has no functional form."""
+    hint = mend or "cut the graph behind it, and feed what it gives"
+    message = f"raise_control_flow: node {node.name!r} ({node.op}) {reason}"
+    return UnsupportedError(message, hint)
+
+
+def malformed(node: Node, reason: str) -> InvalidGraphError:
+    """The error that names a node that no control flow can have."""
+    message = f"raise_control_flow: node {node.name!r} ({node.op}) {reason}"
+    return InvalidGraphError(message, _EXPORT)
+
+
+@dataclass
+class Raising:
+    """A graph whose control flow is being raised.
+
+    Args:
+        graph: the graph as it was.
+        live: the names of nodes whose tensors the outputs need.
+        wanted: the outputs.
+        same: for a tensor that is gone the one that stands for it.
+        made: nodes that were made, by name.
+    """
+
+    graph: Graph
+    live: frozenset[str]
+    wanted: frozenset[Edge]
+    same: dict[Edge, Ref] = field(default_factory=dict)
+    made: dict[str, Node] = field(default_factory=dict)
+
+    @cached_property
+    def read(self) -> frozenset[Edge]:
+        """The tensors that are wanted, and those that live nodes take."""
+        taken = (self.graph[name].data_inputs for name in self.live)
+        return self.wanted | frozenset(edge(ref) for refs in taken for ref in refs)
+
+    def __post_init__(self) -> None:
+        self.names = FreshNames([*self.graph.by_name, *self.graph.library.functions])
+        self.raised = 0
+        """How many loops, conditionals and TensorArrays have gone."""
+        self._copied = 0
+
+    def node(self, name: str) -> Node | None:
+        """A node that was made, or one of the graph."""
+        return self.made.get(name) or self.graph.get(name)
+
+    def resolved(self, ref: Ref) -> Ref:
+        """The tensor that now stands for one; of a control input, the node to wait for."""
+        if ref.is_control:
+            found = self.same.get((ref.node, 0))
+            return ref if found is None else control(self.resolved(found).node)
+        passed: list[Edge] = []
+        while (found := self.same.get(edge(ref))) is not None:
+            passed.append(edge(ref))
+            ref = found
+        for tensor in passed[:-1]:
+            self.same[tensor] = ref
+        return ref
+
+    def constant(self, ref: Ref) -> Node | None:
+        """The constant whose value a tensor has, where it is there at all."""
+        seen = 0
+        while seen <= len(self.graph):
+            ref = self.resolved(ref)
+            node = self.node(ref.node)
+            if node is None or node.op == "Const":
+                return node
+            if node.op not in IDENTITIES and node.op not in SWITCHES:
+                return None
+            if not node.data_inputs:
+                return None
+            ref = node.data_inputs[0]
+            seen += 1
+        return None
+
+    def type_of(self, ref: Ref) -> DType:
+        """The element type of a tensor.
+
+        Raises:
+            UnsupportedError: the op of its node is not known.
+        """
+        node = self.node(ref.node)
+        if node is None:
+            message = f"raise_control_flow: the node {ref.node!r} is not there"
+            raise InvalidGraphError(message, _EXPORT)
+        definition = signature_of(node, self.graph.library)
+        types = [] if definition is None else output_types(node, definition)
+        if ref.index >= len(types):
+            raise cannot_raise(node, f"has an output {ref.index} whose type is not known")
+        kind = types[ref.index]
+        return DType(kind.value - 100) if kind.is_ref else kind
+
+    def count_copies(self, count: int) -> None:
+        """Refuse graphs whose branches hang together so that copies of them never end.
+
+        Raises:
+            UnsupportedError: far more nodes were copied than the graph has.
+        """
+        self._copied += count
+        most = _COPIES_A_NODE * len(self.graph) + _COPIES
+        if self._copied > most:
+            message = f"raise_control_flow: its loops and branches make more than {most:,} nodes"
+            raise UnsupportedError(message, "unroll less, or simplify the graph's conditionals")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What some tensors need of a region.
+
+    Args:
+        nodes: nodes within, inputs before consumers, their inputs resolved and without controls.
+        taken: the tensors from outside of it, in the order of their use.
+        results: the wanted tensors, as they are named within.
+    """
+
+    nodes: tuple[Node, ...]
+    taken: tuple[Ref, ...]
+    results: tuple[Ref, ...]
+
+
+def upstream(
+    work: Raising,
+    targets: Iterable[Ref],
+    inside: Callable[[Ref], Ref | None],
+    outside: Callable[[Ref], Ref] = lambda ref: ref,
+) -> Slice:
+    """What some tensors need, constants from outside copied along.
+
+    Args:
+        work: the graph.
+        targets: the tensors.
+        inside: for a resolved tensor the one that it is within the slice, which is then followed;
+            None where it comes from outside.
+        outside: for a resolved tensor that comes from outside the one to take.
+    """
+    nodes: dict[str, Node] = {}
+    taken: dict[Ref, None] = {}
+    found: dict[Ref, Ref] = {}
+    wanted = list(targets)
+    stack: list[tuple[Ref, bool]] = [(ref, False) for ref in reversed(wanted)]
+    entered: set[str] = set()
+    while stack:
+        ref, done = stack.pop()
+        node = _own(work, ref, inside, found)
+        if node is None:
+            found[ref] = outside(found[ref])
+            taken[found[ref]] = None
+            continue
+        if done:
+            refs = tuple(found[r] for r in node.data_inputs)
+            nodes[node.name] = node if refs == node.inputs else node.with_inputs(refs)
+        elif node.name not in entered:
+            entered.add(node.name)
+            stack.append((ref, True))
+            stack += [(r, False) for r in reversed(node.data_inputs)]
+    work.count_copies(len(nodes))
+    return Slice(tuple(nodes.values()), tuple(taken), tuple(found[r] for r in wanted))
+
+
+def _own(
+    work: Raising, ref: Ref, inside: Callable[[Ref], Ref | None], found: dict[Ref, Ref]
+) -> Node | None:
+    """The node of a tensor within a slice; a constant from outside counts as one of it."""
+    found[ref] = resolved = work.resolved(ref)
+    own = inside(resolved)
+    if own is not None:
+        found[ref] = own
+        return work.node(own.node)
+    constant = work.constant(resolved)
+    if constant is not None:
+        found[ref] = Ref(constant.name)
+    return constant
+
+
+def in_order(nodes: Mapping[str, Node]) -> list[Node]:
+    """Nodes with inputs before consumers; inputs that are none of them do not count.
+
+    Raises:
+        InvalidGraphError: nodes feed each other in a circle.
+    """
+    order: list[Node] = []
+    state: dict[str, int] = {}
+    for start in nodes:
+        stack = [start]
+        while stack:
+            name = stack[-1]
+            if state.get(name) == 2:
+                stack.pop()
+                continue
+            waiting = [r.node for r in nodes[name].inputs if r.node in nodes]
+            if name in state:
+                state[name] = 2
+                order.append(nodes[stack.pop()])
+                if any(state[other] != 2 for other in waiting):
+                    raise malformed(nodes[name], "feeds itself, by a way round that is no loop")
+                continue
+            state[name] = 1
+            stack += [other for other in reversed(waiting) if other not in state]
+    return order
+
+
+def resolved_nodes(work: Raising, nodes: Sequence[Node]) -> dict[str, Node]:
+    """Nodes by name, their inputs resolved."""
+    done = {}
+    for node in nodes:
+        refs = tuple(map(work.resolved, node.inputs))
+        done[node.name] = node if refs == node.inputs else node.with_inputs(refs)
+    return done

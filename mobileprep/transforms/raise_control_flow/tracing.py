@@ -1,0 +1,120 @@
+"""TensorArrays of a graph: what is done with each, and which nodes hand its contents on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from mobileprep.ir.refs import Edge, Ref, edge
+from mobileprep.transforms.raise_control_flow.region import cannot_raise, malformed
+
+PASSING: Final = ENTERS | EXITS | MERGES | NEXT_ITERATIONS | SWITCHES | {"Identity"}
+# How many tensors each takes; the first is the handle.
+_TAKEN: Final[Mapping[str, int]] = {
+    "TensorArrayWriteV3": 4,
+    "TensorArrayReadV3": 3,
+    "TensorArrayGatherV3": 3,
+    "TensorArrayScatterV3": 4,
+    "TensorArrayConcatV3": 2,
+    "TensorArraySplitV3": 4,
+    "TensorArraySizeV3": 2,
+}
+_CHANGING: Final = frozenset({"TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"})
+OPS: Final = frozenset(_TAKEN)
+
+
+@dataclass(eq=False)
+class TracedArray:
+    """One TensorArray.
+
+    Args:
+        node: makes it.
+        dtype: the type of its elements.
+        users: what is done with it, in graph order.
+        passing: the names of the nodes that hand its contents on.
+    """
+
+    node: Node
+    dtype: DType
+    users: list[Node] = field(default_factory=list)
+    passing: set[str] = field(default_factory=set)
+
+    def of_op(self, op: str) -> list[Node]:
+        """The users of an op."""
+        return [n for n in self.users if n.op == op]
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether writing beyond its end makes it longer."""
+        return self.node.attr_bool("dynamic_size", False)
+
+
+def traced_arrays(graph: Graph, live: Iterable[str]) -> list[TracedArray]:
+    """The TensorArrays that live nodes use.
+
+    Raises:
+        InvalidGraphError: a node takes too few tensors.
+        UnsupportedError: a node does with an array what tensors of known size have no form for.
+    """
+    needed = frozenset(live)
+    nodes = [n for n in graph if n.name in needed]
+    readers: dict[Edge, list[tuple[Node, int]]] = {}
+    for node in nodes:
+        for place, ref in enumerate(node.data_inputs):
+            readers.setdefault(edge(ref), []).append((node, place))
+        if node.op.startswith("TensorArray") and node.op not in {*OPS, "TensorArrayV3"}:
+            raise cannot_raise(node, "has no form as an op on tensors")
+    order = {n.name: i for i, n in enumerate(nodes)}
+    owner: dict[str, TracedArray] = {}
+    found = [_traced(node, readers, owner) for node in nodes if node.op == "TensorArrayV3"]
+    for array in found:
+        array.users.sort(key=lambda n: order[n.name])
+    return found
+
+
+def _traced(
+    node: Node, readers: Mapping[Edge, list[tuple[Node, int]]], owner: dict[str, TracedArray]
+) -> TracedArray:
+    array = TracedArray(node, node.attr_dtype("dtype"))
+    waiting: list[tuple[Edge, bool]] = [((node.name, 0), True), ((node.name, 1), False)]
+    known = set(waiting)
+    while waiting:
+        tensor, is_handle = waiting.pop()
+        for user, place in readers.get(tensor, ()):
+            for item in _followed(array, user, place, owner, is_handle=is_handle):
+                if item not in known:
+                    known.add(item)
+                    waiting.append(item)
+    return array
+
+
+def _followed(
+    array: TracedArray, user: Node, place: int, owner: dict[str, TracedArray], *, is_handle: bool
+) -> list[tuple[Edge, bool]]:
+    """The tensors by which an array goes on from a node that takes it."""
+    if user.op in PASSING and (place == 0 or user.op in MERGES):
+        if owner.setdefault(user.name, array) is not array:
+            raise cannot_raise(user, "joins two TensorArrays")
+        if not is_handle:
+            array.passing.add(user.name)
+        count = 2 if user.op in SWITCHES else 1
+        return [((user.name, i), is_handle) for i in range(count)]
+    last = _TAKEN.get(user.op, 0) - 1
+    if last < 0 or place != (0 if is_handle else last):
+        raise cannot_raise(user, f"takes a TensorArray as its input {place}")
+    if len(user.data_inputs) != last + 1:
+        raise malformed(user, f"takes {len(user.data_inputs)} tensors, not {last + 1}")
+    if not is_handle:
+        return []
+    array.users.append(user)
+    return [((user.name, 0), False)] if user.op in _CHANGING else []
+
+
+def flow_of(node: Node) -> Ref:
+    """The contents that a user of an array reads or changes."""
+    return node.data_inputs[-1]

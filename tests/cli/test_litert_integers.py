@@ -1,0 +1,132 @@
+"""Files of integers for LiteRT: the verb ``tflite``, and targets whose file LiteRT runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.tflite.reader import read_model
+from mobileprep.ir.files import write_graph
+from tests.cli.conftest import RECIPES, Run
+from tests.stages.jobs import classifier
+
+RANGES = "version: 1\ntensors:\n  x: {min: -1.0, max: 2.0}\n  y: {min: -4.0, max: 4.0}\n"
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "frozen.pb"
+    write_graph(path, classifier())
+    return path
+
+
+def types(path: str) -> list[str]:
+    """What a file takes and gives."""
+    graph = read_model(map_file(Path(path)), path).subgraphs[0]
+    return [graph.tensors[i].type for i in (*graph.inputs, *graph.outputs)]
+
+
+def test_a_range_file_and_integer_ends(graph: Path, run: Run) -> None:
+    Path("ranges.yaml").write_text(RANGES)
+    flags = ["--mode=int8", "--calibration=ranges.yaml", "--inference_input_type=uint8"]
+    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert told.code == 0, told.err
+    assert types("m.tflite") == ["UINT8", "FLOAT32"]
+
+
+def test_samples_that_are_measured(graph: Path, run: Run) -> None:
+    size = classifier()["x"].attr_shape("shape")
+    assert size is not None
+    np.savez("samples.npz", x=np.linspace(-1, 1, 5 * size[1]).astype(np.float32).reshape(5, -1))
+    flags = ["--mode=int16x8", "--calibration=samples.npz", "--inference_output_type=int16"]
+    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert told.code == 0, told.err
+    assert types("m.tflite") == ["FLOAT32", "INT16"]
+
+
+def test_what_stays_float_is_told(graph: Path, run: Run) -> None:
+    Path("ranges.yaml").write_text(RANGES.replace("  y", "  z"))
+    flags = ["--mode=int8", "--calibration=ranges.yaml"]
+    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert told.code == 0
+    assert "FULLY_CONNECTED 'y' in float: the range of 'y' is not known" in told.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "fault"),
+    [
+        (["--calibration=ranges.yaml"], 2, "mode float computes in float"),
+        (["--mode=weights", "--inference_input_type=int8"], 2, "mode weights computes in float"),
+        (["--mode=int8", "--calibration=none.yaml"], 4, "none.yaml"),
+        (["--mode=int8", "--calibration=none.npz"], 4, "none.npz"),
+        (["--mode=int8", "--calibration=other.npz"], 8, "'x'"),
+        (["--mode=int8", "--inference_input_type=int16"], 2, "inference_input_type is int16"),
+        (["--mode=int8", "--inference_input_type=int8"], 2, "the range of the input 'x'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    flags: list[str], code: int, fault: str, graph: Path, run: Run
+) -> None:
+    Path("ranges.yaml").write_text(RANGES)
+    np.savez("other.npz", z=np.zeros((2, 2), np.float32))
+    told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
+    assert (told.code, Path("m.tflite").exists()) == (code, False), told.err
+    assert fault in told.err
+
+
+TARGETS = """
+targets:
+  float: {artifact: tflite}
+  int8: {artifact: tflite, quantize: int8}
+  int16x8: {artifact: tflite, quantize: {mode: int16x8, inference_input_type: int16}}
+  weights: {artifact: tflite, quantize: weights}
+"""
+TRAINED = """
+  trained:
+    artifact: tflite
+    source: {graph: model/fake_quant.pbtxt, checkpoint: model/fake_quant.ckpt-600}
+    calibration: null
+    quantize: {mode: int8, ranges: trained, inference_output_type: uint8}
+"""
+# A tenth of a point: of 1,000 images one, of 450 none.
+MOST = 0.001
+
+
+@pytest.mark.parametrize(
+    ("name", "calibration", "more"),
+    [
+        ("mnist", "{data: data/calibration.npz, method: min_max}", TRAINED),
+        ("digits", "{data: data/calibration.npz}", ""),
+    ],
+)
+def test_recipes_lose_a_tenth_of_a_point_at_most(
+    name: str,
+    calibration: str,
+    more: str,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(RECIPES / name, tmp_path / name)
+    recipe = tmp_path / name / "recipe.yaml"
+    text, _, _ = recipe.read_text("utf-8").partition("\ntargets:")
+    text, _, _ = text.partition("\ncalibration:")
+    limit = "validation: {engine: litert, data: data/test.npz, labels: label, metric: top1"
+    text = text.partition("\nvalidation:")[0]
+    text += f"\ncalibration: {calibration}\n{limit}, max_drop: {MOST}}}\n{TARGETS}{more}"
+    recipe.write_text(text, "utf-8")
+    told = run("build", recipe)
+    assert told.code == 0, told.err
+    sizes = {path.parent.name: path.stat().st_size for path in tmp_path.glob("out/*/*/*.tflite")}
+    assert sizes["weights"] < sizes["int8"] < sizes["int16x8"] < 0.6 * sizes["float"]
+    found: dict[str, Any] = json.loads(Path(f"out/{name}/int8/report.json").read_text("utf-8"))
+    assert found["calibrations"][0]["tensors"] >= 8

@@ -1,0 +1,58 @@
+"""The verb ``migrate``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ir.files import write_graph
+from tests.cli.conftest import Run
+from tests.cli.pages import DOCS, examples
+from tests.migration.graphs import speech
+from tests.stages.jobs import classifier, op
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_page_shows_what_is_told(run: Run) -> None:
+    write_graph(Path("speech.pb"), speech())
+    ((command, shown),) = [
+        (c, out) for c, out in examples(DOCS / "litert.md") if c.startswith("mobileprep migrate")
+    ]
+    told = run(*shlex.split(command)[1:])
+    assert told.code == 0, told.err
+    # The bytes of a file so small are those of what every file has.
+    without_figures = (re.sub(r"\d[\d,]*%?", "N", text.strip()) for text in (told.out, shown))
+    assert len(set(without_figures)) == 1
+
+
+def test_json_has_the_same(run: Run) -> None:
+    write_graph(Path("m.pb"), classifier())
+    found = json.loads(run("migrate", "m.pb", "--json", "--platform=ios").out)
+    assert found["platform"] == "ios"
+    assert [route["verdict"] for route in found["routes"]] == ["as it is"] * 3
+
+
+def test_no_way_to_litert_is_exit_code_1(run: Run) -> None:
+    odd = op("z", "Lgamma", "y")
+    write_graph(Path("m.pb"), classifier().with_nodes([*classifier(), odd]))
+    told = run("migrate", "m.pb")
+    assert told.code == 1
+    assert "LiteRT: does not run it\n  lacks Lgamma ('z')" in told.out
+
+
+def test_what_is_no_graph_or_no_tensor_is_refused(run: Run) -> None:
+    write_graph(Path("m.pb"), classifier())
+    assert run("migrate", "none.pb").code == 4
+    assert run("migrate", "m.pb", "--outputs=nowhere").code == 2
+    assert run("tflite", "--in_graph=m.pb", "--out_file=m.tflite").code == 0
+    told = run("migrate", "m.tflite")
+    assert told.code == 2
+    assert "for LiteRT already" in told.err

@@ -1,0 +1,168 @@
+"""WHILE and IF, in LiteRT's interpreter and against our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.node import Node
+from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import parse_function_ref
+from tests.litert.graphs import answered, codes, expected, model
+from tests.litert.one_op import compare
+from tests.transforms.graphs import const, node, placeholder
+from tests.transforms.test_raise_control_flow import (
+    BOOL,
+    FLAG,
+    X,
+    choice,
+    counted,
+    doubling,
+    enter,
+    shaped,
+    variable,
+    writing,
+)
+
+TOLERANCE = 1e-6
+
+
+def check(
+    nodes: Sequence[Node], outputs: Sequence[str], feeds: Mapping[str, Any] | None = None
+) -> ModelRecord:
+    """Convert, run, compare with the graph as it was."""
+    graph = Graph(nodes)
+    fed = {name: np.asarray(value) for name, value in (feeds or {"x": X}).items()}
+    record = model(graph, list(fed), outputs, {name: a.shape for name, a in fed.items()})
+    found = answered(model_bytes(record), list(fed.values()))
+    compare(found, expected(graph, fed, outputs), TOLERANCE)
+    return record
+
+
+def test_a_loop_is_a_while_with_two_subgraphs() -> None:
+    record = check([placeholder(), *doubling(5)], ["v/out"])
+    assert codes(record) == ["WHILE"]
+    assert [graph.name for graph in record.subgraphs] == ["main", "while_cond", "while_body"]
+    (operator,) = record.subgraphs[0].operators
+    assert operator.options is not None
+    assert operator.options.values == {"cond_subgraph_index": 1, "body_subgraph_index": 2}
+
+
+def test_a_loop_of_no_turns() -> None:
+    check([placeholder(), *doubling(0)], ["v/out"])
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_conditional_is_an_if(flag: bool) -> None:
+    record = check([placeholder(), FLAG, *choice()], ["c/merge"], {"x": X, "flag": flag})
+    assert codes(record) == ["IF"]
+    (operator,) = record.subgraphs[0].operators
+    assert operator.options is not None
+    assert operator.options.values == {"then_subgraph_index": 1, "else_subgraph_index": 2}
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_conditional_in_a_loop_in_a_branch(flag: bool) -> None:
+    nodes = [
+        placeholder(),
+        FLAG,
+        node("s", "Switch", "x flag"),
+        *counted(4),
+        *variable("v", "s:1", "c/merge"),
+        const("two", 2, np.int32, "^count"),
+        node("odd", "FloorMod", "count two", T=DType.INT32),
+        node("is_odd", "Cast", "odd", T=None, SrcT=DType.INT32, DstT=BOOL),
+        *choice("c", "v/now", "is_odd"),
+        node("no", "Neg", "s"),
+        node("out", "Merge", "no v/out", N=2),
+    ]
+    record = check(nodes, ["out"], {"x": X, "flag": flag})
+    assert len(record.subgraphs) == 7
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_branch_that_gives_what_it_is_given(flag: bool) -> None:
+    nodes = [
+        placeholder(),
+        FLAG,
+        node("s", "Switch", "x flag"),
+        node("no", "Neg", "s"),
+        node("out", "Merge", "no s:1", N=2),
+    ]
+    check(nodes, ["out"], {"x": X, "flag": flag})
+
+
+def test_an_array_that_a_loop_fills_is_a_tensor() -> None:
+    record = check([shaped(3), *writing()], ["out"])
+    assert "DYNAMIC_UPDATE_SLICE" in codes(record, 2)
+
+
+def test_a_loop_whose_tensor_grows() -> None:
+    nodes = [
+        placeholder(),
+        *counted(3),
+        *variable("v", "x", "more"),
+        enter("x/enter", "x", constant=True),
+        const("axis", 0, np.int32, "^count"),
+        node("more", "ConcatV2", "v/now x/enter axis", N=2, Tidx=DType.INT32),
+    ]
+    check(nodes, ["v/out"])
+
+
+def test_what_a_body_cannot_express_is_named() -> None:
+    nodes = [*counted(3), *variable("v", "x", "odd"), node("odd", "Betainc", "v/now v/now v/now")]
+    with pytest.raises(UnsupportedError, match="Betainc 'odd'"):
+        model(Graph([placeholder(), *nodes]), ["x"], ["v/out"], {"x": (3,)})
+
+
+@pytest.mark.parametrize("mode", ["float16", "weights"])
+def test_weights_in_a_loop_are_stored_in_fewer_bits(mode: Any) -> None:
+    weights = np.random.default_rng(5).normal(0, 0.2, (64, 64)).astype(np.float32)
+    nodes = [
+        placeholder(),
+        const("weights", weights),
+        *counted(2),
+        *variable("v", "x", "tanh"),
+        enter("weights/enter", "weights", constant=True),
+        node("product", "MatMul", "v/now weights/enter", transpose_a=False, transpose_b=False),
+        node("tanh", "Tanh", "product"),
+    ]
+    graph, x = Graph(nodes), np.random.default_rng(6).normal(size=(2, 64)).astype(np.float32)
+    plain = model_bytes(model(graph, ["x"], ["v/out"], {"x": (2, 64)}))
+    content = model_bytes(model(graph, ["x"], ["v/out"], {"x": (2, 64)}, mode=mode))
+    assert len(content) < 0.7 * len(plain)
+    compare(answered(content, [x]), expected(graph, {"x": x}, ["v/out"]), 0.05)
+
+
+def test_the_same_graph_gives_the_same_bytes() -> None:
+    graph = Graph([shaped(3), *writing()])
+    first, second = (bytes(model_bytes(model(graph, ["x"], ["out"]))) for _ in range(2))
+    assert first == second
+
+
+def test_a_function_that_runs_itself_is_refused() -> None:
+    attrs = {
+        "Tcond": attr.dtype(BOOL),
+        "Tin": AttrValue("list(type)", (DType.FLOAT, BOOL)),
+        "Tout": AttrValue("list(type)", (DType.FLOAT,)),
+        "then_branch": AttrValue("func", FuncRef("f")),
+        "else_branch": AttrValue("func", FuncRef("f")),
+    }
+    args = (ArgDef("a", DType.FLOAT), ArgDef("p", BOOL))
+    signature = OpDef("f", args, (ArgDef("r", DType.FLOAT),))
+    inner = Node("if", "If", tuple(map(parse_function_ref, ("p", "a", "p"))), "", attrs)
+    function = Function(signature, (inner,), {"r": parse_function_ref("if:output:0")})
+    outer = node("out", "If", "flag x flag", T=None)
+    nodes = [placeholder(), FLAG, Node("out", "If", outer.inputs, "", attrs)]
+    with pytest.raises(UnsupportedError, match="it runs 'f'"):
+        model(Graph(nodes, Library({"f": function})), ["x", "flag"], ["out"])

@@ -1,0 +1,56 @@
+"""Special functions, and what arithmetic and comparisons come to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import UnsupportedError
+from tests.litert.one_op import check, integers, numbers
+
+ODD = np.float32([[0.0, -1.5, np.inf], [-np.inf, np.nan, 3.0]])
+
+
+@pytest.mark.parametrize("kind", ["Erf", "Erfc"])
+def test_error_functions_to_a_millionth(kind: str) -> None:
+    x = np.linspace(-6, 6, 4001, dtype=np.float32).reshape(1, -1)
+    found = check(kind, [x], open_sizes=1, tolerance=1e-6)
+    assert "ERF" not in found
+
+
+@pytest.mark.parametrize("low", [-1.5, 0.0])
+def test_clips(low: float) -> None:
+    found = check("ClipByValue", [numbers(3, 4) * 9, low, 6.0], constant=[1, 2])
+    assert found == (["RELU6"] if low == 0 else ["MINIMUM", "MAXIMUM"])
+
+
+def test_clips_of_whole_numbers() -> None:
+    assert check("ClipByValue", [integers(3, 4), np.int32(-2), np.int32(5)], constant=[1, 2]) == [
+        "MINIMUM",
+        "MAXIMUM",
+    ]
+
+
+def test_tangents() -> None:
+    assert check("Tan", [numbers(3, 4) / 3]) == ["SIN", "COS", "DIV"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_norms(kept: bool) -> None:
+    values = [numbers(3, 4, 5), np.int32([0, -1])]
+    check("EuclideanNorm", values, constant=[1], open_sizes=1, keep_dims=kept)
+
+
+@pytest.mark.parametrize("kind", ["IsNan", "IsInf", "IsFinite"])
+def test_what_is_no_number(kind: str) -> None:
+    check(kind, [ODD])
+
+
+@pytest.mark.parametrize("kind", ["Mod", "TruncateMod"])
+def test_remainders_with_the_sign_of_what_is_divided(kind: str) -> None:
+    check(kind, [integers(3, 5), integers(3, 5, low=1, high=4)])
+
+
+def test_remainders_of_floats_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="not for float"):
+        check("TruncateMod", [numbers(3), numbers(3)])

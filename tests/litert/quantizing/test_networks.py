@@ -1,0 +1,340 @@
+"""Networks in integers: what is in the file, and what the interpreter makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import TransformError, UsageError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import LiteTensor, ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.convert import INTEGERS, Mode, converted, to_calibrate
+from mobileprep.litert.prepare import CutInput
+from mobileprep.litert.quantizing.settings import Integers
+from tests.litert.graphs import answered, codes, const, expected, feed, op
+from tests.litert.integer_op import integer_model, ranges_of
+from tests.litert.one_op import numbers
+
+STRIDES = {"strides": [1, 1, 1, 1]}
+SIZES = (1, 8, 8, 3)
+
+
+def network() -> Graph:
+    """Convolutions, a sum of branches, a concatenation, pooling, a dense layer, softmax."""
+    return Graph(
+        [
+            feed("x", SIZES),
+            const("w1", numbers(3, 3, 3, 8, seed=5)),
+            op("conv", "Conv2D", ["x", "w1"], padding="SAME", **STRIDES),
+            const("b1", numbers(8, seed=6)),
+            op("biased", "BiasAdd", ["conv", "b1"]),
+            op("active", "Relu6", ["biased"]),
+            const("w2", numbers(3, 3, 8, 1, seed=7)),
+            op("deep", "DepthwiseConv2dNative", ["active", "w2"], padding="SAME", **STRIDES),
+            op("sum", "AddV2", ["active", "deep"]),
+            const("axis", np.array(3, np.int32)),
+            op("both", "ConcatV2", ["sum", "deep", "axis"], N=2),
+            op("pool", "MaxPool", ["both"], ksize=[1, 8, 8, 1], padding="VALID", **STRIDES),
+            const("flat", np.array([1, 16], np.int32)),
+            op("rows", "Reshape", ["pool", "flat"]),
+            const("w3", numbers(16, 5, seed=8) / 4),
+            op("logits", "MatMul", ["rows", "w3"]),
+            op("y", "Softmax", ["logits"]),
+        ]
+    )
+
+
+FEEDS = {"x": numbers(*SIZES, seed=9)}
+
+
+def tensors(record: ModelRecord) -> Mapping[str, LiteTensor]:
+    return {tensor.name: tensor for tensor in record.subgraphs[0].tensors}
+
+
+def layer(record: ModelRecord, code: str) -> list[LiteTensor]:
+    """What the first operator of a kind takes: activations, weights, bias."""
+    graph = record.subgraphs[0]
+    found = next(o for o in graph.operators if o.code.builtin == code)
+    return [graph.tensors[i] for i in found.inputs]
+
+
+def steps(record: ModelRecord, name: str) -> tuple[float, int]:
+    details = tensors(record)[name].quantization
+    assert details is not None
+    return float(details.scales[0]), int(details.zero_points[0])
+
+
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_a_network_in_integers(mode: Mode) -> None:
+    record = integer_model(network(), FEEDS, ["y"], mode=mode)
+    assert codes(record) == [
+        "QUANTIZE",
+        *("CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "CONCATENATION", "MAX_POOL_2D", "RESHAPE"),
+        *("FULLY_CONNECTED", "SOFTMAX", "DEQUANTIZE"),
+    ]
+    (found,) = answered(model_bytes(record), list(FEEDS.values()))
+    (wanted,) = expected(network(), FEEDS, ["y"])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, atol=0.02)
+
+
+def test_equal_graphs_and_ranges_give_equal_bytes() -> None:
+    first, second = (model_bytes(integer_model(network(), FEEDS, ["y"])) for _ in range(2))
+    assert bytes(first) == bytes(second)
+
+
+def test_scales_are_those_of_the_specification() -> None:
+    record = integer_model(network(), FEEDS, ["y"])
+    assert steps(record, "y_int8") == (1 / 256, -128)
+    # A sum, a branch, their concatenation, and what is only moved share their steps.
+    assert len({steps(record, name) for name in ("sum", "deep", "both", "pool", "rows")}) == 1
+    scale, zero = steps(record, "active")
+    low, high = ranges_of(network(), FEEDS)["active"]
+    assert (scale, zero) == (pytest.approx((high - low) / 255), -128)
+    _, weights, bias = layer(record, "CONV_2D")
+    assert weights.quantization is not None
+    assert bias.quantization is not None
+    assert (weights.type, bias.type) == ("INT8", "INT32")
+    assert (weights.quantization.axis, weights.quantization.scales.size) == (0, 8)
+    scales = weights.quantization.scales * steps(record, "x_int8")[0]
+    np.testing.assert_allclose(bias.quantization.scales, scales, rtol=1e-6)
+    details = layer(record, "DEPTHWISE_CONV_2D")[1].quantization
+    assert details is not None
+    assert details.axis == 3
+
+
+def test_a_bias_of_int16x8_is_int64() -> None:
+    record = integer_model(network(), FEEDS, ["y"], mode="int16x8")
+    assert [t.type for t in layer(record, "CONV_2D")] == ["INT16", "INT8", "INT64"]
+    assert steps(record, "active")[1] == 0
+
+
+def test_fixed_scales_are_rescaled_before_a_concatenation() -> None:
+    nodes = [
+        feed("x", (1, 8)),
+        op("small", "Sigmoid", ["x"]),
+        const("w", numbers(8, 8)),
+        op("large", "MatMul", ["x", "w"]),
+        const("axis", np.array(1, np.int32)),
+        op("y", "ConcatV2", ["small", "large", "axis"], N=2),
+    ]
+    feeds = {"x": numbers(1, 8)}
+    record = integer_model(Graph(nodes), feeds, ["y"])
+    assert codes(record).count("QUANTIZE") == 2
+    assert steps(record, "small") == (1 / 256, -128)
+    (found,) = answered(model_bytes(record), list(feeds.values()))
+    (wanted,) = expected(Graph(nodes), feeds, ["y"])
+    np.testing.assert_allclose(found, wanted, atol=2 * steps(record, "large")[0])
+
+
+def mixed(rules: tuple[str, ...] = (), drop: str = "") -> tuple[ModelRecord, list[str]]:
+    """The network by some rules or without a range, and what is told of it."""
+    ranges = {k: v for k, v in ranges_of(network(), FEEDS).items() if k != drop}
+    told: list[str] = []
+    asked = Integers(DType.INT8, ranges, rules=rules)
+    record = converted(
+        network(), [CutInput("x")], ["y"], mode="int8", integers=asked, tell=told.append
+    )
+    return record, told
+
+
+def test_a_rule_leaves_layers_in_float() -> None:
+    record, told = mixed(("mode=float ops=DepthwiseConv2dNative",))
+    assert layer(record, "DEPTHWISE_CONV_2D")[1].type == "FLOAT32"
+    assert layer(record, "CONV_2D")[1].type == "INT8"
+    assert codes(record).count("DEQUANTIZE") == 2
+    assert told == []
+    (answer,) = answered(model_bytes(record), list(FEEDS.values()))
+    np.testing.assert_allclose(answer, expected(network(), FEEDS, ["y"])[0], atol=0.02)
+
+
+def test_a_rule_says_how_weights_are_quantized() -> None:
+    record, _ = mixed(("bits=4 granularity=tensor nodes=^conv$",))
+    weights = layer(record, "CONV_2D")[1]
+    assert weights.quantization is not None
+    assert weights.quantization.scales.size == 1
+    data = np.frombuffer(bytes(record.buffers[weights.buffer]), np.int8)
+    assert np.abs(data).max() == 7
+
+
+def test_an_operator_without_a_range_stays_float_and_is_told() -> None:
+    record, told = mixed(drop="logits")
+    assert codes(record)[-3:] == ["DEQUANTIZE", "FULLY_CONNECTED", "SOFTMAX"]
+    assert told == [
+        "FULLY_CONNECTED 'logits' in float: the range of 'logits' is not known",
+        "SOFTMAX 'y' in float: the range of 'logits' is not known",
+    ]
+
+
+def test_an_operator_without_a_kernel_stays_float_and_is_told() -> None:
+    nodes = [
+        feed("x", (1, 8)),
+        const("w", numbers(8, 8)),
+        op("dense", "MatMul", ["x", "w"]),
+        op("wave", "Sin", ["dense"]),
+        const("shape", np.array([8, 1], np.int32)),
+        # Between two operators in float nothing is rounded.
+        op("turned", "Reshape", ["wave", "shape"]),
+        op("y", "Cos", ["turned"]),
+    ]
+    feeds = {"x": numbers(1, 8)}
+    told: list[str] = []
+    asked = Integers(DType.INT8, ranges_of(Graph(nodes), feeds))
+    specs = [CutInput("x")]
+    record = converted(Graph(nodes), specs, ["y"], mode="int8", integers=asked, tell=told.append)
+    assert codes(record) == ["QUANTIZE", "FULLY_CONNECTED", "DEQUANTIZE", "SIN", "RESHAPE", "COS"]
+    assert told == [
+        "SIN 'wave' in float: LiteRT has no kernel of int8 for it",
+        "COS 'y' in float: LiteRT has no kernel of int8 for it",
+    ]
+
+
+def test_large_layers_that_stay_float_store_their_weights_in_int8() -> None:
+    nodes = [
+        feed("x", (1, 2, 8, 8, 4)),
+        const("w", numbers(3, 3, 3, 4, 16)),
+        op("y", "Conv3D", ["x", "w"], strides=[1, 1, 1, 1, 1], padding="SAME"),
+    ]
+    record = integer_model(Graph(nodes), {"x": numbers(1, 2, 8, 8, 4)}, ["y"])
+    assert codes(record) == ["DEQUANTIZE", "CONV_3D"]
+
+
+def fake_quant(name: str, source: str, low: float, high: float) -> Any:
+    return op(name, "FakeQuantWithMinMaxArgs", [source], min=low, max=high)
+
+
+def test_trained_ranges_are_those_of_the_fake_quantization() -> None:
+    nodes = [
+        feed("x", (1, 8)),
+        fake_quant("xq", "x", -1.0, 1.55),
+        const("w", numbers(8, 8)),
+        op("dense", "MatMul", ["xq", "w"]),
+        op("active", "Relu", ["dense"]),
+        fake_quant("y", "active", 0.0, 5.1),
+    ]
+    feeds = {"x": np.clip(numbers(1, 8), -1, 1.5)}
+    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=Integers())
+    assert codes(record) == ["QUANTIZE", "FULLY_CONNECTED", "DEQUANTIZE"]
+    assert steps(record, "x_int8") == (pytest.approx(0.01), -28)
+    assert steps(record, "active_int8") == (pytest.approx(0.02), -128)
+    (found,) = answered(model_bytes(record), list(feeds.values()))
+    (wanted,) = expected(Graph(nodes), feeds, ["y"])
+    np.testing.assert_allclose(found, wanted, atol=0.03)
+
+
+def test_measured_ranges_count_first_where_they_are_observed() -> None:
+    nodes = [feed("x", (1, 8)), fake_quant("xq", "x", -1.0, 1.0), op("y", "Relu", ["xq"])]
+    ranges = {"x": (-2.0, 3.1), "y": (0.0, 1.0)}
+    asked = Integers(DType.INT8, ranges, is_trained=False)
+    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=asked)
+    assert steps(record, "x_int8")[0] == pytest.approx(5.1 / 255)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ends", "kind"),
+    [
+        ("int8", "int8", "INT8"),
+        ("int8", "uint8", "UINT8"),
+        ("int16x8", "int16", "INT16"),
+    ],
+)
+def test_inputs_and_outputs_are_integers(mode: Mode, ends: Any, kind: str) -> None:
+    record = integer_model(network(), FEEDS, ["y"], mode=mode, ends=ends)
+    graph = record.subgraphs[0]
+    assert [graph.tensors[i].type for i in (*graph.inputs, *graph.outputs)] == [kind, kind]
+    assert codes(record).count("DEQUANTIZE") == 0
+    taken, given = (graph.tensors[i].quantization for i in (*graph.inputs, *graph.outputs))
+    assert taken is not None
+    assert given is not None
+    limits = np.iinfo(kind.lower())
+    stored = np.rint(FEEDS["x"] / taken.scales[0]) + taken.zero_points[0]
+    fed: Array = np.clip(stored, limits.min, limits.max).astype(kind.lower())
+    (found,) = answered(model_bytes(record), [fed])
+    numbers_found = (found.astype(np.float64) - given.zero_points[0]) * given.scales[0]
+    np.testing.assert_allclose(numbers_found, expected(network(), FEEDS, ["y"])[0], atol=0.02)
+
+
+def test_integers_that_do_not_go_with_the_activations_are_refused() -> None:
+    with pytest.raises(UsageError, match="inference_input_type is int16"):
+        Integers(DType.INT8, input_type="int16")
+
+
+def test_an_integer_input_without_a_range_is_refused() -> None:
+    asked = Integers(DType.INT8, {}, input_type="int8")
+    with pytest.raises(UsageError, match="the range of the input 'x' is not known"):
+        converted(network(), [CutInput("x")], ["y"], mode="int8", integers=asked)
+
+
+def test_a_rule_that_is_none_is_refused() -> None:
+    with pytest.raises(TransformError, match="not understood"):
+        mixed(("what=ever",))
+
+
+def test_the_tensors_to_calibrate_are_those_whose_range_counts() -> None:
+    found = to_calibrate(network(), [CutInput("x")], ["y"])
+    names = [name for name, _ in found.tensors]
+    assert names == ["x", "active", "deep", "sum", "both", "pool", "rows", "logits"]
+    assert all(name in found.graph for name in names)
+
+
+def test_a_channel_of_zeros_keeps_its_bias() -> None:
+    weights = numbers(8, 4)
+    weights[:, 2] = 0
+    nodes = [
+        feed("x", (1, 8)),
+        const("w", weights),
+        op("dense", "MatMul", ["x", "w"]),
+        const("b", np.array([1, 2, 0.3333, 1e4], np.float32)),
+        op("y", "BiasAdd", ["dense", "b"]),
+    ]
+    feeds = {"x": numbers(1, 8) * 100}
+    ranges = ranges_of(Graph(nodes), feeds)
+    ranges["y"] = (-0.2, 0.35)
+    asked = Integers(INTEGERS["int8"], ranges)
+    record = converted(Graph(nodes), [CutInput("x")], ["y"], mode="int8", integers=asked)
+    (found,) = answered(model_bytes(record), list(feeds.values()))
+    np.testing.assert_allclose(found[0, 2], 0.3333, atol=0.005)
+    assert found[0, 3] == pytest.approx(0.35, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constant"),
+    [("AddV2", False), ("Sub", True), ("SquaredDifference", False), ("MatMul", True)],
+)
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_a_result_that_is_next_to_nothing_does_not_end_the_app(
+    kind: str, constant: bool, mode: Mode
+) -> None:
+    other = const("b", numbers(8, 8)) if constant else feed("b", (8, 8))
+    graph = Graph([feed("a", (8, 8)), other, op("y", kind, ["a", "b"])])
+    names = ["a"] if constant else ["a", "b"]
+    ranges = {"a": (-3.0, 3.0), "b": (-3.0, 3.0), "y": (-1e-9, 2e-9)}
+    asked = Integers(INTEGERS[mode], ranges)
+    record = converted(graph, [CutInput(n) for n in names], ["y"], mode=mode, integers=asked)
+    (found,) = answered(model_bytes(record), [numbers(8, 8) for _ in names])
+    assert np.abs(found).max() < 1
+
+
+def test_transposed_tensors_have_the_ranges_of_the_graphs() -> None:
+    wide = {"strides": [1, 1, 1, 1], "padding": "SAME", "data_format": "NCHW"}
+    nodes = [
+        feed("x", (1, 3, 8, 8)),
+        const("w", numbers(3, 3, 3, 4)),
+        op("conv", "Conv2D", ["x", "w"], **wide),
+        op("root", "Elu", ["conv"]),
+        const("v", numbers(3, 3, 4, 2)),
+        op("y", "Conv2D", ["root", "v"], **wide),
+    ]
+    feeds = {"x": numbers(1, 3, 8, 8)}
+    assert [n for n, _ in to_calibrate(Graph(nodes), [CutInput("x")], ["y"]).tensors] == [
+        *("x", "conv", "root", "y")
+    ]
+    record = integer_model(Graph(nodes), feeds, ["y"])
+    assert {"CONV_2D", "ELU"} <= set(codes(record))
+    assert codes(record).count("QUANTIZE") == codes(record).count("DEQUANTIZE") == 1

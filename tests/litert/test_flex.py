@@ -1,0 +1,107 @@
+"""Ops that the Flex delegate runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.flex_options import string_pair
+from mobileprep.formats.tflite.library import schema_module
+from mobileprep.formats.tflite.records import ModelRecord
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.litert.convert import converted
+from mobileprep.litert.flex import flex_of
+from mobileprep.litert.prepare import CutInput
+from tests.litert.graphs import codes, const, feed, op
+
+
+def graph(kind: str, **attrs: Any) -> Graph:
+    """An op between two that LiteRT has."""
+    return Graph(
+        [
+            feed("x", (2, 3)),
+            op("above", "Relu", ["x"], T=DType.FLOAT),
+            op("odd", kind, ["above"], T=DType.FLOAT, **attrs),
+            const("two", 2.0),
+            op("y", "Mul", ["odd", "two"], T=DType.FLOAT),
+        ]
+    )
+
+
+def record(source: Graph) -> ModelRecord:
+    return converted(source, [CutInput("x")], ["y"], flex=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\x00", bytes(range(256)) * 3])
+def test_options_are_two_strings(content: bytes) -> None:
+    flexbuffers = pytest.importorskip("flatbuffers.flexbuffers")
+    root = flexbuffers.GetRoot(bytearray(string_pair("Lgamma", content))).AsVector
+    assert len(root) == 2
+    assert root[0].AsString == "Lgamma"
+    assert bytes(root[1].AsStringBytes) == content
+
+
+def test_what_litert_lacks_is_left_to_flex() -> None:
+    made = record(graph("Lgamma"))
+    assert codes(made) == ["RELU", "FlexLgamma", "MUL"]
+    assert flex_of(made) == ("Lgamma",)
+    assert made.description == "written by mobileprep; needs the Flex delegate for Lgamma"
+    assert bytes(model_bytes(made)) == bytes(model_bytes(record(graph("Lgamma"))))
+
+
+def test_nothing_is_left_to_flex_that_litert_has() -> None:
+    assert not flex_of(record(graph("Sigmoid")))
+
+
+def test_without_leave_it_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="Lgamma"):
+        converted(graph("Lgamma"), [CutInput("x")], ["y"])
+
+
+def test_control_flow_is_refused_even_so() -> None:
+    switch = Graph(
+        [
+            feed("x", (2, 3)),
+            feed("p", (), DType.BOOL),
+            op("s", "Switch", ["x", "p"], T=DType.FLOAT),
+            op("y", "Neg", ["s:1"], T=DType.FLOAT),
+        ]
+    )
+    with pytest.raises(UnsupportedError, match="in one branch"):
+        converted(switch, [CutInput("x"), CutInput("p")], ["y"], flex=True)
+
+
+def options_of(content: bytes, name: str) -> tuple[str, bytes]:
+    """The op and the serialized definition that a file's custom operator of a name has."""
+    flexbuffers = pytest.importorskip("flatbuffers.flexbuffers")
+    model = schema_module().Model.GetRootAs(content, 0)
+    main = model.Subgraphs(0)
+    operators = [main.Operators(i) for i in range(main.OperatorsLength())]
+    (found,) = [
+        o for o in operators if model.OperatorCodes(o.OpcodeIndex()).CustomCode() == name.encode()
+    ]
+    parts = flexbuffers.GetRoot(bytearray(found.CustomOptionsAsNumpy().tobytes())).AsVector
+    return parts[0].AsString, bytes(parts[1].AsStringBytes)
+
+
+@pytest.mark.reference
+@pytest.mark.filterwarnings("ignore")
+def test_tensorflow_s_converter_writes_the_same_options() -> None:
+    """No interpreter with a Flex delegate is to be had as a wheel."""
+    tf = pytest.importorskip("tensorflow", reason="tensorflow-cpu is not installed")
+    spec = tf.TensorSpec((3, 3), tf.float32)
+    function = tf.function(lambda x: tf.linalg.inv(x) * 2.0, input_signature=[spec])
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+    sets = tf.lite.OpsSet
+    converter.target_spec.supported_ops = [sets.TFLITE_BUILTINS, sets.SELECT_TF_OPS]
+    theirs = options_of(converter.convert(), "FlexMatrixInverse")
+    nodes = [feed("x", (3, 3)), op("y", "MatrixInverse", ["x"], T=DType.FLOAT, adjoint=False)]
+    ours = options_of(bytes(model_bytes(record(Graph(nodes)))), "FlexMatrixInverse")
+    assert ours[0] == theirs[0] == "MatrixInverse"
+    mine, wanted = (tf.compat.v1.NodeDef.FromString(side[1]) for side in (ours, theirs))
+    wanted.ClearField("experimental_debug_info")
+    assert mine == wanted

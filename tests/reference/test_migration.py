@@ -1,0 +1,121 @@
+"""What ``migrate`` says of every real model, against the runtimes that it speaks of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.api.models import ModelOptions, load_model
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import parse_ref
+from mobileprep.litert.convert import converted
+from mobileprep.litert.prepare import CutInput
+from mobileprep.migration.records import Migration, Route
+from mobileprep.migration.survey import surveyed
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.transforms.base import Context, make_transform
+from tests.litert.graphs import answered
+from tests.reference.native import run_in_115
+from tests.reference.test_litert import told
+
+pytestmark = pytest.mark.reference
+
+Array = np.ndarray
+TOLERANCE = 1e-4
+# Its transform takes differences of nearly equal sums, which any order of summing moves as far.
+ROUNDED = {"basic-pitch-savedmodel": 3e-3}
+
+MODELS = {
+    "android-wakeword-streaming-rnn/graph.pb": "golden_graph.npz",
+    "arm-kws/Basic_LSTM_S.pb": "golden_Basic_LSTM_S.npz",
+    "arm-kws/CNN_S.pb": "golden_CNN_S.npz",
+    "arm-kws/DS_CNN_S.pb": "golden_DS_CNN_S.npz",
+    "basic-pitch-savedmodel": "golden_savedmodel_.npz",
+    "made-qat-mnist-tf115/frozen_eval_graph.pb": "golden_frozen_eval_graph.npz",
+    "made-qat-mnist-tf115/frozen_float_fusedbn.pb": "golden_frozen_float_fusedbn.npz",
+    "mtcnn/mtcnn.pb": "golden_mtcnn.npz",
+    "tf2onnx-models/fc-layers/frozen.pb": "golden_fc-layers_frozen.npz",
+    "tf2onnx-models/gru/frozen.pb": "golden_gru_frozen.npz",
+    "tf2onnx-models/lstm/frozen.pb": "golden_lstm_frozen.npz",
+    "tf-serving-testdata/saved_model_half_plus_two_cpu/00000123": (
+        "golden_savedmodel_saved_model_half_plus_two_cpu_00000123.npz"
+    ),
+    "tfjs-facemesh/facemesh.pb": "golden_facemesh.npz",
+    "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb": "golden_nsfwjs-mobilenet-v2.npz",
+    "tfjs-posenet/posenet.pb": "golden_posenet.npz",
+}
+
+
+class Real:
+    """A real model, what it is fed, and what TensorFlow gave for that."""
+
+    def __init__(self, models: Path, path: str) -> None:
+        folder = models / path.split("/")[0]
+        model = load_model(models / path, ModelOptions(), lambda _: None)
+        with np.load(folder / MODELS[path], allow_pickle=True) as golden:
+            sides = dict(golden)
+        self.graph: Graph = model.graph
+        self.feeds, self.wanted = (
+            {str(parse_ref(model.tensor(name))): v for name, v in told(sides, kind).items()}
+            for kind in ("in:", "out:")
+        )
+        self.tolerance = ROUNDED.get(path, TOLERANCE)
+
+    @property
+    def context(self) -> Context:
+        return Context(tuple(self.feeds), tuple(self.wanted))
+
+    def migration(self) -> Migration:
+        return surveyed(self.graph, self.context, "generic")
+
+    def check(self, found: list[Array]) -> None:
+        for got, known in zip(found, self.wanted.values(), strict=True):
+            peak = np.abs(known.astype(np.float64)).max(initial=1e-6)
+            assert np.abs(got.astype(np.float64) - known).max(initial=0) <= self.tolerance * peak
+
+    def fed(self, route: Route) -> dict[str, Array]:
+        """What is fed on a route: golden inputs, or what the graph computes of them there."""
+        cut = [name for name in route.inputs if name not in self.feeds]
+        engine = NumpyEngine(self.graph, "the graph")
+        computed = dict(zip(cut, engine.run(cut, self.feeds), strict=True)) if cut else {}
+        return {name: self.feeds.get(name, computed.get(name)) for name in route.inputs}
+
+
+@pytest.fixture(params=sorted(MODELS))
+def real(request: pytest.FixtureRequest, models: Path) -> Real:
+    return Real(models, request.param)
+
+
+def changed(graph: Graph, route: Route, context: Context) -> Graph:
+    for name in route.transforms:
+        graph = make_transform(name, {}).apply(graph, context).graph
+    return graph
+
+
+def test_tensorflow_1_15_runs_what_migrate_says(real: Real, original: Path, tmp_path: Path) -> None:
+    """The library has all kernels, so the generic platform is the one that it is."""
+    route = real.migration().routes[0]
+    graph = changed(real.graph, route, Context(route.inputs, tuple(real.wanted)))
+    write_graph(tmp_path / "m.pb", graph)
+    assert route.verdict in ("as it is", "after changes")
+    given = real.fed(route)
+    real.check(run_in_115(original, tmp_path / "m.pb", given, list(real.wanted), tmp_path))
+
+
+def test_litert_runs_what_migrate_says(real: Real) -> None:
+    """Where it does not, a trial conversion has named why; every other file runs, and agrees."""
+    route = real.migration().routes[-1]
+    graph = changed(real.graph, route, Context(route.inputs, tuple(real.wanted)))
+    if route.verdict == "no":
+        ops = {node.op for node in graph}
+        assert route.left
+        assert {lack.op for lack in route.left} <= ops
+        return
+    given = real.fed(route)
+    inputs = [CutInput(name, array.shape) for name, array in given.items()]
+    content = model_bytes(converted(graph, inputs, list(real.wanted)))
+    real.check(answered(content, list(given.values())))

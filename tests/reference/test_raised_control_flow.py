@@ -1,0 +1,116 @@
+"""Raised graphs: TensorFlow, our interpreter and LiteRT answer as TensorFlow does for the graph."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.control_flow import GATES
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_from_bytes
+from mobileprep.ir.tensor import Array
+from mobileprep.litert.convert import converted
+from mobileprep.litert.prepare import CutInput
+from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+from mobileprep.transforms.base import Context, make_transform
+from tests.litert.graphs import answered
+from tests.reference.loop_builds import BUILDS, Build
+from tests.reference.test_control_flow import BUILDS as OLDER_BUILDS
+from tests.reference.test_control_flow import switch_case
+
+pytestmark = pytest.mark.reference
+
+TOLERANCE = 1e-5
+INPUTS = [np.array(v, np.float32) for v in ([7, 1, 2], [-1, 2, 2])]
+ALL_BUILDS = [*(b for b in OLDER_BUILDS if b is not switch_case), *BUILDS]
+
+
+def raised(graph: Graph, feeds: dict[str, Array], outputs: list[str], unroll: int = 0) -> Graph:
+    context = Context(tuple(feeds), tuple(outputs))
+    result = make_transform("raise_control_flow", {"unroll": unroll}).apply(graph, context)
+    assert result.matched
+    bodies = [n for f in result.graph.library.functions.values() for n in f.nodes]
+    ops = {n.op for n in (*result.graph, *bodies)}
+    assert not ops & GATES
+    assert not any(op.startswith("TensorArray") for op in ops)
+    return result.graph
+
+
+def compare(found: list[Array], wanted: list[Array]) -> None:
+    for got, told in zip(found, wanted, strict=True):
+        assert got.shape == told.shape
+        peak = float(np.abs(told).max(initial=0))
+        np.testing.assert_allclose(got, told, rtol=0, atol=TOLERANCE * peak)
+
+
+def built(tf: ModuleType, build: Build) -> Graph:
+    tf.compat.v1.disable_control_flow_v2()
+    with tf.Graph().as_default() as graph:
+        found = build(tf, tf.compat.v1.placeholder(tf.float32, [3], name="x"))
+        tf.identity(found[0] if isinstance(found, list | tuple) else found, name="y")
+    return graph_from_bytes(graph.as_graph_def().SerializeToString(), "built")
+
+
+@pytest.mark.parametrize("build", ALL_BUILDS, ids=lambda build: build.__name__)
+def test_raised(build: Build, tf: ModuleType) -> None:
+    graph = built(tf, build)
+    before = TensorFlowEngine(graph, "before")
+    content = model_bytes(converted(graph, [CutInput("x")], ["y"]))
+    for unroll in (0, 8):
+        after = raised(graph, {"x": INPUTS[0]}, ["y"], unroll)
+        engines = [TensorFlowEngine(after, "raised"), NumpyEngine(after, "raised")]
+        for given in INPUTS:
+            wanted = before.run(["y"], {"x": given})
+            for engine in engines:
+                compare(engine.run(["y"], {"x": given}), wanted)
+            compare(answered(content, [given]), wanted)
+
+
+def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: int | None) -> Graph:
+    """A frozen network of TensorFlow 1 from "x" and "lengths" to "y" and "state"."""
+    rnn = pytest.importorskip("tensorflow.python.ops.rnn")
+    cells = pytest.importorskip("tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")
+    v1 = tf.compat.v1
+    v1.disable_control_flow_v2()
+    with tf.Graph().as_default() as graph:
+        v1.set_random_seed(1)
+        x = v1.placeholder(tf.float32, [batch, 6, 4], name="x")
+        given = v1.placeholder(tf.int32, [batch], name="lengths") if lengths else None
+        made = [getattr(cells, kind)(5) for _ in range(1 + both)]
+        run: Any = rnn.bidirectional_dynamic_rnn if both else rnn.dynamic_rnn
+        with v1.variable_scope("net", use_resource=False):
+            outputs, state = run(*made, x, sequence_length=given, dtype=tf.float32)
+        tf.identity(tf.concat(outputs, 2) if both else outputs, name="y")
+        tf.identity(tf.concat(tf.nest.flatten(state), 1), name="state")
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            frozen = v1.graph_util.convert_variables_to_constants(
+                session, graph.as_graph_def(), ["y", "state"]
+            )
+    return graph_from_bytes(frozen.SerializeToString(), "recurrent")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("batch", [2, None], ids=["batch-2", "batch-open"])
+@pytest.mark.parametrize("both", [False, True], ids=["forward", "both-ways"])
+@pytest.mark.parametrize("lengths", [False, True], ids=["full", "lengths"])
+@pytest.mark.parametrize("kind", ["BasicRNNCell", "BasicLSTMCell", "LSTMCell", "GRUCell"])
+def test_recurrent(kind: str, lengths: bool, both: bool, batch: int | None, tf: ModuleType) -> None:
+    graph = recurrent(tf, kind, lengths=lengths, both=both, batch=batch)
+    feeds: dict[str, Array] = {
+        "x": np.random.default_rng(3).normal(size=(2, 6, 4)).astype(np.float32)
+    }
+    if lengths:
+        feeds["lengths"] = np.array([4, 6], np.int32)
+    outputs = ["y", "state"]
+    wanted = TensorFlowEngine(graph, "before").run(outputs, feeds)
+    after = raised(graph, feeds, outputs)
+    for engine in (TensorFlowEngine(after, "raised"), NumpyEngine(after, "raised")):
+        compare(engine.run(outputs, feeds), wanted)
+    content = model_bytes(converted(graph, [CutInput(name) for name in feeds], outputs))
+    compare(answered(content, list(feeds.values())), wanted)
