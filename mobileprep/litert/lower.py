@@ -26,7 +26,7 @@ from mobileprep.litert.refusals import (
     MALFORMED,
     CannotExpressError,
     Refusal,
-    check_attributes,
+    check_node,
     malformed,
     refused,
 )
@@ -165,7 +165,7 @@ class _Lowering:
             function = find_lowering(node.op)
             if function is None:
                 raise _unknown(node)
-            check_attributes(node)
+            check_node(node)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
             # What was emitted before the refusal, nobody reads.

@@ -77,13 +77,19 @@ def malformed(node: Node, error: Exception) -> InvalidGraphError:
     return InvalidGraphError(message, "the graph was written by a faulty tool")
 
 
-def check_attributes(node: Node) -> None:
-    """Refuse a padding that no op has, and more outputs than any node has.
+def check_node(node: Node) -> None:
+    """Refuse other inputs than the op takes, more outputs than any has, a padding that no op has.
 
     Raises:
         ValueError: the node has one of them.
     """
     definition = any_op_def(node.op)
+    taken = definition.inputs if definition is not None else ()
+    if taken and not any(a.number_attr or a.type_list_attr for a in taken):
+        found = len(node.data_inputs)
+        if found != len(taken):
+            message = f"it has {found} inputs, and the op takes {len(taken)}"
+            raise ValueError(message)
     for arg in definition.outputs if definition is not None else ():
         count = node.attr_int(arg.number_attr, 0) if arg.number_attr else 0
         if not 0 <= count <= _MOST_OUTPUTS:

@@ -50,7 +50,8 @@ def tflite(rng: random.Random) -> Case:
 def converted(rng: random.Random) -> Case:
     """A graph that is to become a .tflite file."""
     data = damaged_graph(rng, seeds.any_graph(rng))
-    mode = rng.choice(("float", "float16", "weights"))
+    mode = rng.choice(("float", "float", "float16", "weights", "int4", "int8", "int16x8"))
+    flex = rng.choice(("", "", " --flex"))
     shapes = rng.choice(("", "", " --input_shapes=1,4,4,3", " --input_shapes=-1"))
-    command = f"tflite --in_graph=g.pb --out_file=o.tflite --mode={mode}{shapes}"
+    command = f"tflite --in_graph=g.pb --out_file=o.tflite --mode={mode}{shapes}{flex}"
     return Case(tuple(command.split()), {"g.pb": data}, ("g.pb",))
