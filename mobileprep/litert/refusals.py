@@ -9,6 +9,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.opdefs.signatures import check_input_count
 
 _NODES_SHOWN: Final = 4
 _PADDINGS: Final = frozenset({b"SAME", b"VALID", b"EXPLICIT"})
@@ -81,15 +82,11 @@ def check_node(node: Node) -> None:
     """Refuse other inputs than the op takes, more outputs than any has, a padding that no op has.
 
     Raises:
-        ValueError: the node has one of them.
+        ValueError: the node has one of the latter.
+        InvalidGraphError: it has other inputs.
     """
     definition = any_op_def(node.op)
-    taken = definition.inputs if definition is not None else ()
-    if taken and not any(a.number_attr or a.type_list_attr for a in taken):
-        found = len(node.data_inputs)
-        if found != len(taken):
-            message = f"it has {found} inputs, and the op takes {len(taken)}"
-            raise ValueError(message)
+    check_input_count(node, "")
     for arg in definition.outputs if definition is not None else ():
         count = node.attr_int(arg.number_attr, 0) if arg.number_attr else 0
         if not 0 <= count <= _MOST_OUTPUTS:
