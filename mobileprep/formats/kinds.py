@@ -14,7 +14,8 @@ from mobileprep.formats.wire import BYTES, VARINT
 Kind = Literal["GraphDef", "MetaGraphDef", "SavedModel"]
 
 _PROBE: Final = 512
-_FIRST_FIELD: Final = re.compile(rb"(?:\s+|#[^\n]*|\xef\xbb\xbf)*([A-Za-z_]\w*)")
+# Each byte can be matched in one way alone, so that no text takes more than linear time.
+_FIRST_FIELD: Final = re.compile(rb"(?:\s|#[^\n]*(?:\n|\Z)|\xef\xbb\xbf)*([A-Za-z_]\w*)")
 _TEXT_KINDS: Final[dict[bytes, Kind]] = {
     b"node": "GraphDef",
     b"library": "GraphDef",

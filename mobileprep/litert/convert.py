@@ -11,6 +11,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, edge, parse_ref
+from mobileprep.ir.verify import check_names
 from mobileprep.litert.assemble import assembled
 from mobileprep.litert.fusing import fused
 from mobileprep.litert.lower import lowered
@@ -130,6 +131,7 @@ def to_calibrate(
 def _lowered(
     graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str], where: str, *, flex: bool
 ) -> tuple[Prepared, Program]:
+    check_names(graph, where)
     source = prepared(graph, inputs, outputs)
     names = [spec.name for spec in inputs]
     return source, lowered(source, names, outputs, where, flex=flex)

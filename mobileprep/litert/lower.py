@@ -22,7 +22,14 @@ from mobileprep.ir.verify import execution_order
 from mobileprep.litert.flex import as_flex
 from mobileprep.litert.prepare import Prepared, prepared_function
 from mobileprep.litert.program import Op, Port, Program, Value
-from mobileprep.litert.refusals import CannotExpressError, Refusal, refused
+from mobileprep.litert.refusals import (
+    MALFORMED,
+    CannotExpressError,
+    Refusal,
+    check_node,
+    malformed,
+    refused,
+)
 from mobileprep.litert.registry import find_lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.types import NAMES
@@ -160,6 +167,7 @@ class _Lowering:
             function = find_lowering(node.op)
             if function is None:
                 raise _unknown(node)
+            check_node(node)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
             # What was emitted before the refusal, nobody reads.
@@ -170,6 +178,8 @@ class _Lowering:
             return flexible
         except _RefusedWithinError:
             return None
+        except MALFORMED as error:
+            raise malformed(node, error) from error
         self.scope.ops[emitted:] = [replace(op, node=node) for op in self.scope.ops[emitted:]]
         return outputs if isinstance(outputs, tuple) else (outputs,)
 

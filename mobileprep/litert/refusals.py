@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.frozen import dataclass
+from mobileprep.ir.node import Node
+from mobileprep.opdefs.definitions import any_op_def
+from mobileprep.opdefs.signatures import check_input_count
 
 _NODES_SHOWN: Final = 4
+_PADDINGS: Final = frozenset({b"SAME", b"VALID", b"EXPLICIT"})
+_MOST_OUTPUTS: Final = 1 << 16
+MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError)
+"""What Python raises where a node has not the inputs or attributes that its op has."""
 
 
 class CannotExpressError(Exception):
@@ -63,6 +70,32 @@ def refused(refusals: Sequence[Refusal], where: str) -> InexpressibleError:
     message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
     ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
     return InexpressibleError(message, f"cut or replace them: {ops}", where, refusals)
+
+
+def malformed(node: Node, error: Exception) -> InvalidGraphError:
+    """The error of a node whose inputs or attributes are not those of its op."""
+    message = f"node {node.name!r} ({node.op}) has not the inputs or attributes of its op: {error}"
+    return InvalidGraphError(message, "the graph was written by a faulty tool")
+
+
+def check_node(node: Node) -> None:
+    """Refuse other inputs than the op takes, more outputs than any has, a padding that no op has.
+
+    Raises:
+        ValueError: the node has one of the latter.
+        InvalidGraphError: it has other inputs.
+    """
+    definition = any_op_def(node.op)
+    check_input_count(node, "")
+    for arg in definition.outputs if definition is not None else ():
+        count = node.attr_int(arg.number_attr, 0) if arg.number_attr else 0
+        if not 0 <= count <= _MOST_OUTPUTS:
+            message = f"it declares {count} tensors for {arg.name!r}"
+            raise ValueError(message)
+    held = node.attrs.get("padding")
+    if held is not None and held.kind == "string" and held.value not in _PADDINGS:
+        message = f"there is no padding {held.value!r}"
+        raise ValueError(message)
 
 
 def _listed(nodes: Sequence[str]) -> str:

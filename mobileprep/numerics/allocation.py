@@ -104,7 +104,22 @@ def check_bytes(count: int, what: str) -> None:
     Raises:
         OverBudgetError: it is.
     """
-    left = min(memory_left(count), MAX_OUTPUT_BYTES)
+    check_total(count, what, MAX_OUTPUT_BYTES)
+
+
+def check_total(count: int, what: str, most: int | None = None) -> None:
+    """As ``check_bytes``, of several tensors together, which may be larger than one may.
+
+    Args:
+        count: their bytes.
+        what: for the message.
+        most: how many they may be whatever is left.
+
+    Raises:
+        OverBudgetError: they are larger than the memory that is left.
+    """
+    left = memory_left(count)
+    left = left if most is None else min(left, most)
     if count > left:
         message = f"{what} takes {count:,} bytes, and {left:,} are left of what a run may take"
         raise OverBudgetError(message)

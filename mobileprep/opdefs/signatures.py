@@ -44,27 +44,34 @@ def output_count(node: Node, library: Library | None = None) -> int | None:
     return None if definition is None else len(output_types(node, definition))
 
 
-def check_listed_inputs(node: Node, where: str) -> None:
-    """Refuse a node that has other inputs than the attribute that counts them says.
+def input_count(node: Node) -> int | None:
+    """How many tensors a node takes by its op's definition; None where that is not known.
+
+    That is so of ops that nobody knows, of lists of any types, and where their count is missing.
+    """
+    definition = any_op_def(node.op)
+    if definition is None or any(a.type_list_attr for a in definition.inputs):
+        return None
+    names = [a.number_attr for a in definition.inputs if a.number_attr]
+    if any(name not in node.attrs for name in names):
+        return None
+    return len(definition.inputs) - len(names) + sum(node.attr_int(name) for name in names)
+
+
+def check_input_count(node: Node, where: str) -> None:
+    """Refuse a node that has other inputs than its op takes, or than its attribute counts.
 
     Args:
-        node: the node; one that lacks the attribute, or whose op nobody knows, passes.
+        node: the node; where it is not known what it takes, it passes.
         where: the graph's name, for messages.
 
     Raises:
         InvalidGraphError: there are more or fewer.
     """
-    definition = any_op_def(node.op)
-    if definition is None or any(a.type_list_attr for a in definition.inputs):
-        return
-    names = [a.number_attr for a in definition.inputs if a.number_attr]
-    counts = [node.attr_int(name) for name in names if name in node.attrs]
-    if not names or len(counts) < len(names):
-        return
-    declared, found = sum(counts) + len(definition.inputs) - len(names), len(node.data_inputs)
-    if declared != found:
-        message = f"node {node.name!r} ({node.op}) has {found} inputs, and declares {declared}"
-        raise InvalidGraphError(message, f"correct its {' and '.join(names)}", where)
+    taken, found = input_count(node), len(node.data_inputs)
+    if taken is not None and taken != found:
+        message = f"node {node.name!r} ({node.op}) has {found} inputs, and takes {taken}"
+        raise InvalidGraphError(message, "the graph was written by a faulty tool", where)
 
 
 def output_slots(node: Node, definition: OpDef) -> dict[str, tuple[int, int]]:

@@ -81,7 +81,7 @@ def count_flops(sizes: Sizes) -> int | None:
         return None
     try:
         return round(rule(sizes))
-    except (UnknownCostError, InvalidGraphError, IndexError, ZeroDivisionError):
+    except (UnknownCostError, InvalidGraphError, IndexError, ValueError, ArithmeticError):
         return None
 
 

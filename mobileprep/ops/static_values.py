@@ -62,7 +62,7 @@ def shape_values(node: Node, shapes: Sequence[TensorShape]) -> Values:
 
     Sizes beyond the op's output type are not known either.
     """
-    if any(s is None for s in shapes):
+    if not shapes or any(s is None for s in shapes):
         return None
     if node.op == "Rank":
         return (Tensor.of(np.int32(len(shapes[0] or ()))),)
@@ -73,7 +73,9 @@ def shape_values(node: Node, shapes: Sequence[TensorShape]) -> Values:
     sizes = [d for s in shapes for d in s or ()]
     if node.op == "Size":
         values = list(sizes := [element_count(shapes[0])])
-    if dtype.numpy is None or max(sizes, default=0) > np.iinfo(dtype.numpy).max:
+    if dtype.numpy is None or dtype.numpy.kind not in "iu":
+        return None
+    if max(sizes, default=0) > np.iinfo(dtype.numpy).max:
         return None
     return tuple(Tensor.of(np.array(v, dtype=dtype.numpy), dtype) for v in values)
 

@@ -12,7 +12,7 @@ from mobileprep.ir.frames import Frame
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from mobileprep.ir.refs import CONTROL, Edge, Ref, edge
-from mobileprep.opdefs.signatures import check_listed_inputs
+from mobileprep.opdefs.signatures import check_input_count
 from mobileprep.ops.context import RunContext, find_context_kernel
 from mobileprep.ops.kernel import find_kernel
 from mobileprep.ops.list_constants import constant_array
@@ -123,7 +123,7 @@ class Region:
         """The action of a node whose inputs are all there, or None where it has no kernel."""
         if node.op in SWITCHES:
             return self._switch(node)
-        check_listed_inputs(node, self.survey.where)
+        check_input_count(node, self.survey.where)
         indices = self.survey.indices.get(node.name, ())
         run = find_kernel(node.op)
         if run is not None:

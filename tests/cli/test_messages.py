@@ -44,6 +44,8 @@ def test_the_file_of_the_command_is_not_told_beside_another(
     for where, told in (
         ("labels.txt", "labels.txt"),
         ("WAV file", "model.pb: WAV file"),
+        ("digits/phone/package", "model.pb: digits/phone/package"),
+        ("/", "/"),
         ("model.pb, byte 3", "model.pb, byte 3"),
     ):
         error = errors.CorruptFileError("is bad", "mend", where)

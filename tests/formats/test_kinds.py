@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from google.protobuf import text_format
 
@@ -47,3 +49,11 @@ def test_another_kind_is_named_with_what_to_do():
     ) as told:
         expect_kind(META.SerializeToString(), "GraphDef", "m.meta")
     assert told.value.hint == "give it as a meta graph"
+
+
+@pytest.mark.parametrize("head", [b"\n" * 60, b"#" * 60, b"# a\n" * 30, b" \t" * 40])
+def test_what_comes_before_a_field_takes_linear_time(head):
+    started = time.process_time()
+    assert kind_of(head * 1000 + b"\x7f") is None
+    assert kind_of(head + b"\nnode {}") == "GraphDef"
+    assert time.process_time() - started < 1

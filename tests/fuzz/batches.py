@@ -68,8 +68,8 @@ def _answers(reading: int) -> Iterator[Outcome]:
     while True:
         *lines, text = text.split(b"\n")
         for line in lines:
-            code, error, seconds = json.loads(line)
-            yield Outcome(code, error, 0, seconds)
+            code, error, seconds, printed = json.loads(line)
+            yield Outcome(code, error, 0, seconds, printed=printed)
         if not select.select([reading], [], [], SECONDS)[0]:
             return
         block = os.read(reading, _READ)
@@ -95,8 +95,8 @@ def _serve(cases: Sequence[Case], folder: Path, writing: int) -> None:
         os._exit(0)
 
 
-def _served(case: Case, folder: Path) -> tuple[int, str, float]:
-    """The exit code of a case, what it printed to the standard error, and its processor time."""
+def _served(case: Case, folder: Path) -> tuple[int, str, float, str]:
+    """What an outcome is of: exit code, error, processor time, and what was printed."""
     folder.mkdir()
     (folder / "w").mkdir()
     case.write(folder / "w")
@@ -109,10 +109,10 @@ def _served(case: Case, folder: Path) -> tuple[int, str, float]:
     except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
         traceback.print_exc()
     limits.flush()
-    error = limits.printed(folder)
+    error, printed = limits.printed(folder, "err"), limits.printed(folder, "out")
     os.chdir("/")
     shutil.rmtree(folder, ignore_errors=True)
-    return code, error, _seconds() - started
+    return code, error, _seconds() - started, printed
 
 
 def _seconds() -> float:

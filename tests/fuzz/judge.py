@@ -10,13 +10,14 @@ from tests.fuzz.case import Case
 from tests.fuzz.limits import MEMORY, Outcome
 
 _TOLD = re.compile(r"^mobileprep: error: (.*?)(?:^  hint: (.*))?\Z", re.DOTALL | re.MULTILINE)
+_PLACE = re.compile(r"mobileprep: error: ([^:\n]*\.[^:\n]*): ")
 _FRAME = re.compile(r'File "[^"]*/(mobileprep/[^"]+)", line (\d+), in (\S+)')
 _WARNING = re.compile(r"\.py:\d+: \w*Warning")
 _KNOWN_CODES = frozenset(range(10))
 _USAGE = 2
 _RECIPE = 3
 _ANSWERS = frozenset({"cache", "verify"})
-"""Verbs whose answer, on the standard output, has an exit code of its own."""
+"""Verbs whose answer, on the standard output, has an exit code of its own: it names the files."""
 LONGEST = 20_000
 """Characters of a whole message; a recipe's problems are many."""
 
@@ -44,12 +45,14 @@ def _faults(case: Case, outcome: Outcome) -> Iterator[str]:
 def _bad_message(case: Case, outcome: Outcome) -> Iterator[str]:
     told = _TOLD.search(outcome.error)
     if told is None:
-        if case.arguments[0] not in _ANSWERS:
+        if case.arguments[0] not in _ANSWERS or not names_a_file(case, outcome.printed):
             yield "no message"
+        elif not _is_printable(outcome.printed):
+            yield "unprintable answer"
         return
     if len(told[0]) > LONGEST:
         yield "long message"
-    if not all(c.isprintable() or c == "\n" for c in told[0]):
+    if not _is_printable(told[0]):
         yield "unprintable message"
     # A recipe's problems each have their mend beside them.
     if outcome.code != _RECIPE and not (told[2] or "").strip():
@@ -58,13 +61,20 @@ def _bad_message(case: Case, outcome: Outcome) -> Iterator[str]:
         yield "no file"
 
 
+def _is_printable(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
 def names_a_file(case: Case, message: str) -> bool:
     """Whether a message has the path of a file or folder of the case."""
     paths = {part for name in case.files for part in (name, name.split("/")[0])}
     paths.update(f"/{PurePath(name).stem}" for name in case.files)  # a checkpoint's prefix
     flags = (a.split("=", 1)[-1].removeprefix("./") for a in case.arguments)
     paths.update(a for a in flags if a)
-    return any(p in message for p in paths)
+    place = _PLACE.match(message)
+    # A file may stand inside an argument, as of a transform.
+    within = place is not None and any(place[1] in a for a in case.arguments[1:])
+    return within or any(p in message for p in paths)
 
 
 def _cause(error: str) -> str:

@@ -39,6 +39,7 @@ class Outcome:
         grown: bytes that the process grew by.
         seconds: how long it took.
         timed_out: whether it was stopped.
+        printed: what it printed to the standard output.
     """
 
     code: int
@@ -46,6 +47,7 @@ class Outcome:
     grown: int
     seconds: float
     timed_out: bool = False
+    printed: str = ""
 
 
 def run_case(case: Case) -> Outcome:
@@ -82,10 +84,10 @@ def _awaited(child: int, folder: Path, before: int) -> Outcome:
     _, status, used = os.wait4(child, 0)
     with contextlib.suppress(ProcessLookupError):  # what a command has left running
         os.killpg(child, signal.SIGKILL)
-    error = printed(folder)
+    error, answer = printed(folder, "err"), printed(folder, "out")
     grown = max((used.ru_maxrss << 10) - before, 0)
     code = os.waitstatus_to_exitcode(status)
-    return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended)
+    return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended, answer)
 
 
 def resident() -> int:
@@ -133,9 +135,9 @@ def flush() -> None:
         sys.stderr.flush()
 
 
-def printed(folder: Path) -> str:
-    """What a command printed to the standard error."""
-    with (folder / "err").open("rb") as stream:
+def printed(folder: Path, stream_name: str) -> str:
+    """What a command printed to ``out`` or ``err``."""
+    with (folder / stream_name).open("rb") as stream:
         return stream.read(_SHOWN).decode("utf-8", "backslashreplace")
 
 

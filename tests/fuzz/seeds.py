@@ -49,15 +49,23 @@ targets:
 """
 
 
+_IMPORTED = ("cli", "transforms", "stages", "datasets", "pipeline", "api", "report", "litert")
+
+_LIBRARIES = (
+    *("PIL.Image", "yaml", "jsonschema", "re2", "doit.cmd_base", "cryptography", "flatbuffers"),
+    *("mobileprep.formats.tflite.schema_generated", "ai_edge_litert.interpreter"),
+)
+
+
 def import_all() -> None:
     """Import what verbs import when they run, so that forks need not."""
     import_ops()
-    for package in ("cli", "transforms", "stages", "datasets", "pipeline", "api", "report"):
+    for package in _IMPORTED:
         for path in sorted((_ROOT / "mobileprep" / package).rglob("*.py")):
             name = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
             if path.stem not in ("__init__", "__main__"):
                 importlib.import_module(name)
-    for name in ("PIL.Image", "yaml", "jsonschema", "re2", "doit.cmd_base", "cryptography"):
+    for name in _LIBRARIES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

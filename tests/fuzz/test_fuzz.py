@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.fuzz import seeds
+from mobileprep.cli.main import main
+from mobileprep.ir.files import write_graph
+from tests.fuzz import batches, flatbuffer, seeds
 from tests.fuzz.__main__ import import_formats
+from tests.fuzz.batches import run_cases
 from tests.fuzz.case import Case, formats, kept_case
 from tests.fuzz.damage import damaged_bytes
 from tests.fuzz.judge import faults
-from tests.fuzz.limits import Outcome
+from tests.fuzz.limits import Outcome, run_case
 from tests.fuzz.runs import case_of, findings
 from tests.fuzz.shrink import shrunk
 
@@ -71,8 +78,57 @@ def test_what_counts_as_a_failure(outcome: Outcome, told: str) -> None:
     assert faults(case, fine) == []
 
 
-def test_damage_changes_bytes_most_of_the_time() -> None:
-    import random
+@pytest.mark.parametrize("verb", ["cache", "verify"])
+def test_an_answer_is_looked_at_where_there_is_no_message(verb: str) -> None:
+    case = Case((verb, "out"), {"out/m.pb": b""})
+    told = {"": "no message", "out/m.pb: \x1b[31m": "unprintable answer", "out/m.pb: bad\n": ""}
+    for printed, fault in told.items():
+        found = faults(case, Outcome(4, "", 0, 0, printed=printed))
+        assert [f.split(":")[0] for f in found] == ([fault] if fault else [])
 
+
+def test_a_file_may_be_named_within_an_argument() -> None:
+    case = Case(("transform", "--in_graph=g.pb", "--transforms=a(log='run.log')"), {"g.pb": b""})
+    for name, known in (("run.log", True), ("other.log", False)):
+        told = Outcome(4, f"mobileprep: error: {name}: is bad\n  hint: mend it\n", 0, 0)
+        assert (faults(case, told) == []) is known
+
+
+def test_cases_of_one_fork_end_as_in_forks_of_their_own() -> None:
+    cases = [case_of("graph", SEED, number) for number in range(12)]
+    together = [(outcome.code, outcome.error) for _, outcome in run_cases(cases)]
+    alone = [run_case(case) for case in cases]
+    assert [code for code, _ in together] == [outcome.code for outcome in alone]
+
+
+def test_a_case_that_ends_the_process_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [case_of("graph", SEED, number) for number in range(4)]
+    codes = [run_case(case).code for case in cases]
+
+    def killed(case: Case, folder: Path) -> tuple[int, str, float, str]:
+        if case == cases[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return served(case, folder)
+
+    served = batches._served
+    monkeypatch.setattr(batches, "_served", killed)
+    assert [outcome.code for _, outcome in run_cases(cases)] == codes
+
+
+def test_every_number_of_a_tflite_file_is_known(tmp_path: Path) -> None:
+    graph, out = tmp_path / "g.pb", tmp_path / "m.tflite"
+    write_graph(graph, seeds.small_graph())
+    pytest.importorskip("flatbuffers")
+    assert main(["tflite", f"--in_graph={graph}", f"--out_file={out}"]) == 0
+    data = out.read_bytes()
+    found = flatbuffer.places(data)
+    kinds = {place.kind for place in found}
+    assert kinds > {"offset", "length", "slot", "TensorType", "BuiltinOperator", "int", "uint"}
+    assert max(place.at + place.width for place in found) <= len(data)
+    changed = {flatbuffer.damaged(data, random.Random(n)) for n in range(50)}
+    assert len(changed) > 45
+
+
+def test_damage_changes_bytes_most_of_the_time() -> None:
     rng = random.Random(1)
     assert sum(damaged_bytes(b"valid bytes", rng) != b"valid bytes" for _ in range(100)) > 90

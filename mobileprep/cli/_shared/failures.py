@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -87,8 +88,8 @@ def mend_of(error: MobileprepError) -> str:
 def _place(error: MobileprepError) -> str:
     """Where an error is, the file that the command is about among it."""
     subject = error.subject
-    if error.where and any(c in error.where for c in "./"):
-        return error.where  # another file that the command reads
+    if _names_a_file(error.where):
+        return error.where  # another that the command reads
     if (
         not subject
         or error.exit_code in _PLACED
@@ -96,6 +97,12 @@ def _place(error: MobileprepError) -> str:
     ):
         return error.where
     return f"{subject}: {error.where}" if error.where else subject
+
+
+def _names_a_file(where: str) -> bool:
+    """Whether a place is a file or folder, rather than a stage such as ``digits/freeze``."""
+    # os.path answers, where Path raises, for names too long.
+    return "." in where or ("/" in where and os.path.lexists(where.split(",")[0]))
 
 
 def _cut(text: str) -> str:

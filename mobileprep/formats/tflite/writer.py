@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.errors import ArtifactError
+from mobileprep.errors import ArtifactError, UnsupportedError
 from mobileprep.formats.tflite.checker import IDENTIFIER
 from mobileprep.formats.tflite.layout import layout
 from mobileprep.formats.tflite.library import flatbuffers_module, schema_module
@@ -35,6 +35,7 @@ MOST_BYTES: Final = (1 << 31) - 1
 # Old readers know the codes below it from a field of one byte alone.
 _PLACEHOLDER_CODE: Final = 127
 _SLACK: Final = 1 << 16
+_MOST_INT: Final = (1 << 31) - 1
 
 
 def model_bytes(model: ModelRecord, where: str = "") -> memoryview:
@@ -210,6 +211,9 @@ class _Writer:
         return made
 
     def _numbers(self, numbers: Sequence[int]) -> int:
+        if any(not -_MOST_INT - 1 <= n <= _MOST_INT for n in numbers):
+            message = f"{list(numbers)[:8]} do not all fit the 32 bits of a .tflite file's sizes"
+            raise UnsupportedError(message, "make the graph's sizes smaller")
         made: int = self._builder.CreateNumpyVector(np.array(numbers, np.int32))
         return made
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from mobileprep.errors import UnsupportedError, UsageError
+from mobileprep.errors import MemoryLimitError, UnsupportedError, UsageError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.ir.tflite import PREFIX, TENSOR, read_tflite
+from mobileprep.limits import MEMORY_VARIABLE
+from mobileprep.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.engines.libraries import import_library
 from mobileprep.runtime.engines.subgraph import checked_feeds, known_ref
 
@@ -97,6 +100,22 @@ class LiteRtEngine:
         interpreter.invoke()
         return [np.asarray(interpreter.get_tensor(number)) for number in numbers]
 
+    def _check_memory(self, interpreter: Any) -> None:  # noqa: ANN401 - of a library without types
+        """Refuse a file whose tensors declare more than a run may take; LiteRT would just take it.
+
+        Raises:
+            MemoryLimitError: they do.
+        """
+        details = interpreter.get_tensor_details()
+        declared = sum(
+            math.prod(map(int, d["shape"])) * np.dtype(d["dtype"]).itemsize for d in details
+        )
+        try:
+            check_total(declared, "what its tensors declare")
+        except OverBudgetError as error:
+            hint = f"allow more by --memory or {MEMORY_VARIABLE}"
+            raise MemoryLimitError(str(error), hint, str(self._path)) from error
+
     def steps(self, name: str) -> tuple[float, int]:
         """Scale and zero point of an input or output in integers; the scale is 0 of others."""
         interpreter, _ = self._opened(all_kept=False)
@@ -117,6 +136,7 @@ class LiteRtEngine:
                 made = self._library.Interpreter(
                     model_path=str(self._path), num_threads=self._threads, **options
                 )
+                self._check_memory(made)
                 made.allocate_tensors()
             except (RuntimeError, ValueError) as error:
                 raise self._refused(error) from error

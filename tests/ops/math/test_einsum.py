@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.cases import OpCase, case, refused, unlike
+from tests.ops.cases import OpCase, case, cost, refused, unlike
 
 OP_CASES = [
     case("Einsum", [(2, 3), (3, 5)], [(2, 5)], 60, equation="ab,bc->ac"),
@@ -21,3 +21,7 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def test_an_equation_that_does_not_fit_has_no_cost() -> None:
+    cost("Einsum", [(2, 3, 4), (4, 5)], [(2, 5)], None, equation="ab,bc->ac").check()

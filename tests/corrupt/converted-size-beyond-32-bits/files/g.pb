@@ -1,0 +1,14 @@
+
+7
+node_0Placeholder*
+dtype0*
+shape
+:
+7
+node_1Placeholder*
+dtype0*
+shape
+:€€€€
+)
+nodeFloorModnode_0node_1*
+T0"Ê

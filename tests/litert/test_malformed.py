@@ -1,0 +1,60 @@
+"""Nodes that are not what their op says are told with their names, whatever is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.records import (
+    LiteTensor,
+    ModelRecord,
+    SubGraphRecord,
+)
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from tests.litert.graphs import const, feed, model, op
+from tests.litert.one_op import numbers
+
+AXIS = const("axis", np.array(3, np.int32))
+STRIDES = {"strides": [1, 1, 1, 1]}
+
+
+def split(count: int) -> Node:
+    return op("y", "Split", ["axis", "x"], num_split=count)
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        (op("y", "Conv2D", ["x"], padding="SAME", **STRIDES), "has 1 inputs, and takes 2"),
+        (op("y", "Conv2D", [], padding="SAME", **STRIDES), "has 0 inputs, and takes 2"),
+        (op("y", "Conv2D", ["x", "w"], padding="SME", **STRIDES), "there is no padding b'SME'"),
+        (op("y", "Reshape", ["x"]), "has 1 inputs, and takes 2"),
+        (op("y", "Sub", ["x"]), "has 1 inputs, and takes 2"),
+        (split(1 << 62), "declares 4611686018427387904 tensors for 'output'"),
+    ],
+)
+def test_a_node_that_is_not_whole_is_named(node: Node, told: str) -> None:
+    graph = Graph([feed("x", (1, 4, 4, 3)), const("w", numbers(3, 3, 3, 2)), node, AXIS])
+    with pytest.raises(InvalidGraphError, match="node 'y'") as caught:
+        model(graph, ["x"], ["y"])
+    assert told in str(caught.value)
+
+
+def test_two_nodes_of_one_name_are_told() -> None:
+    graph = Graph([feed("x", (2,)), feed("x", (2,)), op("y", "Neg", ["x"], T=DType.FLOAT)])
+    with pytest.raises(InvalidGraphError, match="2 nodes have the name 'x'"):
+        model(graph, ["x"], ["y"])
+
+
+def test_sizes_beyond_the_format_s_are_told() -> None:
+    pytest.importorskip("flatbuffers")
+    tensor: Any = LiteTensor("x", "FLOAT32", (1 << 31,))
+    record = ModelRecord((SubGraphRecord("main", (tensor,), (0,), (0,), ()),), (b"",), (), ())
+    with pytest.raises(UnsupportedError, match="do not all fit the 32 bits"):
+        model_bytes(record)

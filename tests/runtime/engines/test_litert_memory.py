@@ -1,0 +1,42 @@
+"""LiteRT takes what a file declares: what is more than a run may take is refused before that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mobileprep.errors import MemoryLimitError
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tflite import read_tflite
+from mobileprep.limits import set_limits
+from mobileprep.runtime.engines.litert_engine import LiteRtEngine
+from tests.litert.graphs import feed, model, op
+
+
+def run(path: Path) -> list[np.ndarray]:
+    engine = LiteRtEngine(read_tflite(path).graph, path)
+    return engine.run(["y"], {"x": np.ones((1, 4), np.float32)})
+
+
+def test_a_file_that_declares_too_much_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    ops = [op("a", "Exp", ["x"]), op("y", "Neg", ["a"])]
+    record = model(Graph([feed("x", (1, 4)), *ops]), ["x"], ["y"])
+    (graph,) = record.subgraphs
+    tensors = [replace(t, shape=(1 << 24, 64)) if t.name == "a" else t for t in graph.tensors]
+    large = replace(record, subgraphs=(replace(graph, tensors=tuple(tensors)),))
+    for name, made in (("fine", record), ("large", large)):
+        (tmp_path / name).write_bytes(model_bytes(made))
+    np.testing.assert_allclose(run(tmp_path / "fine")[0], np.full((1, 4), -np.e), rtol=1e-6)
+    set_limits(memory=1 << 30)
+    try:
+        with pytest.raises(MemoryLimitError, match="what its tensors declare takes 4,29") as told:
+            run(tmp_path / "large")
+    finally:
+        set_limits()
+    assert "--memory" in told.value.hint
+    assert told.value.where.endswith("large")
