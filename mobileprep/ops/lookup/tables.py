@@ -209,8 +209,9 @@ def find(context: RunContext, node: Node, handle: Array, keys: Array, default: A
 
 @shape_fn("LookupTableFind", "LookupTableFindV2")
 def find_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Unknown: a value for each key, of a shape that the table knows."""
-    return [None]
+    """A value for each key, of the shape of the default; where that is not known, neither is it."""
+    keys, default = args.shapes[1], args.shapes[2]
+    return [keys if default == () else None]
 
 
 flop_rule("LookupTableFind", "LookupTableFindV2")(free)
