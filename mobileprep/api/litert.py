@@ -18,11 +18,14 @@ from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.opdefs.table_ops import FILLERS
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mobileprep.ir.attrs import TensorShape
+    from mobileprep.ir.graph import Graph
     from mobileprep.litert.convert import Mode
     from mobileprep.litert.quantizing.settings import EndType
 
@@ -87,8 +90,9 @@ def convert_to_tflite(
         ArtifactError: the file cannot be written, or would pass 2 GiB.
     """
     model = load_model(source, ModelOptions(tuple(outputs)), warn)
+    graph = with_found_assets(model.graph, folders_near(model.path))
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(model.graph))
-    fetched = model.tensors(tuple(outputs)) or model.outputs or tuple(ends(model.graph))
+    fetched = model.tensors(tuple(outputs)) or model.outputs or _ends(model.graph)
     if not fetched:
         message = "no tensors are named that the model is to compute"
         raise UsageError(message, "give --outputs=a,b", str(source))
@@ -99,14 +103,14 @@ def convert_to_tflite(
     if mode in INTEGERS:
         ranges = {}
         if calibration is not None:
-            run = partial(to_calibrate, model.graph, specs, fetched, flex=flex, where=where)
+            run = partial(to_calibrate, graph, specs, fetched, flex=flex, where=where)
             ranges = dict(litert_ranges(calibration, run, warn))
         integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
     elif calibration is not None or (input_type, output_type) != ("float", "float"):
         message = f"mode {mode} computes in float"
         raise UsageError(message, f"give --mode={' or '.join(INTEGERS)}, or no such flag", where)
     record = converted(
-        model.graph,
+        graph,
         specs,
         fetched,
         mode=mode,
@@ -120,3 +124,8 @@ def convert_to_tflite(
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
     return Converted(target, len(content), operators, fed, fetched, flex_of(record))
+
+
+def _ends(graph: Graph) -> tuple[str, ...]:
+    """The ends of a graph, but for what fills its tables."""
+    return tuple(name for name in ends(graph) if graph[name].op not in FILLERS)

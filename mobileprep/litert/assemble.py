@@ -20,12 +20,12 @@ from mobileprep.formats.tflite.records import (
 )
 from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.texts import texts
 from mobileprep.litert.flex import flex_ops
 from mobileprep.litert.initializers import initialized
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import operator_version, runtime_version
+from mobileprep.numerics.texts import texts
 
 SIGNATURE: Final = "serving_default"
 """The name that converters give the one signature of a file."""

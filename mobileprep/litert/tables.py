@@ -42,6 +42,11 @@ class Tables:
         self._fillers = fillers
         self._changing = changing
 
+    def filling(self, graph: Graph) -> Graph:
+        """A graph that was cut out of the whole one, with what fills its tables, too."""
+        lacking = [node for node in self._graph if node.name not in graph]
+        return graph.with_nodes([*graph, *lacking]) if lacking else graph
+
     def contents(self, table: Node) -> tuple[Array, Array]:
         """Keys and values of a table, ``[count]`` each; texts are arrays of objects.
 
@@ -56,13 +61,15 @@ class Tables:
             reason = "nothing fills it before the graph runs"
             raise CannotExpressError(reason, "freeze the model with its tables")
         if name in self._changing or (table.op.startswith("Mutable") and len(fillers) > 1):
-            raise CannotExpressError("its entries change while the graph runs", _IN_THE_APP)
+            reason = "its entries change while the graph runs"
+            raise CannotExpressError(reason, _IN_THE_APP)
         context = RunContext()
         for filler in fillers:
             self._fill(context, table, filler)
         (found,) = context.resources.values()
         if not found.entries:
-            raise CannotExpressError("it has no entries", _IN_THE_APP)
+            reason = "it has no entries"
+            raise CannotExpressError(reason, _IN_THE_APP)
         kinds = table.attr_dtype("key_dtype"), table.attr_dtype("value_dtype")
         keys, values = list(found.entries), list(found.entries.values())
         return _array(keys, kinds[0]), _array(values, kinds[1])
@@ -76,7 +83,8 @@ class Tables:
             fill(context, filler, make(context, table), *given)
         except CorruptFileError as error:
             mend = "put the file beside the model, or into a folder assets there"
-            raise CannotExpressError(f"{error.where} {error.message}", mend) from error
+            reason = f"{error.where} {error.message}"
+            raise CannotExpressError(reason, mend) from error
 
     def _constants(self, filler: Node) -> list[Array]:
         """What a node puts into a table."""

@@ -36,8 +36,16 @@ def table(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
         raise CannotExpressError(reason, "look up in the app, and feed what its look-ups give")
     keys, values = scope.tables.contents(node)
     entries = [scope.constant(keys, "keys"), scope.constant(values, "values")]
-    options = {"table_id": len(made), "key_dtype": NAMES[kinds[0]], "value_dtype": NAMES[kinds[1]]}
-    return scope.emit(TABLE, entries, (1,), DType.RESOURCE, "HashtableOptions", **options)
+    return scope.emit(
+        TABLE,
+        entries,
+        (1,),
+        DType.RESOURCE,
+        "HashtableOptions",
+        table_id=len(made),
+        key_dtype=NAMES[kinds[0]],
+        value_dtype=NAMES[kinds[1]],
+    )
 
 
 @lowering(*FINDS)
@@ -46,7 +54,8 @@ def find(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     handle, keys, default = inputs
     _check_handle(handle)
     if default.shape != ():
-        raise CannotExpressError("the default is no single one", "make it a scalar")
+        reason = "what missing keys have is no single value"
+        raise CannotExpressError(reason, "make the default a scalar")
     shape, kind = keys.shape, node.attr_dtype("Tout")
     taken = (handle, keys, default)
     return scope.emit("HASHTABLE_FIND", taken, shape, kind, "HashtableFindOptions")
