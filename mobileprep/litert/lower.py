@@ -32,7 +32,7 @@ from mobileprep.litert.refusals import (
 )
 from mobileprep.litert.registry import find_lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.texts import check_texts, is_looked_up
+from mobileprep.litert.texts import check_tables, check_texts, is_looked_up
 from mobileprep.litert.types import NAMES
 from mobileprep.opdefs.signatures import signature_of
 from mobileprep.ops.shape_inference import infer_shapes
@@ -173,6 +173,7 @@ class _Lowering:
             if function is None:
                 raise _unknown(node)
             check_node(node)
+            check_tables(node, inputs)
             if not self.flex:
                 check_texts(node, inputs)
             outputs = function(self.scope, node, inputs)

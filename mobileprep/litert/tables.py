@@ -32,7 +32,7 @@ class Tables:
     Args:
         graph: tables and all that fills them.
         fillers: the nodes that fill each table, by ``table_name``.
-        changing: the names of tables that other nodes change.
+        changing: the names of tables that other nodes may change, if they can be changed.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Tables:
         if not fillers:
             reason = "nothing fills it before the graph runs"
             raise CannotExpressError(reason, "freeze the model with its tables")
-        if name in self._changing or (table.op.startswith("Mutable") and len(fillers) > 1):
+        if table.op.startswith("Mutable") and (name in self._changing or len(fillers) > 1):
             reason = "its entries change while the graph runs"
             raise CannotExpressError(reason, _IN_THE_APP)
         context = RunContext()
@@ -139,4 +139,8 @@ def table_name(table: Node) -> str:
 def _array(elements: Sequence[bytes | int], kind: DType) -> Array:
     if kind is DType.STRING:
         return as_texts([e for e in elements if isinstance(e, bytes)], (len(elements),))
-    return np.array(elements, kind.numpy)
+    made = np.array(elements)
+    if made.dtype != kind.numpy:
+        message = f"its entries are of {made.dtype}, not of {kind.short}"
+        raise ValueError(message)
+    return made

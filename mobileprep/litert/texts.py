@@ -28,7 +28,7 @@ def is_looked_up(graph: Graph, node: Node) -> bool:
 
 
 def check_texts(node: Node, inputs: Sequence[Value]) -> None:
-    """Refuse a node that does with texts, or with tables, what LiteRT does not.
+    """Refuse a node that does with texts what LiteRT does not.
 
     Raises:
         CannotExpressError: it does.
@@ -37,6 +37,15 @@ def check_texts(node: Node, inputs: Sequence[Value]) -> None:
     if DType.STRING in kinds and node.op not in (*FINDS, *_PASSING):
         reason = "LiteRT looks texts up in tables, and has no other operators on them"
         raise CannotExpressError(reason, "do this in the app, and cut the graph there")
+
+
+def check_tables(node: Node, inputs: Sequence[Value]) -> None:
+    """Refuse a node that does with tables what LiteRT does not.
+
+    Raises:
+        CannotExpressError: it does.
+    """
+    kinds = {value.dtype for value in inputs}
     if DType.RESOURCE in kinds and node.op not in (*FINDS, *SIZES, *_PASSING):
         reason = "a table goes where LiteRT takes none"
         raise CannotExpressError(reason, "look up outside of loops and branches")

@@ -16,7 +16,7 @@ from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.litert.convert import to_calibrate
+from mobileprep.litert.convert import converted, to_calibrate
 from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
@@ -161,6 +161,41 @@ def test_a_key_of_two_values_is_the_graphs_fault() -> None:
     fill = node("fill", "InitializeTableV2", "table keys values", T=None)
     with pytest.raises(InvalidGraphError, match="key b'a' has two values"):
         model(table([keys, values, fill]), ["words"], ["find"])
+
+
+def test_entries_of_another_type_are_the_graphs_fault() -> None:
+    entries = [text_const("keys", texts("a")), const("values", [1.5], np.float32)]
+    fill = node("fill", "InitializeTableV2", "table keys values", T=None)
+    with pytest.raises(InvalidGraphError, match="entries are of float64, not of int64"):
+        model(table([*entries, fill]), ["words"], ["find"])
+
+
+@pytest.mark.parametrize("flex", [False, True])
+def test_a_look_up_in_a_branch_is_refused(flex: bool) -> None:
+    branch = [
+        node("flag", "Placeholder", T=None, dtype=DType.BOOL),
+        node("switch/table", "Switch", "table flag", T=DType.RESOURCE),
+        node("switch/words", "Switch", "words flag", T=STRING),
+        node("switch/default", "Switch", "default flag", T=INT64),
+        node(
+            "found",
+            "LookupTableFindV2",
+            "switch/table:1 switch/words:1 switch/default:1",
+            T=None,
+            Tin=STRING,
+            Tout=INT64,
+        ),
+        node("merge", "Merge", "switch/default found", T=INT64, N=2),
+    ]
+    specs = [CutInput("words", (-1,)), CutInput("flag", ())]
+    with pytest.raises(UnsupportedError) as caught:
+        converted(Graph([*filled(), *branch]), specs, ["merge"], flex=flex)
+    assert "look up outside of loops and branches" in f"{caught.value}{caught.value.hint}"
+
+
+def test_tables_are_none_of_the_flex_delegates_business() -> None:
+    record = converted(filled(), [CutInput("words", (-1,))], ["find"], flex=True)
+    assert codes(record) == ["CALL_ONCE", "HASHTABLE", "HASHTABLE_FIND"]
 
 
 def test_other_uses_of_texts_are_refused() -> None:
