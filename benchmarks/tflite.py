@@ -1,13 +1,17 @@
-"""Our .tflite files against those of TensorFlow's converter: size, speed, time of conversion.
+"""Our .tflite files against those of TensorFlow's converter: size, speed, what conversion takes.
 
 Needs tensorflow-cpu and ai-edge-litert. ``python benchmarks/tflite.py GRAPH INPUT OUTPUT SHAPE``
-takes frozen graphs, four words each, such as ``mobilenet.pb input predictions 1,224,224,3``.
+takes frozen graphs, four words each, such as ``mobilenet.pb input predictions 1,224,224,3``. Each
+conversion has a process of its own, for its time and memory; both files run in this one, in turn.
 """
 
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,15 +19,14 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-import tensorflow as tf
-from ai_edge_litert.interpreter import Interpreter
 
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.files import read_graph
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
 
-ROUNDS = 15
+# As many as it takes for the fastest run to be one that nothing else disturbed.
+ROUNDS = 60
 SKIPPED = 3
 
 
@@ -33,6 +36,8 @@ def ours(path: Path, fed: str, fetched: str, shape: tuple[int, ...]) -> bytes:
 
 
 def theirs(path: Path, fed: str, fetched: str, shape: tuple[int, ...]) -> bytes:
+    import tensorflow as tf
+
     converter = tf.compat.v1.lite.TFLiteConverter.from_frozen_graph(
         str(path), [fed], [fetched], {fed: list(shape)}
     )
@@ -40,10 +45,26 @@ def theirs(path: Path, fed: str, fetched: str, shape: tuple[int, ...]) -> bytes:
     return made
 
 
-def timed(make: Callable[[], bytes]) -> tuple[bytes, float]:
+def alone(who: str, words: list[str]) -> tuple[bytes, float, float]:
+    """What one side converts in a process of its own, its seconds, and its memory in MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "made.tflite"
+        command = [sys.executable, __file__, "--alone", who, str(target), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds, megabytes = map(float, done.stdout.split()[-2:])
+        return target.read_bytes(), seconds, megabytes
+
+
+def convert(who: str, target: str, words: list[str]) -> None:
+    """Convert, and print seconds and MB; what is imported counts for memory alone."""
+    ((path, fed, fetched, shape),) = cases(words)
+    if who == "theirs":
+        __import__("tensorflow")
     began = time.perf_counter()
-    made = make()
-    return made, time.perf_counter() - began
+    made = (ours if who == "ours" else theirs)(path, fed, fetched, shape)
+    seconds = time.perf_counter() - began
+    Path(target).write_bytes(made)
+    print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def turns(files: list[bytes], shape: tuple[int, ...]) -> list[float]:
@@ -61,6 +82,8 @@ def turns(files: list[bytes], shape: tuple[int, ...]) -> list[float]:
 
 
 def prepared(content: bytes, image: np.ndarray) -> Callable[[], None]:
+    from ai_edge_litert.interpreter import Interpreter
+
     interpreter = Interpreter(model_content=content, num_threads=1)
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image)
@@ -74,17 +97,21 @@ def cases(words: list[str]) -> Iterator[tuple[Path, str, str, tuple[int, ...]]]:
 
 
 def main(words: list[str]) -> int:
+    if words[:1] == ["--alone"]:
+        convert(words[1], words[2], words[3:])
+        return 0
     if not words or len(words) % 4:
         print(__doc__)
         return 2
-    for case in cases(words):
-        mine, seconds = timed(lambda case=case: ours(*case))  # type: ignore[misc]
-        known, known_seconds = timed(lambda case=case: theirs(*case))  # type: ignore[misc]
+    for at, case in zip(range(0, len(words), 4), cases(words), strict=True):
+        mine, seconds, memory = alone("ours", words[at : at + 4])
+        known, known_seconds, known_memory = alone("theirs", words[at : at + 4])
         fast, known_fast = turns([mine, known], case[3])
         print(
             f"{case[0].stem}: bytes {len(mine):,} / {len(known):,} = {len(mine) / len(known):.3f}; "
             f"one run {fast:.2f} / {known_fast:.2f} ms = {fast / known_fast:.2f}; "
-            f"conversion {seconds:.2f} / {known_seconds:.2f} s = {seconds / known_seconds:.2f}",
+            f"conversion {seconds:.2f} / {known_seconds:.2f} s = {seconds / known_seconds:.2f}, "
+            f"{memory:.0f} / {known_memory:.0f} MB = {memory / known_memory:.2f}",
             flush=True,
         )
     return 0

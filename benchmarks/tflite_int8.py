@@ -71,7 +71,10 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
         samples = without_single_axis(network, sets["calibration"])
         np.savez(folder / "calibration.npz", **samples)
         expected = [outputs_of(source, network)(feed) for feed in feeds]
-        for mode, quantize in MODES.items():
+        modes = dict(MODES)
+        if network.fake_quantized:
+            modes["int8, trained"] = {"mode": "int8", "ranges": "trained"}
+        for mode, quantize in modes.items():
             yield in_mode(network, mode, quantize, folder, feeds, expected)
         calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
         yield in_litert(network, source, calibration, feeds, expected)

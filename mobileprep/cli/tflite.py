@@ -53,6 +53,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         flag(parser, f"inference_{end}_type", default="float", choices=_TYPES, help=told)
     bool_flag(
         parser,
+        "hints",
+        default=False,
+        help_line="tell which operators XNNPACK leaves; needs ai-edge-litert",
+    )
+    bool_flag(
+        parser,
         "flex",
         default=False,
         help_line="leave ops that LiteRT cannot express to the Flex delegate, which the app links",
@@ -82,8 +88,21 @@ def run(args: argparse.Namespace) -> int:
     told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
     if done.flex:
         told += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
+    if args.hints:
+        told += f"\n{_hint(done.file)}"
     print(told, file=sys.stderr)
     return 0
+
+
+def _hint(file: Path) -> str:
+    """Which operators LiteRT's fast path leaves."""
+    from mobileprep.runtime.engines.litert_hints import fast_path
+
+    found = fast_path(file)
+    taken = found.operators - sum(found.left.values())
+    left = ", ".join(f"{count} {name}" for name, count in found.left.items())
+    rest = f"; LiteRT's own kernels run {left}" if left else ""
+    return f"XNNPACK runs {taken} of {found.operators} operators of the main subgraph{rest}"
 
 
 def _shapes(text: str, inputs: tuple[str, ...]) -> dict[str, TensorShape]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.ir.graph import Graph
@@ -63,7 +64,8 @@ def converted(
     Raises:
         UnsupportedError: naming every node that LiteRT cannot express.
         TransformError: a rule of ``integers`` is not understood.
-        UsageError: a name is not in the graph, or a placeholder that is needed is no input.
+        UsageError: a name is not in the graph, or a placeholder that is needed is no input; or
+            ranges are needed, and there are none.
         InvalidGraphError: the graph is malformed.
     """
     if mode not in INTEGERS:
@@ -72,6 +74,9 @@ def converted(
     asked = integers or Integers(INTEGERS[mode])
     _, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, trained = without_fake_quants(program)
+    if not (asked.ranges or trained):
+        message = f"{mode} needs ranges of tensors, and the graph has no fake quantization"
+        raise UsageError(message, "give a calibration", where)
     done = quantized(plain.mapped(fused), asked, trained)
     for note in done.notes:
         tell(note)
@@ -91,7 +96,7 @@ def program_of(
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibrationGraph:
     """What is run on samples for the ranges of a model in integers.
 
     Args:
@@ -112,13 +117,15 @@ def to_calibrate(
     *,
     flex: bool = False,
     where: str = "",
-) -> Calibrated:
+) -> CalibrationGraph:
     """The graph to measure ranges on, and the tensors whose ranges count; see ``converted``."""
     source, program = _lowered(graph, inputs, outputs, where, flex=flex)
     plain, _ = without_fake_quants(program)
     names = tensors_with_ranges(plain.mapped(fused))
     found = (edge(parse_ref(name)) for name in names)
-    return Calibrated(source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph))
+    return CalibrationGraph(
+        source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph)
+    )
 
 
 def _lowered(

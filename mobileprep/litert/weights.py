@@ -1,4 +1,4 @@
-"""Weights stored in fewer bits: float16, or int8 with a scale for each channel."""
+"""Weights stored in fewer bits: float16, or int8 and int4 with a scale for each channel."""
 
 from __future__ import annotations
 

@@ -80,6 +80,8 @@ class _Share(Generic[T]):
             waiting = self._active > 0
         if waiting:
             self._idle.acquire()
+        # A thread that was not there yet would hold on to the tensors that the work knows of.
+        del self._work, self.pending
         if self._error is not None:
             raise self._error
 

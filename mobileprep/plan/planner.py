@@ -189,7 +189,7 @@ class _TargetPlanner:
         target = self._target
         if not target.ranges_of_file or target.calibration is None:
             return None
-        label, graph = f"{target.folder}/calibrate", Upstream(last, GRAPH)
+        label, graph = f"{len(target.transforms) + 1:02d}-tflite-calibrate", Upstream(last, GRAPH)
         spec = calibrate_spec(target, target.calibration, label, graph, frozen, for_litert=True)
         self._calibrations.append(self._add(spec))
         return Upstream(self._calibrations[-1], CalibrateStage.RANGES)

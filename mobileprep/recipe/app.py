@@ -156,6 +156,7 @@ def integration_problems(target: TargetSections) -> Iterator[Problem]:
     languages, artifact = section.get("languages"), target.get("artifact")
     form = None if artifact is None else plain(artifact)
     yield from _runtime_problems(languages, is_lite=form == "tflite")
+    yield from _number_problems(target)
     if form not in ("text", "memmapped") or not isinstance(languages, Sequence):
         return
     for item in languages.items:
@@ -172,3 +173,13 @@ def _runtime_problems(languages: Node | None, *, is_lite: bool) -> Iterator[Prob
     for item in languages.items if isinstance(languages, Sequence) else ():
         if plain(item) == missing:
             yield Problem(item.place, f"no code for {runtime} is here in {missing!r}", hint)
+
+
+def _number_problems(target: TargetSections) -> Iterator[Problem]:
+    """Inputs and outputs in integers, which the code does not make of floats."""
+    quantize = target.mapping("quantize")
+    for key in ("inference_input_type", "inference_output_type"):
+        kind = None if quantize is None else quantize.get(key)
+        if kind is not None and plain(kind) != "float32":
+            message = f"the code of 'integration' has floats, and {key!r} makes integers of them"
+            yield Problem(kind.place, message, f"leave {key!r} out, or 'integration'")

@@ -21,8 +21,6 @@ from mobileprep.fsio import sha256_bytes, sha256_file, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
 from mobileprep.ir.tensor_digests import tensor_digests
-from mobileprep.litert.convert import to_calibrate
-from mobileprep.litert.prepare import CutInput
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CalibrationRecord
 from mobileprep.plan.running_stages import CalibrateStage
@@ -91,6 +89,10 @@ def _of_file(
 
     What LiteRT cannot express is told where the file is made.
     """
+    # Slow to import, and few targets take it.
+    from mobileprep.litert.convert import to_calibrate
+    from mobileprep.litert.prepare import CutInput
+
     specs = [CutInput(name) for name in interface.inputs]
     where = job.place("artifact")
     found = to_calibrate(graph, specs, interface.outputs, flex=True, where=where)

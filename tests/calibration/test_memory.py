@@ -16,8 +16,8 @@ from mobileprep.ir.refs import Edge
 from tests.calibration.graphs import subject
 from tests.stages.jobs import op, placeholder
 
-POOL = np.random.default_rng(8).normal(size=(64, 16, 16, 8)).astype(np.float32)
-GRAPH = Graph([placeholder((-1, 16, 16, 8)), op("sum", "AddV2", "x", "x"), op("y", "Relu", "sum")])
+POOL = np.random.default_rng(8).normal(size=(16, 32, 32, 8)).astype(np.float32)
+GRAPH = Graph([placeholder((-1, 32, 32, 8)), op("sum", "AddV2", "x", "x"), op("y", "Relu", "sum")])
 TENSORS: tuple[Edge, ...] = (("x", 0), ("sum", 0), ("y", 0))
 
 
@@ -58,5 +58,5 @@ def peak(method: str, count: int) -> int:
 @pytest.mark.parametrize("method", ["min_max", "moving_average", "percentile"])
 def test_ten_thousand_samples_take_no_more_than_a_hundred(method: str) -> None:
     peak(method, 16)  # what is imported and kept once
-    few = peak(method, 100)
-    assert peak(method, 10_000) <= 1.1 * few
+    # Python's own lists of free objects grow a little; one batch in a hundred kept would be more.
+    assert peak(method, 10_000) <= peak(method, 100) + (1 << 20)

@@ -68,13 +68,19 @@ def test_what_stays_float_is_told(graph: Path, run: Run) -> None:
         (["--mode=int8", "--calibration=none.npz"], 4, "none.npz"),
         (["--mode=int8", "--calibration=other.npz"], 8, "'x'"),
         (["--mode=int8", "--inference_input_type=int16"], 2, "inference_input_type is int16"),
-        (["--mode=int8", "--inference_input_type=int8"], 2, "the range of the input 'x'"),
+        (["--mode=int8"], 2, "int8 needs ranges of tensors"),
+        (
+            ["--mode=int8", "--inference_input_type=int8", "--calibration=less.yaml"],
+            2,
+            "the range of the input 'x'",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(
     flags: list[str], code: int, fault: str, graph: Path, run: Run
 ) -> None:
     Path("ranges.yaml").write_text(RANGES)
+    Path("less.yaml").write_text(RANGES.replace("  x", "  z"))
     np.savez("other.npz", z=np.zeros((2, 2), np.float32))
     told = run("tflite", f"--in_graph={graph}", "--out_file=m.tflite", *flags)
     assert (told.code, Path("m.tflite").exists()) == (code, False), told.err

@@ -58,3 +58,19 @@ def test_flex_leaves_ops_to_the_delegate_and_says_so(
     assert main(["tflite", *arguments]) == 6
     assert main(["tflite", *arguments, "--flex"]) == 0
     assert "link the Flex delegate, for Lgamma" in capsys.readouterr().err
+
+
+def test_hints_tell_what_the_fast_path_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    nodes = [*classifier(), op("z", "Log1p", "y"), op("end", "Floor", "z")]
+    write_graph(tmp_path / "m.pb", classifier().with_nodes(nodes))
+    files = [f"--in_graph={tmp_path / 'm.pb'}", f"--out_file={tmp_path / 'm.tflite'}"]
+    assert (
+        main(["tflite", *files, "--outputs=end", "--hints", "--input_shapes=2,3", "--inputs=x"])
+        == 0
+    )
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("XNNPACK runs ")
+    assert "of 4 operators" in told

@@ -5,16 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from mobileprep.errors import ArtifactError, UnsupportedError, UsageError
+from mobileprep.errors import ArtifactError, InvalidGraphError, UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import ALIGNMENT, MOST_BYTES, model_bytes
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import TOLERANCE, compare, numbers
 
@@ -181,3 +183,24 @@ def test_bytes_do_not_depend_on_the_order_of_hashes() -> None:
         for seed in ("1", "2")
     }
     assert len(digests) == 1
+
+
+def test_sizes_that_are_worked_out_in_double_precision_are_constants() -> None:
+    """LiteRT divides no float64."""
+    kinds = {"SrcT": DType.INT32, "DstT": DType.DOUBLE}
+    nodes = [
+        feed("x", (6, 4)),
+        op("sizes", "Shape", ["x"], T=DType.FLOAT, out_type=DType.INT32),
+        op("exact", "Cast", ["sizes"], **kinds),
+        constant("half", Tensor.of(np.array([0.5, 2.0]))),
+        op("scaled", "Mul", ["exact", "half"], T=DType.DOUBLE),
+        op("whole", "Cast", ["scaled"], SrcT=DType.DOUBLE, DstT=DType.INT32),
+        op("y", "Reshape", ["x", "whole"], T=DType.FLOAT),
+    ]
+    assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RESHAPE"]
+
+
+def test_an_op_with_too_few_tensors_is_refused() -> None:
+    nodes = [feed("x", (6, 4)), op("y", "Add", ["x"], T=DType.FLOAT)]
+    with pytest.raises(InvalidGraphError, match=r"'y' \(Add\) takes 1 tensors, not 2"):
+        model(Graph(nodes), ["x"], ["y"])

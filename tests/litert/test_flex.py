@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
@@ -16,6 +18,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.litert.convert import converted
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
+from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.litert.graphs import codes, const, feed, op
 
 
@@ -73,6 +76,15 @@ def test_control_flow_is_refused_even_so() -> None:
     )
     with pytest.raises(UnsupportedError, match="in one branch"):
         converted(switch, [CutInput("x"), CutInput("p")], ["y"], flex=True)
+
+
+def test_the_interpreter_without_the_delegate_says_what_it_lacks(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model_bytes(record(graph("Lgamma"))))
+    with pytest.raises(UnsupportedError) as caught:
+        LiteRtModel(path).run(["y"], {"x": np.ones((2, 3), np.float32)})
+    assert caught.value.hint == "it needs the Flex delegate, which ai-edge-litert has not"
 
 
 def options_of(content: bytes, name: str) -> tuple[str, bytes]:

@@ -6,11 +6,13 @@ import multiprocessing
 import threading
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 
 from mobileprep.numerics import matrix_products as products
+from mobileprep.numerics import parallel
 from mobileprep.numerics.matrix_products import multiply
 from mobileprep.numerics.parallel import all_processors, for_each, threads
 
@@ -146,3 +148,18 @@ def test_a_product_shared_out(shape: tuple[int, int, int], monkeypatch: pytest.M
     with all_processors():
         multiply(x, y, out)
     np.testing.assert_allclose(out, x @ y)
+
+
+def test_who_comes_too_late_finds_nothing_and_keeps_nothing() -> None:
+    class Tensor:
+        pass
+
+    tensor = Tensor()
+    known, done = weakref.ref(tensor), []
+    share = parallel._Share(lambda part, _=tensor: done.append(part), [1, 2])
+    share.drain()
+    share.close()
+    del tensor
+    assert (known(), done) == (None, [1, 2])
+    share.help()
+    assert done == [1, 2]

@@ -436,6 +436,44 @@ def test_a_calibration_stands_before_the_step_that_takes_its_ranges(folder: Path
     assert "data.npz" not in folders["c"]
 
 
+LITE = """
+transforms: [strip_unused_nodes]
+calibration: {data: data.npz}
+targets:
+  a: {artifact: tflite, quantize: int8}
+  b: {artifact: tflite, quantize: {mode: int16x8, repair: [fold_constants]}}
+  c: {artifact: tflite, quantize: {mode: int8, rules: [{nodes: ^y, mode: float}]}}
+  d: {artifact: tflite, quantize: weights}
+  e: {artifact: tflite, quantize: {mode: int8, ranges: trained}, calibration: null}
+  f: {quantize: weights}
+"""
+
+
+def test_a_file_of_integers_takes_the_ranges_of_the_graph_that_it_is_made_of(
+    folder: Path,
+) -> None:
+    plan = planned(LITE)
+    shared = "r0/02-tflite-calibrate"
+    assert [t for t in tasks(plan) if "calibrate" in t] == [shared, "r0/03-tflite-calibrate"]
+    assert plan.stage(shared).stage.upstream["graph"] == Upstream(
+        "r0/01-strip_unused_nodes", "graph.pb"
+    )
+    packages = {name: plan.stage(f"r0/{name}/package").stage for name in "abcdef"}
+    ranges = {name: p.upstream.get("ranges") for name, p in packages.items()}
+    assert ranges["a"] == ranges["c"] == Upstream(shared, "ranges.yaml")
+    assert ranges["b"] == Upstream("r0/03-tflite-calibrate", "ranges.yaml")
+    assert ranges["d"] is ranges["e"] is ranges["f"] is None
+    # Only rules are looked for by regular expressions.
+    assert [bool(p.parameters["regular_expressions"]) for p in packages.values()] == [
+        *(False, False, True, False, False, False)
+    ]
+    modes = {name: p.parameters["quantize"]["mode"] for name, p in packages.items()}
+    assert (modes["d"], modes["f"]) == ("weights", "none")
+    folders = {t.target: {f.name for f in t.sources} for t in plan.targets}
+    assert "data.npz" in folders["a"]
+    assert "data.npz" not in folders["d"]
+
+
 def test_a_range_file_makes_data_needless(folder: Path) -> None:
     text = EIGHT.replace("workers: 2", "range_file: ranges.yaml")
 

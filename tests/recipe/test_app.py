@@ -49,6 +49,11 @@ def test_a_model_for_litert_has_code_of_its_own_and_is_not_encrypted(load) -> No
         load(HEAD + "integration: {languages: [objc]}\n" + lite)
     with pytest.raises(RecipeError, match="no code for TensorFlow is here in 'swift'"):
         load(HEAD + "integration: {languages: [swift]}\ntargets: {a: {}}\n")
+    whole = (
+        "targets: {a: {artifact: tflite, quantize: {mode: int8, inference_input_type: uint8}}}\n"
+    )
+    with pytest.raises(RecipeError, match="the code of 'integration' has floats"):
+        load(HEAD + "integration: {languages: [java]}\ncalibration: {data: d.npz}\n" + whole)
     with pytest.raises(RecipeError, match="decrypts a model for LiteRT"):
         load(HEAD + f"protect: {{encrypt: {{key: env:KEY}}}}\n{lite}")
 

@@ -44,10 +44,29 @@ MODELS = {
     "tf-serving-testdata/saved_model_half_plus_two_cpu/00000123": (
         "golden_savedmodel_saved_model_half_plus_two_cpu_00000123.npz"
     ),
+    **{
+        f"tf-serving-testdata/{name}/{version}": f"golden_savedmodel_{name}_{version}.npz"
+        for name, version in (
+            ("matrix_half_plus_two", "1"),
+            ("saved_model_half_plus_two_tf2_cpu", "00000123"),
+            ("tf_cc_half_plus_two_main_op", "00000123"),
+            ("tf_cc_half_plus_two_pbtxt", "00000123"),
+        )
+    },
+    **{
+        f"tf-serving-testdata/{name}/00000123/export.meta": f"golden_{name}_00000123_export.npz"
+        for name in ("session_bundle_half_plus_two_ckpt_v2", "session_bundle_half_plus_two_v1ckpt")
+    },
+    "musicnn/MTT_musicnn/model.meta": "golden_MTT_musicnn_model.npz",
+    "sugyan-mnist-v1ckpt/graph.pb": "golden_softmax-1000.npz",
     "tfjs-facemesh/facemesh.pb": "golden_facemesh.npz",
     "tfjs-nsfwjs-mobilenet-v2/nsfwjs-mobilenet-v2.pb": "golden_nsfwjs-mobilenet-v2.npz",
     "tfjs-posenet/posenet.pb": "golden_posenet.npz",
 }
+
+
+# The values of the variables, of graphs that do not name them.
+CHECKPOINTS = {"sugyan-mnist-v1ckpt/graph.pb": "softmax-1000.ckpt"}
 
 
 class Real:
@@ -55,9 +74,12 @@ class Real:
 
     def __init__(self, models: Path, path: str) -> None:
         folder = models / path.split("/")[0]
-        model = load_model(models / path, ModelOptions(), lambda _: None)
         with np.load(folder / MODELS[path], allow_pickle=True) as golden:
             sides = dict(golden)
+        checkpoint = str(folder / CHECKPOINTS[path]) if path in CHECKPOINTS else ""
+        named = tuple(told(sides, "out:")) if checkpoint or path.endswith(".meta") else ()
+        options = ModelOptions(named, checkpoint=checkpoint)
+        model = load_model(models / path, options, lambda _: None)
         self.graph: Graph = model.graph
         self.feeds, self.wanted = (
             {str(parse_ref(model.tensor(name))): v for name, v in told(sides, kind).items()}

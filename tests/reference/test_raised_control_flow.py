@@ -71,6 +71,15 @@ def test_raised(build: Build, tf: ModuleType) -> None:
             compare(answered(content, [given]), wanted)
 
 
+@pytest.mark.parametrize("chosen", [-3.0, 0.0, 1.0, 2.0, 7.0])
+def test_a_case_of_many_branches(chosen: float, tf: ModuleType) -> None:
+    graph = built(tf, switch_case)
+    given = np.array([chosen, 1, 2], np.float32)
+    wanted = TensorFlowEngine(graph, "case").run(["y"], {"x": given})
+    content = model_bytes(converted(graph, [CutInput("x")], ["y"]))
+    compare(answered(content, [given]), wanted)
+
+
 def recurrent(tf: ModuleType, kind: str, *, lengths: bool, both: bool, batch: int | None) -> Graph:
     """A frozen network of TensorFlow 1 from "x" and "lengths" to "y" and "state"."""
     rnn = pytest.importorskip("tensorflow.python.ops.rnn")

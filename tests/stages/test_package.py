@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.tflite.reader import read_model
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, read_shipped_graph
 from mobileprep.ir.graph import Graph
@@ -19,6 +21,7 @@ from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.spec import Files, StageFile
 from mobileprep.plan.stages import PackageStage
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
 from tests.stages.jobs import classifier, interface, job, left, op, slots
@@ -124,6 +127,34 @@ def test_a_model_for_litert(tmp_path: Path) -> None:
     path = done.folder / "files/m.pb"
     assert path.read_bytes()[4:8] == b"TFL3"
     assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
+
+
+def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:
+    ranges = folder / "ranges.yaml"
+    ranges.write_text(f"version: 1\ntensors:\n{tensors}")
+    given = {"graph": classifier(), "interface": interface("y"), "ranges": ranges}
+    parameters: dict[str, Any] = {"artifact": "tflite", "platform": "android"}
+    stage = PackageStage(file="m.tflite", **parameters, quantize=quantize, **slots(*given))
+    return job(folder, stage, **given)
+
+
+def test_a_model_in_integers(tmp_path: Path) -> None:
+    tensors = "  x: {min: -1.0, max: 1.0}\n  y: {min: -4.0, max: 4.0}\n"
+    done = in_integers(tmp_path, tensors, Quantize("int8", inference_input_type="int8"))
+    run(done)
+    record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
+    codes = [o.code.builtin for o in record.subgraphs[0].operators]
+    assert codes == ["FULLY_CONNECTED", "DEQUANTIZE"]
+    assert left(done, "package.json")["warnings"] == []
+
+
+def test_what_stays_float_is_told(tmp_path: Path) -> None:
+    done = in_integers(tmp_path, "  y: {min: -4.0, max: 4.0}\n", Quantize("int8"))
+    told: list[str] = []
+    run(dataclasses.replace(done, warn=told.append))
+    text = "FULLY_CONNECTED 'y' in float: the range of 'x' is not known"
+    assert left(done, "package.json")["warnings"] == [text]
+    assert told == [f"{done.place('quantize')}: {text}"]
 
 
 def test_a_model_for_litert_comes_with_its_classes_and_what_builds_an_app(tmp_path: Path) -> None:

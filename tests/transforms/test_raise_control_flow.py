@@ -6,6 +6,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import Ref
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
@@ -267,6 +268,27 @@ def test_unrolling(turns, most, left):
     assert len(result.graph.library.functions) == 2 * left
 
 
+def test_turns_that_follow_from_the_shape_of_an_input_are_counted():
+    nodes = [n for n in doubling() if n.name != "turns"]
+    count = [
+        node("sizes", "Shape", "x", out_type=INT),
+        const("which", 0, np.int32),
+        node(
+            "turns", "GatherV2", "sizes which which", T=None, Tparams=INT, Tindices=INT, Taxis=INT
+        ),
+    ]
+    result = same([shaped(3), *count, *nodes], ["v/out"], unroll=3)
+    assert "StatelessWhile" not in ops(result.graph)
+
+
+def test_a_constant_that_is_fed_counts_no_turns():
+    graph = Graph([placeholder(), *doubling(3)])
+    options = {"inputs": ("x", "turns"), "outputs": ("v/out",), "unroll": 5}
+    after = apply("raise_control_flow", graph, **options).graph
+    (found,) = NumpyEngine(after, "fed").run(["v/out"], {"x": X, "turns": np.array(1, np.int32)})
+    np.testing.assert_array_equal(found, 2 * X)
+
+
 def array(size="size", **attrs):
     told = {"dynamic_size": False, "identical_element_shapes": True, "clear_after_read": False}
     return node("array", "TensorArrayV3", size, T=None, dtype=DType.FLOAT, **{**told, **attrs})
@@ -434,3 +456,41 @@ def test_conditionals_deeper_than_any_model_are_refused():
         source = f"s{i}:1"
     merge = node("out", "Merge", f"{source} s99", N=2)
     refused([*nodes, merge], ["out"], UnsupportedError, "more than 64 conditionals")
+
+
+def test_an_array_without_a_size():
+    nodes = [n.with_inputs(()) if n.name == "array" else n for n in writing()]
+    refused([shaped(3), *nodes], ["out"], InvalidGraphError, "'array'.*takes no size")
+
+
+def test_a_loop_that_needs_what_comes_out_of_it():
+    nodes = [
+        placeholder(),
+        *doubling(),
+        enter("again", "v/out", constant=True),
+        node("w", "Add", "v/twice again"),
+    ]
+    nodes = [n.with_inputs((Ref("w"),)) if n.name == "v/back" else n for n in nodes]
+    refused(nodes, ["v/out"], InvalidGraphError, "a loop that needs what comes out")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_graphs_whose_inputs_are_mixed_up_are_raised_or_refused(seed):
+    """Each node but a few takes what it should."""
+    random = np.random.default_rng(seed)
+    nodes = [shaped(3), *writing(), FLAG, *choice("c", "out")]
+    names = [n.name for n in nodes]
+    for _ in range(3):
+        place = int(random.integers(len(nodes)))
+        refs = list(nodes[place].data_inputs)
+        if refs:
+            source = names[int(random.integers(len(names)))]
+            refs[int(random.integers(len(refs)))] = Ref(source, int(random.integers(2)))
+            nodes[place] = nodes[place].with_inputs(tuple(refs))
+    for unroll in (0, 4):
+        try:
+            result = apply("raise_control_flow", Graph(nodes), outputs=["c/merge"], unroll=unroll)
+        except (InvalidGraphError, UnsupportedError) as error:
+            assert error.hint
+        else:
+            assert not raised_ops(result) & GATES

@@ -15,14 +15,14 @@ from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import DataFiles, SampleChoice
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.ir.refs import Ref
-from mobileprep.litert.convert import Calibrated
+from mobileprep.litert.convert import CalibrationGraph
 from mobileprep.recipe.quantize_settings import Calibration
 
 _RANGE_FILES: Final = frozenset({".yaml", ".yml"})
 
 
 def litert_ranges(
-    calibration: Path, model: Callable[[], Calibrated], warn: Callable[[str], None]
+    calibration: Path, model: Callable[[], CalibrationGraph], warn: Callable[[str], None]
 ) -> Mapping[str, tuple[float, float]]:
     """The ranges of tensors, by name.
 
@@ -44,7 +44,7 @@ def litert_ranges(
 
 
 def _measured(
-    samples: Path, model: Calibrated, warn: Callable[[str], None]
+    samples: Path, model: CalibrationGraph, warn: Callable[[str], None]
 ) -> Mapping[str, tuple[float, float]]:
     usual = Calibration()
     method = Method(usual.method, usual.percentile, usual.decay)

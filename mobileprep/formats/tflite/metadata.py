@@ -21,7 +21,7 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16
 
 
-class Table(NamedTuple):
+class DescriptionTable(NamedTuple):
     """A table of the format.
 
     Args:
@@ -33,10 +33,12 @@ class Table(NamedTuple):
     fields: Mapping[str, FieldValue]
 
 
-FieldValue: TypeAlias = "str | int | Table | Sequence[float] | Sequence[str] | Sequence[Table]"
+FieldValue: TypeAlias = (
+    "str | int | DescriptionTable | Sequence[float] | Sequence[str] | Sequence[DescriptionTable]"
+)
 
 
-def description_bytes(model: Table) -> bytes:
+def description_bytes(model: DescriptionTable) -> bytes:
     """The bytes of a ``ModelMetadata``; enumerations are given by name.
 
     Raises:
@@ -73,7 +75,7 @@ class _Writer:
         self._builder = builder
         self._facts = facts
 
-    def table(self, given: Table) -> int:
+    def table(self, given: DescriptionTable) -> int:
         """Write a table; where it is."""
         known = self._facts.tables[given.kind]
         slots: list[tuple[int, str, int]] = []
@@ -83,7 +85,7 @@ class _Writer:
                 continue
             kind = field[1]
             if kind in self._facts.unions:
-                assert isinstance(value, Table)
+                assert isinstance(value, DescriptionTable)
                 slots.append((number - 1, "ubyte", self._facts.unions[kind][value.kind]))
             slots.append((number, kind, self._value(kind, value)))
         self._builder.StartObject(len(known))
@@ -95,7 +97,7 @@ class _Writer:
         """A number, or where the value stands that was written."""
         if isinstance(value, int):
             return value
-        if isinstance(value, Table):
+        if isinstance(value, DescriptionTable):
             return self.table(value)
         if isinstance(value, str):
             if kind in self._facts.enums:

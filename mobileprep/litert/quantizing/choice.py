@@ -22,7 +22,7 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
-class Choice:
+class OperatorChoice:
     """What is done to the operators of a program.
 
     Args:
@@ -51,7 +51,7 @@ class Choice:
         )
 
 
-def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Choice:
+def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> OperatorChoice:
     """Which operators compute in integers.
 
     Args:
@@ -79,7 +79,7 @@ def choose(program: Program, asked: Integers, ranges: Mapping[str, Range]) -> Ch
         lonely = _lonely(program, kept, asked) if not unknown else set()
         reasons.update(unknown)
         if not unknown and not lonely:
-            return Choice(frozenset(kept), scales, rules, reasons)
+            return OperatorChoice(frozenset(kept), scales, rules, reasons)
         kept = [op for op in kept if op not in unknown and op not in lonely]
 
 

@@ -43,7 +43,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerInputs:
     """The places of a layer's inputs: the activations, its weights, its bias."""
 
     image: int
@@ -58,11 +58,11 @@ def _fixed(eight: tuple[float, int], sixteen: tuple[float, int] | None = None) -
     return Kernel(frozenset(scales), "fixed", scales)
 
 
-LAYERS: Final[Mapping[str, Layer]] = {
-    "CONV_2D": Layer(0, 1, 2),
-    "DEPTHWISE_CONV_2D": Layer(0, 1, 2),
-    "FULLY_CONNECTED": Layer(0, 1, 2),
-    "TRANSPOSE_CONV": Layer(2, 1, 3),
+LAYERS: Final[Mapping[str, LayerInputs]] = {
+    "CONV_2D": LayerInputs(0, 1, 2),
+    "DEPTHWISE_CONV_2D": LayerInputs(0, 1, 2),
+    "FULLY_CONNECTED": LayerInputs(0, 1, 2),
+    "TRANSPOSE_CONV": LayerInputs(2, 1, 3),
 }
 """Operators with weights of int8, and a bias of int32 or, with activations of int16, of int64."""
 

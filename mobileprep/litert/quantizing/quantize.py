@@ -10,11 +10,11 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
 from mobileprep.litert.program import Op, Port, Program, Value
-from mobileprep.litert.quantizing.choice import Choice, choose
+from mobileprep.litert.quantizing.choice import OperatorChoice, choose
 from mobileprep.litert.quantizing.rewrite import Rewriter
 from mobileprep.litert.quantizing.scales import is_float
 from mobileprep.litert.quantizing.settings import Integers
-from mobileprep.litert.quantizing.steps import Range, Steps, steps_of
+from mobileprep.litert.quantizing.steps import IntegerSteps, Range, steps_of
 from mobileprep.litert.weights import in_int8
 
 _MIDDLE: Final = 128
@@ -72,7 +72,7 @@ class _Ends:
     """Inputs and outputs of the program, in the types that the app wants."""
 
     rewriter: Rewriter
-    choice: Choice
+    choice: OperatorChoice
     ranges: dict[str, Range]
     asked: Integers
 
@@ -101,7 +101,7 @@ class _Ends:
         self.rewriter.ops.append(_requantized(form, left))
         return Port(port.name, left)
 
-    def _steps(self, port: Port, what: str) -> Steps:
+    def _steps(self, port: Port, what: str) -> IntegerSteps:
         found = self.choice.scales.steps(port.value)
         if found is not None:
             return found
@@ -112,11 +112,11 @@ class _Ends:
         return steps_of(span, self.asked.kind)
 
 
-def _unsigned(steps: Steps) -> Steps:
-    return Steps(DType.UINT8, steps.scale, steps.zero + _MIDDLE)
+def _unsigned(steps: IntegerSteps) -> IntegerSteps:
+    return IntegerSteps(DType.UINT8, steps.scale, steps.zero + _MIDDLE)
 
 
-def _form(value: Value, name: str, steps: Steps) -> Value:
+def _form(value: Value, name: str, steps: IntegerSteps) -> Value:
     return replace(value, name=name, dtype=steps.kind, quantization=steps.quantization)
 
 

@@ -9,10 +9,10 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
 from mobileprep.ir.names import FreshNames
 from mobileprep.litert.program import Op, Program, Value
-from mobileprep.litert.quantizing.choice import Choice
+from mobileprep.litert.quantizing.choice import OperatorChoice
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.scales import activations, is_float
-from mobileprep.litert.quantizing.steps import Steps, least_scales, quantized_bias
+from mobileprep.litert.quantizing.steps import IntegerSteps, least_scales, quantized_bias
 from mobileprep.litert.weights import LAYER_AXES, quantized_weights
 
 _SUMS: Final = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}
@@ -27,20 +27,20 @@ class Rewriter:
         kind: int8 or int16.
     """
 
-    def __init__(self, program: Program, choice: Choice, kind: DType) -> None:
+    def __init__(self, program: Program, choice: OperatorChoice, kind: DType) -> None:
         self.ops: list[Op] = []
         self._choice = choice
         self._kind = kind
         self._ends = {port.value for port in (*program.inputs, *program.outputs)}
         self._names = FreshNames(value.name for op in program.ops for value in op.outputs)
         self._made: dict[Value, Value] = {}
-        self._steps: dict[Value, Steps] = {}
-        self._integers: dict[tuple[Value, Steps], Value] = {}
+        self._steps: dict[Value, IntegerSteps] = {}
+        self._integers: dict[tuple[Value, IntegerSteps], Value] = {}
         self._floats: dict[Value, Value] = {}
-        self._constants: dict[tuple[Value, Steps], Value] = {}
+        self._constants: dict[tuple[Value, IntegerSteps], Value] = {}
         self._weights: dict[tuple[Value, bytes], Value] = {}
 
-    def given(self, value: Value, form: Value, steps: Steps) -> None:
+    def given(self, value: Value, form: Value, steps: IntegerSteps) -> None:
         """Tell that a value is there in integers."""
         self._made[value] = form
         self._steps[value] = steps
@@ -66,7 +66,7 @@ class Rewriter:
             self._floats[value] = made
         return self._floats[value]
 
-    def as_integers(self, value: Value, steps: Steps) -> Value:
+    def as_integers(self, value: Value, steps: IntegerSteps) -> Value:
         """A value on some steps; a QUANTIZE stands before its first reader if it is not."""
         if self._steps.get(value) == steps:
             return self._made[value]

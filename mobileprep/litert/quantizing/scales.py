@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.litert.program import Op, Value
 from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
-from mobileprep.litert.quantizing.steps import Range, Steps, span_of, steps_of, union
+from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, steps_of, union
 
 # Of a layer's output, a step is at least this share of what one weight can add to it: else the
 # factor that brings sums to the output is larger than kernels take.
@@ -54,7 +54,7 @@ class Scales:
     def __init__(self, ops: Sequence[Op], kind: DType, ranges: Mapping[str, Range]) -> None:
         self._kind = kind
         self._parents: dict[Slot, Slot] = {}
-        self._fixed: dict[Slot, Steps] = {}
+        self._fixed: dict[Slot, IntegerSteps] = {}
         self._own: set[Slot] = set()
         for op in ops:
             self._fix(op)
@@ -79,7 +79,7 @@ class Scales:
             return (op, index)
         return value
 
-    def steps(self, slot: Slot) -> Steps | None:
+    def steps(self, slot: Slot) -> IntegerSteps | None:
         """The steps of a tensor; None where no range is known."""
         root = self._root(slot)
         if root in self._fixed:
@@ -95,7 +95,7 @@ class Scales:
         kernel = KERNELS[op.code]
         if kernel.rule == "fixed":
             scale, zero = kernel.fixed[self._kind]
-            self._fixed[op.outputs[0]] = Steps(self._kind, scale, zero)
+            self._fixed[op.outputs[0]] = IntegerSteps(self._kind, scale, zero)
 
     def _join_mixed(self, op: Op) -> None:
         """Join several inputs with the output, those of fixed steps only if all have the same."""

@@ -26,7 +26,7 @@ _MOST_BIAS: Final = {DType.INT32: 2.0**30, DType.INT64: 2.0**39}
 
 
 @dataclass(frozen=True)
-class Steps:
+class IntegerSteps:
     """Integers of a tensor: each stands for ``scale * (integer - zero)``.
 
     Args:
@@ -59,7 +59,7 @@ class Steps:
         return found
 
 
-def steps_of(span: Range, kind: DType, least: float = 0.0) -> Steps:
+def steps_of(span: Range, kind: DType, least: float = 0.0) -> IntegerSteps:
     """The steps for a range, which is widened to hold zero: int8 uses it all, int16 is symmetric.
 
     Args:
@@ -76,9 +76,9 @@ def steps_of(span: Range, kind: DType, least: float = 0.0) -> Steps:
     wider = max(max(least, _LEAST_SCALE) / size, 1.0)
     scale = float(np.float32(size * wider))
     if kind is DType.INT16:
-        return Steps(kind, scale, 0)
+        return IntegerSteps(kind, scale, 0)
     zero = _LOWEST_BYTE - round(low * wider / scale)
-    return Steps(kind, scale, min(max(zero, _LOWEST_BYTE), _LARGEST[kind]))
+    return IntegerSteps(kind, scale, min(max(zero, _LOWEST_BYTE), _LARGEST[kind]))
 
 
 def span_of(values: Array) -> Range | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mobileprep.formats.tflite.metadata import Table
+from mobileprep.formats.tflite.metadata import DescriptionTable
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.packaging.integration.app_model import AppTensor, Pictures
 
@@ -24,7 +24,7 @@ def described(
     outputs: Sequence[AppTensor],
     pictures: Pictures | None,
     classes: int,
-) -> Table:
+) -> DescriptionTable:
     """The description of a model.
 
     Args:
@@ -37,48 +37,50 @@ def described(
             output whose last size this is.
     """
     labelled = next((t for t in outputs if classes and t.shape and t.shape[-1] == classes), None)
-    graph = Table(
+    graph = DescriptionTable(
         "SubGraphMetadata",
         {
             "input_tensor_metadata": [_input(tensor, pictures) for tensor in inputs],
             "output_tensor_metadata": [_output(t, is_labelled=t is labelled) for t in outputs],
         },
     )
-    return Table(
+    return DescriptionTable(
         "ModelMetadata",
         {"name": name, "subgraph_metadata": [graph], "min_parser_version": _READER},
     )
 
 
-def _input(tensor: AppTensor, pictures: Pictures | None) -> Table:
+def _input(tensor: AppTensor, pictures: Pictures | None) -> DescriptionTable:
     if pictures is None or pictures.input != tensor.name or pictures.channels not in _COLOURS:
-        return Table("TensorMetadata", {"name": tensor.name})
+        return DescriptionTable("TensorMetadata", {"name": tensor.name})
     mean, std = pictures.mean, pictures.std
     least = [-m / s for m, s in zip(mean, std, strict=True)]
     most = [(_WHITE - m) / s for m, s in zip(mean, std, strict=True)]
     colours = {"color_space": _COLOURS[pictures.channels], **_size(tensor.shape)}
-    normalization = Table("NormalizationOptions", {"mean": mean, "std": std})
-    return Table(
+    normalization = DescriptionTable("NormalizationOptions", {"mean": mean, "std": std})
+    return DescriptionTable(
         "TensorMetadata",
         {
             "name": tensor.name,
-            "content": Table("Content", {"content_properties": Table("ImageProperties", colours)}),
-            "process_units": [Table("ProcessUnit", {"options": normalization})],
-            "stats": Table("Stats", {"max": most, "min": least}),
+            "content": DescriptionTable(
+                "Content", {"content_properties": DescriptionTable("ImageProperties", colours)}
+            ),
+            "process_units": [DescriptionTable("ProcessUnit", {"options": normalization})],
+            "stats": DescriptionTable("Stats", {"max": most, "min": least}),
         },
     )
 
 
-def _size(shape: TensorShape) -> dict[str, Table]:
+def _size(shape: TensorShape) -> dict[str, DescriptionTable]:
     """The size of pictures, where a shape has one."""
     if shape is None or len(shape) < 3 or min(shape[-3:-1]) < 1:
         return {}
     height, width = shape[-3:-1]
-    return {"default_size": Table("ImageSize", {"width": width, "height": height})}
+    return {"default_size": DescriptionTable("ImageSize", {"width": width, "height": height})}
 
 
-def _output(tensor: AppTensor, *, is_labelled: bool) -> Table:
+def _output(tensor: AppTensor, *, is_labelled: bool) -> DescriptionTable:
     if not is_labelled:
-        return Table("TensorMetadata", {"name": tensor.name})
-    file = Table("AssociatedFile", {"name": LABELS, "type": "TENSOR_AXIS_LABELS"})
-    return Table("TensorMetadata", {"name": tensor.name, "associated_files": [file]})
+        return DescriptionTable("TensorMetadata", {"name": tensor.name})
+    file = DescriptionTable("AssociatedFile", {"name": LABELS, "type": "TENSOR_AXIS_LABELS"})
+    return DescriptionTable("TensorMetadata", {"name": tensor.name, "associated_files": [file]})

@@ -59,8 +59,11 @@ class LiteRtEngine:
         try:
             return self._run(numbers, given)
         except (RuntimeError, ValueError) as error:
-            message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
-            raise UnsupportedError(message, self._mend(), where) from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> UnsupportedError:
+        message = f"LiteRT cannot run the file: {' '.join(str(error).split())}"
+        return UnsupportedError(message, self._mend(), str(self._path))
 
     def _mend(self) -> str:
         if any(node.op.startswith(_FLEX) for node in self._graph):
@@ -129,11 +132,14 @@ class LiteRtEngine:
                 plain = self._library.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
                 options["experimental_op_resolver_type"] = plain
                 options["experimental_preserve_all_tensors"] = True
-            made = self._library.Interpreter(
-                model_path=str(self._path), num_threads=self._threads, **options
-            )
-            self._check_memory(made)
-            made.allocate_tensors()
+            try:
+                made = self._library.Interpreter(
+                    model_path=str(self._path), num_threads=self._threads, **options
+                )
+                self._check_memory(made)
+                made.allocate_tensors()
+            except (RuntimeError, ValueError) as error:
+                raise self._refused(error) from error
             self._interpreters[all_kept] = made
         found = self._interpreters[all_kept]
         return found, {d["index"] for d in found.get_output_details()}

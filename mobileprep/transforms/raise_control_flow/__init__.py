@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from mobileprep.ir.control_flow import GATES, conditional_nodes
-from mobileprep.ir.ends import ends
+from mobileprep.ir.ends import ends, nodes_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.reachability import dependents, reachable
-from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.verify import check_graph, check_tensors
 from mobileprep.opdefs.signatures import check_input_count
 from mobileprep.options.declare import Option
@@ -67,7 +67,7 @@ class RaiseControlFlow(Transform):
         live = _live(graph, outputs)
         arrays = [node.name for node in graph if node.op == _ARRAY]
         beside = graph.by_name.keys() - live - dependents(graph, arrays) - conditional_nodes(graph)
-        work = _prepared(without_arrays(graph, live), outputs)
+        work = _prepared(without_arrays(graph, live), outputs, nodes_of(context.inputs))
         functions = Functions(work)
         region = raise_loops(work, functions, self.transform_name, self.unroll)
         raise_conditionals(work, functions, region, [work.resolved(ref) for ref in outputs])
@@ -75,9 +75,8 @@ class RaiseControlFlow(Transform):
         return Result(done, work.raised + len(live.intersection(arrays)))
 
 
-def _prepared(graph: Graph, outputs: Sequence[Ref]) -> Raising:
-    wanted = frozenset((ref.node, ref.index) for ref in outputs)
-    return Raising(graph, _live(graph, outputs), wanted)
+def _prepared(graph: Graph, outputs: Sequence[Ref], fed: frozenset[str]) -> Raising:
+    return Raising(graph, _live(graph, outputs), frozenset(map(edge, outputs)), fed)
 
 
 def _live(graph: Graph, outputs: Sequence[Ref]) -> frozenset[str]:

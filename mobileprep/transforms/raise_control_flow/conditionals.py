@@ -67,8 +67,9 @@ def raise_conditionals(
         InvalidGraphError: a Merge is malformed, or nodes feed each other in a circle.
         UnsupportedError: naming the node that has no functional form.
     """
-    if any(n.op in SWITCHES or n.op in MERGES for n in region.values()):
-        _Conditionals(work, functions, region).run(roots)
+    order = in_order(region)
+    if any(n.op in SWITCHES or n.op in MERGES for n in order):
+        _Conditionals(work, functions, region).run(order, roots)
 
 
 class _Conditionals:
@@ -82,8 +83,9 @@ class _Conditionals:
         self._groups: dict[tuple[Edge, Conditions, Level], _Group] = {}
         self._levels: dict[str, Level] = {}
 
-    def run(self, roots: Sequence[Ref]) -> None:
-        for node in in_order(self._region):
+    def run(self, order: Sequence[Node], roots: Sequence[Ref]) -> None:
+        """Sort the Merges of nodes in order, then raise them, the inner ones first."""
+        for node in order:
             self._branches.add(node)
             if len(self._branches.of_node(node.name)) > _DEEPEST:
                 raise cannot_raise(node, f"lies in more than {_DEEPEST} conditionals")

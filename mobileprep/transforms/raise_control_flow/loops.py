@@ -205,6 +205,8 @@ def _raise(work: Raising, functions: Functions, loop: RaisedLoop, unroll: int) -
     def inside(ref: Ref) -> Ref | None:
         if ref.node in region:
             return ref
+        if ref.node == loop.name:
+            raise malformed(loop.frame.nodes[0], "lies in a loop that needs what comes out of it")
         if ref.node in own and ref not in heads:
             node = work.graph[ref.node]
             raise cannot_raise(node, f"is read at output {ref.index} within its loop")

@@ -9,13 +9,17 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Edge, Ref, control, edge
+from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.static_values import StaticValues
 
 # Conditionals that hang together in unusual ways, and loops that are unrolled, are copied.
 _COPIES: Final = 100_000
@@ -44,6 +48,7 @@ class Raising:
         graph: the graph as it was.
         live: the names of nodes whose tensors the outputs need.
         wanted: the outputs.
+        fed: the names of nodes whose tensors are given.
         same: for a tensor that is gone the one that stands for it.
         made: nodes that were made, by name.
     """
@@ -51,6 +56,7 @@ class Raising:
     graph: Graph
     live: frozenset[str]
     wanted: frozenset[Edge]
+    fed: frozenset[str] = frozenset()
     same: dict[Edge, Ref] = field(default_factory=dict)
     made: dict[str, Node] = field(default_factory=dict)
 
@@ -89,7 +95,9 @@ class Raising:
         while seen <= len(self.graph):
             ref = self.resolved(ref)
             node = self.node(ref.node)
-            if node is None or node.op == "Const":
+            if node is None or node.name in self.fed:
+                return None
+            if node.op == "Const":
                 return node
             if node.op not in IDENTITIES and node.op not in SWITCHES:
                 return None
@@ -98,6 +106,25 @@ class Raising:
             ref = node.data_inputs[0]
             seen += 1
         return None
+
+    def value(self, ref: Ref) -> Tensor | None:
+        """The elements of a tensor where they are constant, or follow from shapes."""
+        constant = self.constant(ref)
+        if constant is not None:
+            return constant.attr_tensor("value")
+        ref = self.resolved(ref)
+        found = self._static.value(ref) if ref.node in self.graph else None
+        return None if found is None else Tensor.of(found)
+
+    @cached_property
+    def _static(self) -> StaticValues:
+        shapes = infer_shapes(self.graph)
+
+        def shape_of(ref: Ref) -> TensorShape:
+            outputs = shapes[ref.node]
+            return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+
+        return StaticValues(self.graph.by_name, shape_of, self.fed)
 
     def type_of(self, ref: Ref) -> DType:
         """The element type of a tensor.

@@ -81,6 +81,10 @@ def _traced(
     node: Node, readers: Mapping[Edge, list[tuple[Node, int]]], owner: dict[str, TracedArray]
 ) -> TracedArray:
     array = TracedArray(node, node.attr_dtype("dtype"))
+    if not node.data_inputs:
+        raise malformed(node, "takes no size")
+    if array.dtype.numpy is None or array.dtype.numpy.kind == "O":
+        raise cannot_raise(node, f"holds {array.dtype.short}, of which there are no zeros")
     waiting: list[tuple[Edge, bool]] = [((node.name, 0), True), ((node.name, 1), False)]
     known = set(waiting)
     while waiting:

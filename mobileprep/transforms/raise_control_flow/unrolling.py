@@ -58,11 +58,11 @@ def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | N
         test: what says whether there is a next turn.
         most: the largest number that counts.
     """
-    values: Values = {}
-    for head, first in zip(loop.heads, loop.entered, strict=True):
-        known = work.constant(first)
-        if known is not None:
-            values[head] = known.attr_tensor("value")
+    outer = {ref: ref for ref in (*test.taken, *loop.body.taken)}
+    sources = {**outer, **dict(zip(loop.heads, loop.entered, strict=True))}
+    found = {ref: work.value(source) for ref, source in sources.items()}
+    values = {ref: value for ref, value in found.items() if value is not None}
+    same = {ref: value for ref, value in values.items() if ref not in loop.heads}
     for turn in range(most + 1):
         goes_on = _known(test.nodes, values).get(test.results[0])
         if goes_on is None or goes_on.size != 1:
@@ -71,7 +71,7 @@ def count_turns(work: Raising, loop: Turning, test: Slice, most: int) -> int | N
             return turn
         after = _known(loop.body.nodes, values)
         pairs = zip(loop.heads, loop.body.results, strict=True)
-        values = {head: after[ref] for head, ref in pairs if ref in after}
+        values = {**same, **{head: after[ref] for head, ref in pairs if ref in after}}
     return None
 
 

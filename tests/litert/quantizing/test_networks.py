@@ -163,6 +163,14 @@ def test_a_rule_says_how_weights_are_quantized() -> None:
     assert np.abs(data).max() == 7
 
 
+def test_dense_layers_with_one_scale_run_on_old_runtimes() -> None:
+    def needed(*rules: str) -> str:
+        return dict(mixed(rules)[0].metadata)["min_runtime_version"].rstrip(b"\0").decode()
+
+    assert needed() == "2.17.0"
+    assert needed("ops=MatMul granularity=tensor") == "1.14.0"
+
+
 def test_an_operator_without_a_range_stays_float_and_is_told() -> None:
     record, told = mixed(drop="logits")
     assert codes(record)[-3:] == ["DEQUANTIZE", "FULLY_CONNECTED", "SOFTMAX"]
@@ -266,9 +274,14 @@ def test_integers_that_do_not_go_with_the_activations_are_refused() -> None:
 
 
 def test_an_integer_input_without_a_range_is_refused() -> None:
-    asked = Integers(DType.INT8, {}, input_type="int8")
+    asked = Integers(DType.INT8, {"y": (0.0, 1.0)}, input_type="int8")
     with pytest.raises(UsageError, match="the range of the input 'x' is not known"):
         converted(network(), [CutInput("x")], ["y"], mode="int8", integers=asked)
+
+
+def test_integers_without_any_range_are_refused() -> None:
+    with pytest.raises(UsageError, match="int8 needs ranges of tensors"):
+        converted(network(), [CutInput("x")], ["y"], mode="int8")
 
 
 def test_a_rule_that_is_none_is_refused() -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue, FuncRef, TensorShape
+from mobileprep.ir.graph import Function, Graph, Library
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import Ref, parse_function_ref
+from mobileprep.ir.tensor import Tensor
+from mobileprep.ops.shape_inference import infer_shapes
 from tests.ops.cases import OpCase, case
 
 OP_CASES = [
@@ -27,3 +37,59 @@ OP_CASES = [
 @pytest.mark.parametrize("tried", OP_CASES, ids=str)
 def test_shapes_and_costs(tried: OpCase) -> None:
     tried.check()
+
+
+def _function(name: str, *nodes: Node, ret: str) -> Function:
+    args = (ArgDef("a", DType.FLOAT),)
+    result = {"r": parse_function_ref(ret)}
+    return Function(OpDef(name, args, (ArgDef("r", DType.FLOAT),)), nodes, result)
+
+
+def _doubled() -> Function:
+    """Twice as long along the first axis."""
+    kinds = {"T": attr.dtype(DType.FLOAT), "N": attr.integer(2), "Tidx": attr.dtype(DType.INT32)}
+    inputs = tuple(map(parse_function_ref, ("a", "a", "axis:output:0")))
+    axis = constant("axis", Tensor.of(np.int32(0)))
+    return _function("double", axis, Node("j", "ConcatV2", inputs, "", kinds), ret="j:output:0")
+
+
+def _shape(op: str, *functions: Function, **called: str) -> TensorShape:
+    """The shape of what runs functions on a tensor [2, 3]."""
+    funcs = {key: AttrValue("func", FuncRef(name)) for key, name in called.items()}
+    types = AttrValue("list(type)", (DType.FLOAT,))
+    kinds = {"T": types, "Tin": types, "Tout": types, "Tcond": attr.dtype(DType.BOOL)}
+    given = {"dtype": attr.dtype(DType.FLOAT), "shape": attr.shape((2, 3))}
+    flag = {"dtype": attr.dtype(DType.BOOL), "shape": attr.shape(())}
+    inputs = (Ref("x"),) if "While" in op else (Ref("p"), Ref("x"))
+    nodes = [
+        Node("x", "Placeholder", (), "", given),
+        Node("p", "Placeholder", (), "", flag),
+        Node("y", op, inputs, "", {**kinds, **funcs}),
+    ]
+    graph = Graph(nodes, Library({f.name: f for f in functions}))
+    (shape,) = infer_shapes(graph)["y"]
+    return shape
+
+
+SAME = _function("same", ret="a")
+
+
+def test_a_branch_of_another_shape_leaves_what_both_have() -> None:
+    functions = (SAME, _doubled())
+    assert _shape("If", *functions, then_branch="same", else_branch="same") == (2, 3)
+    assert _shape("If", *functions, then_branch="double", else_branch="double") == (4, 3)
+    assert _shape("If", *functions, then_branch="same", else_branch="double") == (-1, 3)
+
+
+def test_what_a_turn_changes_is_not_known() -> None:
+    assert _shape("StatelessWhile", SAME, cond="same", body="same") == (2, 3)
+    assert _shape("While", _doubled(), cond="double", body="double") == (-1, 3)
+
+
+def test_what_runs_itself_or_is_not_there_has_no_shape() -> None:
+    types = AttrValue("list(type)", (DType.FLOAT,))
+    own = AttrValue("func", FuncRef("own"))
+    attrs = {"T": types, "cond": own, "body": own}
+    loop = Node("w", "While", (parse_function_ref("a"),), "", attrs)
+    assert _shape("While", _function("own", loop, ret="w:output:0"), cond="own", body="own") is None
+    assert _shape("While", SAME, cond="gone", body="gone") is None

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.tflite.metadata import ENTRY, Table, description_bytes, with_files
+from mobileprep.formats.tflite.metadata import (
+    ENTRY,
+    DescriptionTable,
+    description_bytes,
+    with_files,
+)
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.graph import Graph
@@ -39,7 +44,7 @@ def classifier() -> Graph:
     )
 
 
-def table(channels: Channels = "rgb", classes: int = 3) -> Table:
+def table(channels: Channels = "rgb", classes: int = 3) -> DescriptionTable:
     count = 1 if channels == "grayscale" else 3
     image = AppTensor("image", DType.FLOAT, (1, 8, 8, count))
     pictures = Pictures("image", channels, (127.5,) * count, (127.5,) * count)
