@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -76,6 +77,24 @@ def test_the_target_of_the_page_builds_beside_others(digits: Path, run: Run) -> 
     assert told.code == 0, told.err
     model = Path("out/digits/phone/digits.tflite").read_bytes()
     assert model[FILE_IDENTIFIER] == b"TFL3"
+
+
+def test_the_report_tells_which_runtimes_run_the_graph(digits: Path, run: Run) -> None:
+    page = PAGE.read_text("utf-8")
+    ((recipe, shown),) = re.findall(
+        r"```yaml\n(extends: [^`]*?)```\n\n```text\n\$ [^\n]*\n\.\.\.\n(.*?)\.\.\.\n```",
+        page,
+        re.S,
+    )
+    Path("ways.yaml").write_text(recipe, "utf-8")
+    told = run("build", "ways.yaml")
+    assert told.code == 0, told.err
+    assert shown in told.out
+    (report,) = json.loads(run("report", "ways.yaml", "--json").out)
+    routes = report["migration"]["found"]["routes"]
+    assert [route["verdict"] for route in routes] == ["as it is"] * 3
+    assert "| LiteRT | as it is | 42,656 |" in run("report", "ways.yaml", "--format=markdown").out
+    assert "0 of " in run("build", "ways.yaml").err
 
 
 def test_the_command_about_loops_raises_and_unrolls(
