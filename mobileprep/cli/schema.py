@@ -18,8 +18,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=RECIPE,
         help="recipe, or an output of --json: benchmark, cache-clear, cache-gc, cache-info, "
         "cache-verify, calibrate, check-target, compare, debug-quantization, diff, doctor, "
-        "doctor-library, error, plan, report, report-compare, run, summarize, validate or verify; "
-        "build prints a report, and its dry run a plan",
+        "doctor-library, error, migrate, plan, report, report-compare, run, summarize, validate or "
+        "verify; build prints a report, and its dry run a plan",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mobileprep.errors import InvalidGraphError, UnsupportedError, UsageError
+from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
@@ -34,7 +34,6 @@ from mobileprep.litert.registry import find_lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.texts import check_tables, check_texts, is_looked_up
 from mobileprep.litert.types import NAMES
-from mobileprep.opdefs.signatures import signature_of
 from mobileprep.ops.shape_inference import infer_shapes
 
 _CONTROL_FLOW: Final = frozenset(
@@ -166,13 +165,12 @@ class _Lowering:
             self._refuse(node, CannotExpressError(reason, "cut the graph behind it"))
 
     def _lowered(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
-        self._check_count(node)
         emitted = len(self.scope.ops)
         try:
+            check_node(node, self.where)
             function = find_lowering(node.op)
             if function is None:
                 raise _unknown(node)
-            check_node(node)
             check_tables(node, inputs)
             if not self.flex:
                 check_texts(node, inputs)
@@ -190,17 +188,6 @@ class _Lowering:
             raise malformed(node, error) from error
         self.scope.ops[emitted:] = [replace(op, node=node) for op in self.scope.ops[emitted:]]
         return outputs if isinstance(outputs, tuple) else (outputs,)
-
-    def _check_count(self, node: Node) -> None:
-        """What lowerings rely on: as many tensors as the op takes."""
-        definition = signature_of(node)
-        if definition is None:
-            return
-        single = [a for a in definition.inputs if not a.number_attr and not a.type_list_attr]
-        wanted, given = len(single), len(node.data_inputs)
-        if given < wanted or (given > wanted and len(single) == len(definition.inputs)):
-            message = f"node {node.name!r} ({node.op}) takes {given} tensors, not {wanted}"
-            raise InvalidGraphError(message, "export the graph again", self.where)
 
     def _refuse(self, node: Node, refusal: CannotExpressError) -> None:
         self.refusals.append(Refusal(node.name, node.op, refusal.reason, refusal.mend))

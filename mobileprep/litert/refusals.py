@@ -78,7 +78,7 @@ def malformed(node: Node, error: Exception) -> InvalidGraphError:
     return InvalidGraphError(message, "the graph was written by a faulty tool")
 
 
-def check_node(node: Node) -> None:
+def check_node(node: Node, where: str) -> None:
     """Refuse other inputs than the op takes, more outputs than any has, a padding that no op has.
 
     Raises:
@@ -86,7 +86,7 @@ def check_node(node: Node) -> None:
         InvalidGraphError: it has other inputs.
     """
     definition = any_op_def(node.op)
-    check_input_count(node, "")
+    check_input_count(node, where)
     for arg in definition.outputs if definition is not None else ():
         count = node.attr_int(arg.number_attr, 0) if arg.number_attr else 0
         if not 0 <= count <= _MOST_OUTPUTS:

@@ -68,10 +68,15 @@ def check_input_count(node: Node, where: str) -> None:
     Raises:
         InvalidGraphError: there are more or fewer.
     """
-    taken, found = input_count(node), len(node.data_inputs)
-    if taken is not None and taken != found:
-        message = f"node {node.name!r} ({node.op}) has {found} inputs, and takes {taken}"
-        raise InvalidGraphError(message, "the graph was written by a faulty tool", where)
+    definition, found = any_op_def(node.op), len(node.data_inputs)
+    if definition is None:
+        return
+    lists = sum(bool(a.number_attr or a.type_list_attr) for a in definition.inputs)
+    least, known = len(definition.inputs) - lists, input_count(node)
+    if found < least or (known is not None and found != known):
+        wanted = least if known is None else known
+        message = f"node {node.name!r} ({node.op}) takes {found} tensors, not {wanted}"
+        raise InvalidGraphError(message, "export the graph again", where)
 
 
 def output_slots(node: Node, definition: OpDef) -> dict[str, tuple[int, int]]:

@@ -17,6 +17,7 @@ from mobileprep.plan.records import (
     BudgetRecord,
     CompressRecord,
     FreezeRecord,
+    MigrationRecord,
     PackageRecord,
     TargetRecords,
     TransformRecord,
@@ -242,6 +243,7 @@ def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> Targ
         return record_from(kind, json.loads(data(up)))
 
     samples, validation, damage = planned.samples, planned.validation, planned.damage
+    migration = planned.migration
     return TargetRecords(
         read(FreezeRecord, planned.freeze),
         read(PackageRecord, planned.package),
@@ -253,4 +255,5 @@ def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> Targ
         tuple(read(CalibrationRecord, up) for up in planned.calibrations),
         None if damage is None else read(DamageRecord, damage),
         None if planned.budget is None else read(BudgetRecord, planned.budget),
+        None if migration is None else read(MigrationRecord, migration),
     )

@@ -1,4 +1,4 @@
-"""The kinds of stages that make what goes with a model into an app."""
+"""The kinds of stages of what goes with a model into an app: code, ciphers, another runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.options.data import Reading
 from mobileprep.plan.spec import PUBLISHED, Files, Stage, Upstream
 from mobileprep.recipe.app import Integration
-from mobileprep.recipe.settings import Artifact, InputSpec
+from mobileprep.recipe.settings import Artifact, InputSpec, Platform
 
 ENCRYPTED: Final = ".enc"
 """What the name of an encrypted file ends in."""
@@ -73,3 +73,31 @@ class IntegrationStage(Stage):
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrationStage(Stage):
+    """Tells whether TensorFlow Mobile and LiteRT run a target's graph.
+
+    Args:
+        platform: what TensorFlow Mobile is built for.
+        flatbuffers: the version of what writes files for LiteRT; empty where it is not there.
+        before: the transform that quantizes the graph afterwards; empty where none does.
+        graph: the graph before that transform, or after all.
+        interface: what is fed and fetched.
+    """
+
+    stage_name: ClassVar[str] = "migration"
+    stage_version: ClassVar[int] = 1
+    RECORD: ClassVar[str] = "migration.json"
+
+    platform: Platform
+    flatbuffers: str
+    before: str = ""
+    graph: Upstream
+    interface: Upstream
+
+    @property
+    def output_files(self) -> tuple[str, ...]:
+        """The record alone."""
+        return (self.RECORD,)

@@ -6,13 +6,16 @@ import dataclasses
 from collections.abc import Iterable
 
 from mobileprep.plan.app import encrypt_spec, encrypted_file, integration_spec
+from mobileprep.plan.app_stages import MigrationStage
 from mobileprep.plan.calibrating import calibrate_spec
 from mobileprep.plan.checks import Frozen, check_spec, frozen_by, samples_spec
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.damage import damage_spec
+from mobileprep.plan.freezing import freeze_spec
 from mobileprep.plan.known_stages import KnownStages
+from mobileprep.plan.migrating import migration_spec
 from mobileprep.plan.outside import outside_files
-from mobileprep.plan.regular_expressions import regex_engine, step_regex_engine
+from mobileprep.plan.regular_expressions import step_regex_engine
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
@@ -22,11 +25,6 @@ from mobileprep.plan.running_stages import (
 )
 from mobileprep.plan.searching import SearchPlanner
 from mobileprep.plan.shipping import ENDINGS, budget_spec, compress_spec, package_spec
-from mobileprep.plan.sources import (
-    checkpoint_files,
-    graph_files,
-    single_file,
-)
 from mobileprep.plan.spec import (
     PAGE,
     PUBLISHED,
@@ -87,7 +85,7 @@ class _TargetPlanner:
     def plan(self) -> TargetPlan:
         """The target's plan; its stages are known afterwards."""
         target = self._target
-        freeze = self._add(_freeze_spec(target))
+        freeze = self._add(freeze_spec(target))
         samples, steps, checks = self._chain(frozen_by(freeze))
         damage_of = damage_spec(target, frozen_by(freeze), steps)
         damage = [] if damage_of is None else [self._add(damage_of)]
@@ -101,6 +99,7 @@ class _TargetPlanner:
         code = self._code(frozen_by(freeze), last)
         compress = self._add(compress_spec(target, shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
+        migration = self._migration(frozen_by(freeze), steps)
         validation = self._validate(frozen_by(freeze), last, package)
         source_nodes, nodes = self._nodes(frozen_by(freeze), last)
         records = PlannedRecords(
@@ -114,6 +113,7 @@ class _TargetPlanner:
             tuple(Upstream(task, CalibrateStage.RECORD) for task in self._calibrations),
             Upstream(damage[0], DamageStage.RECORD) if damage else None,
             Upstream(budget[0], BudgetStage.RECORD) if budget else None,
+            Upstream(migration[0], MigrationStage.RECORD) if migration else None,
         )
         return TargetPlan(
             self._recipe.name,
@@ -121,7 +121,7 @@ class _TargetPlanner:
             (
                 *(freeze, *samples, *self._calibrations, *self._searches, *steps, *checks),
                 *(*damage, package, *{shipped.task} - {package}, *code, compress, *budget),
-                *(*validation, source_nodes, *{nodes} - {source_nodes}),
+                *(*migration, *validation, source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
             tuple(outside_files(target)),
@@ -237,6 +237,11 @@ class _TargetPlanner:
         graph = Upstream(last, GRAPH)
         return [self._add(budget_spec(target, frozen, graph, package, compress))]
 
+    def _migration(self, frozen: Frozen, steps: list[str]) -> list[str]:
+        """The task that tells which runtimes run the graph; none where none is asked for."""
+        spec = migration_spec(self._target, frozen, steps)
+        return [] if spec is None else [self._add(spec)]
+
     def _model_file(self) -> str:
         name = self._target.model or self._recipe.name
         return f"{name}.{ENDINGS.get(self._target.artifact, 'pb')}"
@@ -255,26 +260,6 @@ class _TargetPlanner:
         label = f"{target.folder}/evaluate"
         after = self._add(evaluate_spec(target, validation, label, artifact, file))
         return [before, after, self._add(validate_spec(target, validation, before, after))]
-
-
-def _freeze_spec(target: Target) -> StageSpec:
-    source = target.source
-    stage = FreezeStage(
-        kind=source.kind,
-        graph=graph_files(source),
-        checkpoint=checkpoint_files(source.checkpoint) if source.checkpoint else None,
-        saver=single_file(source.saver) if source.saver else None,
-        tags=source.tags,
-        signature=source.signature,
-        freeze=target.freeze,
-        inputs=target.inputs,
-        outputs=target.outputs,
-        # What is frozen already has no variables, and so no initializers.
-        regular_expressions="" if source.kind == "frozen" else regex_engine(),
-        compressor=compressor(),
-        level=LEVEL,
-    )
-    return StageSpec("freeze", stage, places(target, "source", "freeze", "inputs", "outputs"))
 
 
 def _transform_spec(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mobileprep.frozen import dataclass
+from mobileprep.migration.records import Migration
 from mobileprep.plan.running_records import (
     CalibrationRecord,
     CheckRecord,
@@ -188,6 +189,21 @@ class BudgetRecord:
 
 
 @dataclass(frozen=True)
+class MigrationRecord:
+    """The ways of a target's graph to TensorFlow Mobile and to LiteRT, ``migration.json``.
+
+    Args:
+        before: the transform that quantizes the graph afterwards; empty where none does.
+        found: each way; None where they could not be tried.
+        untried: why not; empty where they were.
+    """
+
+    before: str
+    found: Migration | None = None
+    untried: str = ""
+
+
+@dataclass(frozen=True)
 class TargetRecords:
     """All records of one target that the report is made of.
 
@@ -202,6 +218,7 @@ class TargetRecords:
         calibrations: where the ranges of its steps come from.
         damage: what quantizing has done to tensors, where that was looked at.
         budget: what is left of its limits, where it has some.
+        migration: which runtimes run its graph, where that was asked.
     """
 
     freeze: FreezeRecord
@@ -214,3 +231,4 @@ class TargetRecords:
     calibrations: tuple[CalibrationRecord, ...] = ()
     damage: DamageRecord | None = None
     budget: BudgetRecord | None = None
+    migration: MigrationRecord | None = None

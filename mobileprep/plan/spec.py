@@ -231,12 +231,13 @@ class PlannedRecords:
     calibrations: tuple[Upstream, ...] = ()
     damage: Upstream | None = None
     budget: Upstream | None = None
+    migration: Upstream | None = None
 
     def __iter__(self) -> Iterator[Upstream]:
         """All of them."""
         yield from (self.freeze, self.package, self.compressed, *self.steps, *self.checks)
         yield from self.calibrations
-        some = self.samples, self.validation, self.damage, self.budget
+        some = self.samples, self.validation, self.damage, self.budget, self.migration
         yield from (up for up in some if up is not None)
 
 

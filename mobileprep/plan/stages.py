@@ -14,7 +14,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.options.data import Reading
 from mobileprep.options.devices import Device
 from mobileprep.options.freeze import Freeze
-from mobileprep.plan.app_stages import EncryptStage, IntegrationStage
+from mobileprep.plan.app_stages import EncryptStage, IntegrationStage, MigrationStage
 from mobileprep.plan.running_stages import (
     CalibrateStage,
     CheckStage,
@@ -300,6 +300,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
     PackageStage,
     EncryptStage,
     IntegrationStage,
+    MigrationStage,
     CompressStage,
     BudgetStage,
     NodesStage,

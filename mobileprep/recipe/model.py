@@ -154,6 +154,16 @@ class Target:
             "told of `quantize_nodes`; with `true`, of what only makes weights smaller as well."
         ),
     ] = None
+    migration_report: Annotated[
+        bool,
+        Option(
+            "Whether the report tells whether TensorFlow Mobile 1.15 and LiteRT run the graph, "
+            "what each lacks, what to cut off or to feed instead, and the sizes, as "
+            "`mobileprep migrate` does. It is the graph before `quantize_weights` and "
+            "`quantize_nodes`, which are for TensorFlow's kernels alone. Not with "
+            "`artifact: tflite`, which is for LiteRT already."
+        ),
+    ] = False
     platform: Annotated[Platform, Option("What the target runs.")] = "generic"
     abis: Annotated[
         tuple[Abi, ...],

@@ -32,7 +32,10 @@ from mobileprep.recipe.validation import resolve_validation
 _QUANTIZE_PARAMETERS = {parameter for _, parameter in QUANTIZERS.values()}
 # The release of TensorFlow that pads no eight-bit numbers; quantize_nodes has it as its default.
 _WITHOUT_PADS = "1.15"
-_PLAIN_KEYS = ("platform", "abis", "artifact", "outputs", "engine", "quantization_report", "flex")
+_PLAIN_KEYS = (
+    *("platform", "abis", "artifact", "outputs", "engine", "flex"),
+    *("quantization_report", "migration_report"),
+)
 
 
 class Chains:

@@ -14,6 +14,7 @@ from mobileprep.plan.records import (
     CompressRecord,
     FreezeRecord,
     KernelsRecord,
+    MigrationRecord,
     ModelFacts,
     TargetRecords,
     TransformRecord,
@@ -146,6 +147,7 @@ class Report:
         tool: the program that built it and its version, ``mobileprep 1.2``.
         settings: what the recipe says of the target, as its manifest has it.
         sources: the sha256 of each file that it was made from, by its name in the recipe.
+        migration: which runtimes run its graph, where the recipe asks.
     """
 
     recipe: str
@@ -168,6 +170,7 @@ class Report:
     tool: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    migration: MigrationRecord | None = None
 
 
 def collect_report(
@@ -205,6 +208,7 @@ def collect_report(
         records.calibrations,
         () if records.budget is None else records.budget.lines,
         package.kernels,
+        migration=records.migration,
     )
 
 

@@ -11,6 +11,7 @@ from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Report
 from mobileprep.report.markup import plain, table
 from mobileprep.report.metric_table import METRIC_HEADINGS, metric_cells
+from mobileprep.report.migration import migration_markdown
 from mobileprep.report.quantization import TENSOR_HEADINGS, tensor_cells
 from mobileprep.report.step_table import difference_text
 from mobileprep.report.summary import off_by
@@ -64,13 +65,7 @@ def _within(found: int, limit: float | None) -> str:
 
 
 def _details(report: Report) -> Iterator[str]:
-    warnings = [*report.source.warnings, *(w for s in report.steps for w in s.warnings)]
-    warnings += report.warnings
-    if report.check is not None:
-        warnings += report.check.warnings
-    warnings += [warning for record in report.calibrations for warning in record.warnings]
-    if report.accuracy is not None:
-        warnings += report.accuracy.warnings
+    warnings = list(_warnings(report))
     yield from (f"- **{plain(_name(report))}**: {plain(warning)}" for warning in warnings)
     if warnings:
         yield ""
@@ -97,8 +92,21 @@ def _details(report: Report) -> Iterator[str]:
         yield from _metrics(report.accuracy)
     if report.damage is not None:
         yield from _tensors(report.damage)
+    if report.migration is not None:
+        yield from migration_markdown(report.migration)
     yield ""
     yield "</details>"
+
+
+def _warnings(report: Report) -> Iterator[str]:
+    yield from report.source.warnings
+    yield from (warning for step in report.steps for warning in step.warnings)
+    yield from report.warnings
+    if report.check is not None:
+        yield from report.check.warnings
+    yield from (warning for record in report.calibrations for warning in record.warnings)
+    if report.accuracy is not None:
+        yield from report.accuracy.warnings
 
 
 def _metrics(accuracy: Accuracy) -> Iterator[str]:

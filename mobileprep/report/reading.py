@@ -6,7 +6,7 @@ import dataclasses
 import math
 import types
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from mobileprep.report.collect import Report
 
@@ -58,6 +58,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON
     if get_origin(hint) is Mapping and isinstance(value, dict):
         return {key: _value(get_args(hint)[1], item, where) for key, item in value.items()}
     if hint in _PLAIN and type(value) is hint:
+        return value
+    if get_origin(hint) is Literal and value in get_args(hint):
         return value
     message = f"{where!r} has a value of another type than reports have"
     raise ValueError(message)

@@ -12,6 +12,7 @@ from mobileprep.report.calibration_text import calibration_text
 from mobileprep.report.collect import Accuracy, Checked, EngineLine, Report, StepLine
 from mobileprep.report.layout import wrapped
 from mobileprep.report.metric_table import metric_table, metric_text, metric_title
+from mobileprep.report.migration import migration_lines
 from mobileprep.report.quantization import damage_lines
 from mobileprep.report.step_table import difference_text, step_table
 
@@ -46,6 +47,8 @@ def report_text(report: Report, *, color: bool = False, width: int | None = None
         rest += _accuracy_lines(report.accuracy, width or USUAL_WIDTH)
     if report.damage is not None:
         rest += damage_lines(report.damage, width or USUAL_WIDTH)
+    if report.migration is not None:
+        rest += migration_lines(report.migration)
     rest += _engine_lines(report.engines)
     rest.append("ops      " + ", ".join(f"{op} {count}" for op, count in report.ops.items()))
     told = map(plain, rest)

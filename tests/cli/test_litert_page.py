@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.litert.quantizing.kernels import KERNELS
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples
+from tests.ops.lookup.test_tables import from_file
 from tests.transforms.graphs import node, placeholder
 from tests.transforms.test_raise_control_flow import doubling
 
@@ -28,12 +30,16 @@ FILE_IDENTIFIER = slice(4, 8)
 def test_the_command_writes_a_file(digits: Path, run: Run) -> None:
     assert run("build", digits, "--target", "download").code == 0
     shutil.copy("out/digits/download/digits.pb", "frozen.pb")
+    Path("assets").mkdir()
+    Path("assets/words.txt").write_text("yes\nno\n")
+    words = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
+    Path("words.pb").write_bytes(graph_to_bytes(words))
     commands = [(c, a) for c, a in examples(PAGE) if c.startswith("mobileprep tflite")]
     for command, answer in commands:
         told = run(*shlex.split(command)[1:])
         assert told.code == 0, told.err
         assert answer in ("", told.err)
-    for name in ("model.tflite", "eight.tflite"):
+    for name in ("model.tflite", "eight.tflite", "words.tflite"):
         assert Path(name).read_bytes()[FILE_IDENTIFIER] == b"TFL3"
 
 
@@ -76,6 +82,24 @@ def test_the_target_of_the_page_builds_beside_others(digits: Path, run: Run) -> 
     assert told.code == 0, told.err
     model = Path("out/digits/phone/digits.tflite").read_bytes()
     assert model[FILE_IDENTIFIER] == b"TFL3"
+
+
+def test_the_report_tells_which_runtimes_run_the_graph(digits: Path, run: Run) -> None:
+    page = PAGE.read_text("utf-8")
+    ((recipe, shown),) = re.findall(
+        r"```yaml\n(extends: [^`]*?)```\n\n```text\n\$ [^\n]*\n\.\.\.\n(.*?)\.\.\.\n```",
+        page,
+        re.S,
+    )
+    Path("ways.yaml").write_text(recipe, "utf-8")
+    told = run("build", "ways.yaml")
+    assert told.code == 0, told.err
+    assert shown in told.out
+    (report,) = json.loads(run("report", "ways.yaml", "--json").out)
+    routes = report["migration"]["found"]["routes"]
+    assert [route["verdict"] for route in routes] == ["as it is"] * 3
+    assert "| LiteRT | as it is | 42,656 |" in run("report", "ways.yaml", "--format=markdown").out
+    assert "0 of " in run("build", "ways.yaml").err
 
 
 def test_the_command_about_loops_raises_and_unrolls(

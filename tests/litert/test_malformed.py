@@ -31,11 +31,11 @@ def split(count: int) -> Node:
 @pytest.mark.parametrize(
     ("node", "told"),
     [
-        (op("y", "Conv2D", ["x"], padding="SAME", **STRIDES), "has 1 inputs, and takes 2"),
-        (op("y", "Conv2D", [], padding="SAME", **STRIDES), "has 0 inputs, and takes 2"),
+        (op("y", "Conv2D", ["x"], padding="SAME", **STRIDES), "takes 1 tensors, not 2"),
+        (op("y", "Conv2D", [], padding="SAME", **STRIDES), "takes 0 tensors, not 2"),
         (op("y", "Conv2D", ["x", "w"], padding="SME", **STRIDES), "there is no padding b'SME'"),
-        (op("y", "Reshape", ["x"]), "has 1 inputs, and takes 2"),
-        (op("y", "Sub", ["x"]), "has 1 inputs, and takes 2"),
+        (op("y", "Reshape", ["x"]), "takes 1 tensors, not 2"),
+        (op("y", "Sub", ["x"]), "takes 1 tensors, not 2"),
         (split(1 << 62), "declares 4611686018427387904 tensors for 'output'"),
     ],
 )

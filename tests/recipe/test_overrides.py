@@ -24,6 +24,7 @@ SECTIONS: dict[str, tuple[Any, Any]] = {
     "freeze": ({"clear_devices": False}, {"moving_averages": True}),
     "inputs": ({"x": {"shape": [1]}}, {"x": {"shape": [2]}}),
     "integration": ({"languages": ["cpp"], "threads": 2}, {"threads": 4}),
+    "migration_report": (False, True),
     "outputs": (["y"], ["z"]),
     "protect": ({"obfuscate": False}, {"obfuscate": True}),
     "quantization_report": (True, False),

@@ -34,6 +34,7 @@ def test_it_tells_all_there_is() -> None:
         "engines",
         "files",
         "kernels",
+        "migration",
         "model",
         "ops",
         "quantize",

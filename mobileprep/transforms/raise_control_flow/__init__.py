@@ -12,7 +12,6 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.reachability import dependents, reachable
 from mobileprep.ir.refs import Ref, edge, parse_ref
 from mobileprep.ir.verify import check_graph, check_tensors
-from mobileprep.opdefs.signatures import check_input_count
 from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.raise_control_flow.arrays import without_arrays
@@ -58,8 +57,6 @@ class RaiseControlFlow(Transform):
             UnsupportedError: naming the node that has no functional form, and why.
         """
         check_graph(graph, self.transform_name)
-        for node in graph:
-            check_input_count(node, self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
         if not any(node.op in GATES or node.op == _ARRAY for node in graph):
             return Result(graph)

@@ -56,6 +56,7 @@ targets:
     registration: {tensorflow: ["1.15", "2.21"]}
     budget: {model_bytes: 1 MB}
     integration: {languages: [java, kotlin, cpp, objc], threads: 2}
+    migration_report: true
   private:
     transforms: null
     check: null
