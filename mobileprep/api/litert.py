@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.api.feeding.litert_ranges import litert_ranges
-from mobileprep.api.models import ModelOptions, load_model
+from mobileprep.api.models import ModelOptions, computed_ends, load_model
 from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
-from mobileprep.ir.ends import ends, placeholders
+from mobileprep.ir.ends import placeholders
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.settings import Integers
-from mobileprep.opdefs.table_ops import FILLERS
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mobileprep.ir.attrs import TensorShape
-    from mobileprep.ir.graph import Graph
     from mobileprep.litert.convert import Mode
     from mobileprep.litert.quantizing.settings import EndType
 
@@ -92,7 +90,7 @@ def convert_to_tflite(
     model = load_model(source, ModelOptions(tuple(outputs)), warn)
     graph = with_found_assets(model.graph, folders_near(model.path))
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(model.graph))
-    fetched = model.tensors(tuple(outputs)) or model.outputs or _ends(model.graph)
+    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     if not fetched:
         message = "no tensors are named that the model is to compute"
         raise UsageError(message, "give --outputs=a,b", str(source))
@@ -124,8 +122,3 @@ def convert_to_tflite(
         stream.write(content)
     operators = len(record.subgraphs[0].operators)
     return Converted(target, len(content), operators, fed, fetched, flex_of(record))
-
-
-def _ends(graph: Graph) -> tuple[str, ...]:
-    """The ends of a graph, but for what fills its tables."""
-    return tuple(name for name in ends(graph) if graph[name].op not in FILLERS)
