@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.api.feeding.litert_ranges import litert_ranges
-from mobileprep.api.models import ModelOptions, load_model
+from mobileprep.api.models import ModelOptions, computed_ends, load_model
 from mobileprep.errors import UsageError
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import atomic_writer
-from mobileprep.ir.ends import ends, placeholders
+from mobileprep.ir.ends import placeholders
 from mobileprep.litert.convert import INTEGERS, converted, to_calibrate
 from mobileprep.litert.flex import flex_of
 from mobileprep.litert.prepare import CutInput
 from mobileprep.litert.quantizing.settings import Integers
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +88,9 @@ def convert_to_tflite(
         ArtifactError: the file cannot be written, or would pass 2 GiB.
     """
     model = load_model(source, ModelOptions(tuple(outputs)), warn)
+    graph = with_found_assets(model.graph, folders_near(model.path))
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(model.graph))
-    fetched = model.tensors(tuple(outputs)) or model.outputs or tuple(ends(model.graph))
+    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     if not fetched:
         message = "no tensors are named that the model is to compute"
         raise UsageError(message, "give --outputs=a,b", str(source))
@@ -99,14 +101,14 @@ def convert_to_tflite(
     if mode in INTEGERS:
         ranges = {}
         if calibration is not None:
-            run = partial(to_calibrate, model.graph, specs, fetched, flex=flex, where=where)
+            run = partial(to_calibrate, graph, specs, fetched, flex=flex, where=where)
             ranges = dict(litert_ranges(calibration, run, warn))
         integers = Integers(INTEGERS[mode], ranges, input_type=input_type, output_type=output_type)
     elif calibration is not None or (input_type, output_type) != ("float", "float"):
         message = f"mode {mode} computes in float"
         raise UsageError(message, f"give --mode={' or '.join(INTEGERS)}, or no such flag", where)
     record = converted(
-        model.graph,
+        graph,
         specs,
         fetched,
         mode=mode,

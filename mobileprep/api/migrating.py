@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mobileprep.api.models import ModelOptions, load_model
+from mobileprep.api.models import ModelOptions, computed_ends, load_model
 from mobileprep.errors import TransformError, UsageError
 from mobileprep.frozen import dataclass
-from mobileprep.ir.ends import ends, placeholders
+from mobileprep.ir.ends import placeholders
 from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.migration.records import Migration
 from mobileprep.migration.survey import surveyed
+from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.transforms.base import Context
 
 
@@ -56,8 +57,8 @@ def migrate(
     if is_tflite_graph(model.graph):
         message = "the file is for LiteRT already"
         raise UsageError(message, "mobileprep summarize tells what is in it", str(path))
-    graph = model.graph
-    fetched = model.tensors(tuple(outputs)) or model.outputs or tuple(ends(graph))
+    graph = with_found_assets(model.graph, folders_near(model.path))
+    fetched = model.tensors(tuple(outputs)) or model.outputs or computed_ends(graph)
     fed = tuple(map(model.tensor, inputs)) or tuple(placeholders(graph))
     try:
         found = surveyed(graph, Context(fed, fetched), platform)

@@ -19,10 +19,12 @@ from mobileprep.freezing.options import FreezeOptions
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.source import load_source
 from mobileprep.frozen import dataclass
+from mobileprep.ir.ends import ends
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tflite import is_tflite_file, read_tflite
+from mobileprep.opdefs.table_ops import FILLERS
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,11 @@ def load_model(path: Path, options: ModelOptions, tell: Callable[[str], None]) -
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
     source = open_source(file, checkpoint=checkpoint, tags=options.tags)
     return _frozen(source, file, options, tell)
+
+
+def computed_ends(graph: Graph) -> tuple[str, ...]:
+    """The ends of a graph, but for the nodes that fill its tables and put nothing out."""
+    return tuple(name for name in ends(graph) if graph[name].op not in FILLERS)
 
 
 def open_source(

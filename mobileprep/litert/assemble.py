@@ -18,11 +18,14 @@ from mobileprep.formats.tflite.records import (
     SignatureRecord,
     SubGraphRecord,
 )
+from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.flex import flex_ops
+from mobileprep.litert.initializers import initialized
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.types import NAMES
 from mobileprep.litert.versions import operator_version, runtime_version
+from mobileprep.numerics.texts import texts
 
 SIGNATURE: Final = "serving_default"
 """The name that converters give the one signature of a file."""
@@ -38,6 +41,7 @@ _DESCRIPTION: Final = "written by mobileprep"
 _INDICES: Final[Mapping[str, tuple[str, ...]]] = {
     "WhileOptions": ("cond_subgraph_index", "body_subgraph_index"),
     "IfOptions": ("then_subgraph_index", "else_subgraph_index"),
+    "CallOnceOptions": ("init_subgraph_index",),
 }
 
 
@@ -49,7 +53,7 @@ def assembled(main: Program) -> ModelRecord:
             it.
     """
     buffers = _Buffers()
-    programs = _listed(main)
+    programs = _listed(initialized(main))
     subgraphs = tuple(_Numbered(program, buffers).record() for program in programs)
     version = runtime_version([op for program in programs for op in program.ops])
     metadata = ((RUNTIME, version.encode().ljust(16, b"\0")),)
@@ -154,6 +158,8 @@ class _Numbered:
 
 def _stored(value: Value, data: Array) -> Array:
     """Elements as a buffer has them; of 4 bits two go into a byte, the first into its low half."""
+    if value.dtype is DType.STRING:
+        return np.frombuffer(text_bytes(texts(data)), np.uint8)
     if value.dtype is not DType.INT4:
         return data
     nibbles = np.pad(data.reshape(-1).astype(np.uint8) & 15, (0, data.size % 2))

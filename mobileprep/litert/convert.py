@@ -124,7 +124,9 @@ def to_calibrate(
     names = tensors_with_ranges(plain.mapped(fused))
     found = (edge(parse_ref(name)) for name in names)
     return CalibrationGraph(
-        source.graph, source.inputs, tuple(t for t in found if t[0] in source.graph)
+        source.tables.filling(source.graph),
+        source.inputs,
+        tuple(t for t in found if t[0] in source.graph),
     )
 
 

@@ -40,7 +40,8 @@ def as_flex(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
     if any("func" in value.kind for value in node.attrs.values()):
         return None
     kinds = output_types(node, definition)
-    if any(kind not in NAMES or kind in _HANDLES for kind in kinds):
+    handled = [*kinds, *(value.dtype for value in inputs)]
+    if any(kind not in NAMES or kind in _HANDLES for kind in handled):
         return None
     proto = pb.NodeDef()
     nameless = replace(node, name="", inputs=(), device="", debug_info=(b"", b""))

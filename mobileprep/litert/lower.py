@@ -32,6 +32,7 @@ from mobileprep.litert.refusals import (
 )
 from mobileprep.litert.registry import find_lowering
 from mobileprep.litert.scope import Scope
+from mobileprep.litert.texts import check_tables, check_texts, is_looked_up
 from mobileprep.litert.types import NAMES
 from mobileprep.ops.shape_inference import infer_shapes
 
@@ -93,7 +94,8 @@ class _Lowering:
         graph = self.source.graph
         self.where = where
         fed = frozenset(self.source.inputs)
-        self.scope = Scope(graph, infer_shapes(graph), fed, self._function)
+        tables = self.source.tables
+        self.scope = Scope(graph, infer_shapes(graph), fed, self._function, tables)
         for node in execution_order(graph, where):
             self._node(node)
 
@@ -147,7 +149,9 @@ class _Lowering:
             settled = self.scope.settled(node)
             return None if settled is None else (self.scope.constant(settled, node.name),)
         tensor = node.attr_tensor("value")
-        if tensor.dtype in NAMES and tensor.dtype is not DType.STRING:
+        if tensor.dtype in NAMES and (
+            tensor.dtype is not DType.STRING or is_looked_up(self.source.graph, node)
+        ):
             return (self.scope.constant(tensor.array(), node.name, tensor.dtype),)
         if self.flex and tensor.dtype is DType.STRING:
             return as_flex(self.scope, node, ())
@@ -155,7 +159,8 @@ class _Lowering:
         return ()
 
     def _check_type(self, node: Node, kind: DType) -> None:
-        if kind not in NAMES or (kind is DType.STRING and not self.flex):
+        is_text = kind is DType.STRING and not is_looked_up(self.source.graph, node)
+        if kind not in NAMES or (is_text and not self.flex):
             reason = f"LiteRT has no operators on {kind.short}"
             self._refuse(node, CannotExpressError(reason, "cut the graph behind it"))
 
@@ -166,6 +171,9 @@ class _Lowering:
             function = find_lowering(node.op)
             if function is None:
                 raise _unknown(node)
+            check_tables(node, inputs)
+            if not self.flex:
+                check_texts(node, inputs)
             outputs = function(self.scope, node, inputs)
         except CannotExpressError as refusal:
             # What was emitted before the refusal, nobody reads.

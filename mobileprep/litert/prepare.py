@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field, replace
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, TransformError, UsageError
@@ -18,6 +19,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import Edge, Ref, edge, parse_ref
+from mobileprep.litert.tables import Tables, no_tables, tables_of
 from mobileprep.opdefs.bodies import body_of
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.transforms.base import Context, make_transform
@@ -61,11 +63,13 @@ class Prepared:
         graph: the graph.
         inputs: the placeholder of each input, in order.
         outputs: the tensors wanted, in order.
+        tables: what fills its lookup tables.
     """
 
     graph: Graph
     inputs: tuple[str, ...]
     outputs: tuple[Ref, ...]
+    tables: Tables = field(default_factory=no_tables)
 
 
 def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -> Prepared:
@@ -79,7 +83,7 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
     cut, names = _cut(graph, fed, refs)
     wanted = tuple(Ref(names[edge(r)]) if edge(r) in names else r for r in refs)
-    return _simplified(Prepared(cut, tuple(names.values()), wanted))
+    return _simplified(Prepared(cut, tuple(names.values()), wanted, tables_of(graph)))
 
 
 def prepared_function(
@@ -120,7 +124,7 @@ def _simplified(source: Prepared) -> Prepared:
         except TransformError:
             # The graph is then lowered without this simplification.
             continue
-    return Prepared(graph, source.inputs, source.outputs)
+    return replace(source, graph=graph)
 
 
 def _known(graph: Graph, name: str, what: str) -> Ref:

@@ -15,6 +15,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
+from mobileprep.litert.tables import Tables
 from mobileprep.ops.shape_inference import Shapes
 from mobileprep.ops.static_values import StaticValues
 
@@ -30,6 +31,7 @@ class Scope:
         fed: names of the nodes whose outputs are fed.
         function: the program of a function of the graph's library, by its name and by what it is
             given.
+        tables: what its lookup tables hold.
     """
 
     def __init__(
@@ -38,9 +40,11 @@ class Scope:
         shapes: Mapping[str, Shapes],
         fed: frozenset[str],
         function: Callable[[str, Sequence[Value]], Program],
+        tables: Tables,
     ) -> None:
         self.graph = graph
         self.function = function
+        self.tables = tables
         self.ops: list[Op] = []
         self.halves: dict[Value, tuple[Value, Value]] = {}
         """Real and imaginary parts of complex values, which are in the program themselves."""
@@ -103,7 +107,8 @@ class Scope:
         if kind is None:
             reason = f"numbers of type {array.dtype} have no counterpart"
             raise CannotExpressError(reason, "cast them to float32")
-        key = (kind, array.shape, array.tobytes()) if array.nbytes <= _SMALL else None
+        is_small = array.nbytes <= _SMALL and kind is not DType.STRING
+        key = (kind, array.shape, array.tobytes()) if is_small else None
         if key is not None and key in self._constants:
             return self._constants[key]
         value = Value(self.unique(name or "constant"), kind, array.shape, array)

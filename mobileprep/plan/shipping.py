@@ -44,6 +44,7 @@ def package_spec(
         **described,
         graph=graph,
         interface=frozen.interface,
+        assets=frozen.assets if is_lite else None,
         quantize=quantize,
         ranges=ranges,
         regular_expressions=regex_engine() if quantize.rules else "",

@@ -150,6 +150,7 @@ class PackageStage(Stage):
         classes: the file that lists the classes.
         graph: the graph after all transforms.
         interface: what is fed and fetched.
+        assets: for LiteRT, the files that the graph reads.
         quantize: for LiteRT, what is done to weights and activations.
         ranges: by which it computes in integers, as far as they are measured.
         regular_expressions: what its rules are looked for by, with its version.
@@ -172,6 +173,7 @@ class PackageStage(Stage):
     classes: Files | None = None
     graph: Upstream
     interface: Upstream
+    assets: Upstream | None = None
     quantize: Quantize = field(default_factory=Quantize)
     ranges: Upstream | None = None
     regular_expressions: str = ""

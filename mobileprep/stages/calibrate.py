@@ -95,7 +95,9 @@ def _of_file(
 
     specs = [CutInput(name) for name in interface.inputs]
     where = job.place("artifact")
-    found = to_calibrate(graph, specs, interface.outputs, flex=True, where=where)
+    with asset_folder(job.path(job.asked.assets)) as folder:
+        whole = with_found_assets(graph, (folder,))
+        found = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
     fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
     ends = dataclasses.replace(interface, inputs=found.inputs, outputs=fetches)
     return found.graph, ends, found.tensors

@@ -19,6 +19,7 @@ from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.litert.quantizing.kernels import KERNELS
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples
+from tests.ops.lookup.test_tables import from_file
 from tests.transforms.graphs import node, placeholder
 from tests.transforms.test_raise_control_flow import doubling
 
@@ -29,12 +30,16 @@ FILE_IDENTIFIER = slice(4, 8)
 def test_the_command_writes_a_file(digits: Path, run: Run) -> None:
     assert run("build", digits, "--target", "download").code == 0
     shutil.copy("out/digits/download/digits.pb", "frozen.pb")
+    Path("assets").mkdir()
+    Path("assets/words.txt").write_text("yes\nno\n")
+    words = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
+    Path("words.pb").write_bytes(graph_to_bytes(words))
     commands = [(c, a) for c, a in examples(PAGE) if c.startswith("mobileprep tflite")]
     for command, answer in commands:
         told = run(*shlex.split(command)[1:])
         assert told.code == 0, told.err
         assert answer in ("", told.err)
-    for name in ("model.tflite", "eight.tflite"):
+    for name in ("model.tflite", "eight.tflite", "words.tflite"):
         assert Path(name).read_bytes()[FILE_IDENTIFIER] == b"TFL3"
 
 

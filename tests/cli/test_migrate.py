@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
 from tests.cli.conftest import Run
 from tests.cli.pages import DOCS, examples
 from tests.migration.graphs import speech
+from tests.ops.lookup.test_tables import from_file
 from tests.stages.jobs import classifier, op
 
 
@@ -56,3 +58,10 @@ def test_what_is_no_graph_or_no_tensor_is_refused(run: Run) -> None:
     told = run("migrate", "m.tflite")
     assert told.code == 2
     assert "for LiteRT already" in told.err
+
+
+def test_words_beside_the_model_are_looked_up_on_litert(run: Run) -> None:
+    Path("words.txt").write_text("yes\nno\n")
+    write_graph(Path("m.pb"), from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64))
+    routes = json.loads(run("migrate", "m.pb", "--json").out)["routes"]
+    assert {route["runtime"]: route["verdict"] for route in routes}["LiteRT"] == "as it is"

@@ -8,9 +8,11 @@ import pytest
 
 from mobileprep.cli import tflite
 from mobileprep.cli.main import main
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
 from mobileprep.litert.convert import MODES
 from mobileprep.litert.quantizing.settings import END_TYPES
+from tests.ops.lookup.test_tables import from_file
 from tests.stages.jobs import classifier, op
 
 
@@ -74,3 +76,20 @@ def test_hints_tell_what_the_fast_path_leaves(
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("XNNPACK runs ")
     assert "of 4 operators" in told
+
+
+def test_tables_are_filled_from_the_file_beside_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "words.txt").write_text("yes\nno\n")
+    words = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
+    write_graph(tmp_path / "words.pb", words)
+    arguments = [f"--in_graph={tmp_path / 'words.pb'}", f"--out_file={tmp_path / 'm.tflite'}"]
+    assert main(["tflite", *arguments]) == 0
+    told = capsys.readouterr().err
+    assert "5 operators" in told
+    assert told.rstrip().endswith("words to find, size")
+    (tmp_path / "assets" / "words.txt").unlink()
+    assert main(["tflite", *arguments]) == 6
+    assert "HashTableV2 'table'" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.formats.arrays import write_arrays
+from mobileprep.runtime.engines.litert_engine import LiteRtModel
 from tests.reference.saved_models import image, variable, vocabulary
 
 pytestmark = pytest.mark.reference
@@ -105,3 +106,20 @@ def test_a_model_with_tables_is_validated(
     feed = ["--feed", f"text={tmp_path / 'feed.npy'}"]
     assert main(["run", "--graph", str(folder / "words.pb"), *feed, "--fetch", "scores,code"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "code: int64[2] [8, -1]"
+
+
+def test_a_file_for_litert_has_the_words_in_it(tf: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT's interpreter is not installed")
+    save_word_scores(tf, tmp_path)
+    path = tmp_path / "m.tflite"
+    arguments = [f"--in_graph={tmp_path / 'saved'}", f"--out_file={path}", "--inputs=text"]
+    assert main(["tflite", *arguments, "--outputs=scores,code"]) == 0
+    with np.load(tmp_path / "test.npz") as data:
+        words, label = data["text"].astype(object), data["label"]
+    scores, code = LiteRtModel(path).run(["scores", "code"], {"text": words})
+    np.testing.assert_array_equal(scores.argmax(axis=1), label)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "saved"))
+        told = session.run(["scores:0", "code:0"], {"text:0": words})
+    np.testing.assert_allclose(scores, told[0], rtol=1e-6)
+    np.testing.assert_array_equal(code, told[1])

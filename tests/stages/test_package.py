@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.tflite.reader import read_model
+from mobileprep.formats.tflite.texts import text_bytes
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, read_shipped_graph
 from mobileprep.ir.graph import Graph
@@ -22,8 +24,10 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.spec import Files, StageFile
 from mobileprep.plan.stages import PackageStage
 from mobileprep.recipe.quantize_settings import Quantize
+from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
+from tests.ops.lookup.test_tables import from_file
 from tests.stages.jobs import classifier, interface, job, left, op, slots
 
 
@@ -127,6 +131,25 @@ def test_a_model_for_litert(tmp_path: Path) -> None:
     path = done.folder / "files/m.pb"
     assert path.read_bytes()[4:8] == b"TFL3"
     assert left(done, "package.json")["model"]["bytes"] == path.stat().st_size
+
+
+def test_words_of_a_file_go_into_the_model(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_bytes(b"yes\nno\n")
+    write_assets(tmp_path / "assets.npz", {"words.txt": tmp_path / "words.txt"})
+    (tmp_path / "words.txt").unlink()
+    graph = from_file(Path("words.txt"), key=DType.STRING, value=DType.INT64)
+    given = {
+        "graph": graph,
+        "interface": interface("find", inputs=("words",)),
+        "assets": tmp_path / "assets.npz",
+    }
+    parameters: dict[str, Any] = {"artifact": "tflite", "platform": "ios"}
+    stage = PackageStage(file="m.tflite", **parameters, **slots(*given))
+    done = job(tmp_path, stage, **given)
+    run(done)
+    record = read_model(map_file(done.folder / "files/m.tflite"), "m.tflite")
+    assert record.subgraphs[0].operators[0].code.builtin == "CALL_ONCE"
+    assert text_bytes([b"yes", b"no"]) in list(map(bytes, record.buffers))
 
 
 def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:

@@ -21,6 +21,7 @@ from mobileprep.formats.tflite.records import (
     SignatureRecord,
     SubGraphRecord,
 )
+from mobileprep.formats.tflite.texts import fault_of_texts
 
 _OLD_CODES: Final = 127
 # Bits of an element of each type; text has a table of its own.
@@ -131,6 +132,11 @@ class _Reader:
     def _check_size(
         self, name: str, kind: str, shape: tuple[int, ...], content: bytes | memoryview
     ) -> None:
+        if kind == "STRING" and len(content):
+            fault = fault_of_texts(content, math.prod(shape))
+            if fault:
+                what = f"the constant {name!r} {fault}"
+                raise self._corrupt(what)
         bits = _BITS.get(kind)
         needed = None if bits is None else -(-math.prod(shape) * bits // 8)
         if len(content) and needed is not None and len(content) != needed:

@@ -209,8 +209,9 @@ def find(context: RunContext, node: Node, handle: Array, keys: Array, default: A
 
 @shape_fn("LookupTableFind", "LookupTableFindV2")
 def find_shape(args: ShapeArgs) -> Sequence[TensorShape]:
-    """Unknown: a value for each key, of a shape that the table knows."""
-    return [None]
+    """A value for each key, of the default's shape; TensorFlow knows none for a reference."""
+    is_known = args.node.op.endswith("V2") and args.shapes[2] == ()
+    return [args.shapes[1] if is_known else None]
 
 
 flop_rule("LookupTableFind", "LookupTableFindV2")(free)

@@ -176,7 +176,8 @@ OP_CASES = [
     *(case(f"LookupTable{op}", [(2,), (3,), (3,)], []) for op in ("Import", "Insert")),
     *(case(f"LookupTable{op}V2", [(), (3,), (3,)], []) for op in ("Import", "Insert")),
     case("LookupTableFind", [(2,), (3,), ()], [None]),
-    unlike(case("LookupTableFindV2", [(), (3,), ()], [None])),
+    unlike(case("LookupTableFindV2", [(), (3,), ()], [(3,)])),
+    unlike(case("LookupTableFindV2", [(), (3,), (2,)], [None])),
     case("LookupTableSize", [(2,)], [()]),
     case("LookupTableSizeV2", [()], [()]),
 ]

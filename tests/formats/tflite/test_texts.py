@@ -1,0 +1,35 @@
+"""Buffers of texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mobileprep.formats.tflite.texts import fault_of_texts, text_bytes
+
+
+def test_texts_are_written_as_the_runtime_reads_them() -> None:
+    found = text_bytes([b"a", b"", b"bc\0"])
+    places = np.frombuffer(found, "<i4", 5).tolist()
+    assert places == [3, 20, 21, 21, 24]
+    assert found[20:] == b"abc\0"
+    assert fault_of_texts(found, 3) == ""
+
+
+def numbers(*values: int) -> bytes:
+    return np.array(values, "<i4").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"\1\0\0\0", "has 4 bytes, too few for texts"),
+        (numbers(2, 16, 16), "has 2 texts, and its shape 1"),
+        (numbers(1, 12), "has 8 bytes, too few for the places of 1 texts"),
+        (numbers(1, 8, 12), "has texts that lie outside of it"),
+        (numbers(1, 12, 13), "has texts that lie outside of it"),
+        (numbers(1, 12, -1), "has texts that lie outside of it"),
+    ],
+)
+def test_texts_that_lie_elsewhere_are_told(content: bytes, fault: str) -> None:
+    assert fault_of_texts(content, 1) == fault
