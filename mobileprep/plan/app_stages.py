@@ -85,6 +85,7 @@ class MigrationStage(Stage):
         before: the transform that quantizes the graph afterwards; empty where none does.
         graph: the graph before that transform, or after all.
         interface: what is fed and fetched.
+        assets: the files that the graph reads.
     """
 
     stage_name: ClassVar[str] = "migration"
@@ -96,6 +97,7 @@ class MigrationStage(Stage):
     before: str = ""
     graph: Upstream
     interface: Upstream
+    assets: Upstream
 
     @property
     def output_files(self) -> tuple[str, ...]:

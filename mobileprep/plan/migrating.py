@@ -38,5 +38,6 @@ def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> Stag
         before="".join(names[first : first + 1]),
         graph=Upstream(steps[first - 1], GRAPH) if first else frozen.graph,
         interface=frozen.interface,
+        assets=frozen.assets,
     )
     return StageSpec(f"{target.folder}/migration", stage, places(target, "inputs", "outputs"))

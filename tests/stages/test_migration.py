@@ -16,11 +16,11 @@ from mobileprep.plan.records import MigrationRecord
 from mobileprep.stages import migration
 from mobileprep.stages.base import Job
 from tests.migration.graphs import speech
-from tests.stages.jobs import classifier, interface, job, left, op, slots
+from tests.stages.jobs import assets, classifier, interface, job, left, op, slots
 
 
 def asked(folder: Path, graph: Graph, ends: dict[str, Any]) -> Job[MigrationStage]:
-    inputs = {"graph": graph, "interface": ends}
+    inputs = {"graph": graph, "interface": ends, "assets": assets(folder)}
     stage = MigrationStage(platform="android", flatbuffers="1", before="", **slots(*inputs))
     return job(folder, stage, **inputs)
 
