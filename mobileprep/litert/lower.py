@@ -86,8 +86,13 @@ class _Lowering:
     def program(self, inputs: Sequence[str], outputs: Sequence[str], where: str) -> Program:
         self.run(where)
         if self.refusals:
-            raise refused(self.refusals, where)
+            raise refused(self.refusals, where, self._of_unknown_rank(inputs))
         return self.finished(inputs, outputs, "main")
+
+    def _of_unknown_rank(self, inputs: Sequence[str]) -> list[str]:
+        """The inputs of which not even the number of sizes is known."""
+        given = zip(inputs, self.source.inputs, strict=True)
+        return [name for name, fed in given if self.scope.shape_of(Ref(fed)) is None]
 
     def run(self, where: str) -> None:
         """Lower every node that can be, and note the others."""

@@ -57,8 +57,17 @@ class InexpressibleError(UnsupportedError):
         self.refusals = tuple(refusals)
 
 
-def refused(refusals: Sequence[Refusal], where: str) -> InexpressibleError:
-    """The error that names all of them, those of one kind on one line, in the graph's order."""
+def refused(
+    refusals: Sequence[Refusal], where: str, shapeless: Sequence[str] = ()
+) -> InexpressibleError:
+    """The error that names all of them, those of one kind on one line, in the graph's order.
+
+    Args:
+        refusals: what cannot be expressed.
+        where: what the graph is called.
+        shapeless: the inputs of unknown rank: what follows from their sizes would be constants.
+    """
+    before = f"give the shape of {', '.join(shapeless)} first; else " if shapeless else ""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for refusal in refusals:
         kind = (refusal.op, refusal.reason, refusal.mend)
@@ -66,10 +75,11 @@ def refused(refusals: Sequence[Refusal], where: str) -> InexpressibleError:
     lines = [f"{op} {_listed(nodes)}: {why}; {mend}" for (op, why, mend), nodes in alike.items()]
     if len(lines) == 1:
         ((op, why, mend), nodes) = next(iter(alike.items()))
-        return InexpressibleError(f"{op} {_listed(nodes)}: {why}", mend, where, refusals)
+        message = f"{op} {_listed(nodes)}: {why}"
+        return InexpressibleError(message, before + mend, where, refusals)
     message = f"LiteRT cannot express {len(refusals)} nodes:\n  " + "\n  ".join(lines)
     ops = ", ".join(dict.fromkeys(refusal.op for refusal in refusals))
-    return InexpressibleError(message, f"cut or replace them: {ops}", where, refusals)
+    return InexpressibleError(message, f"{before}cut or replace them: {ops}", where, refusals)
 
 
 def malformed(node: Node, error: Exception) -> InvalidGraphError:

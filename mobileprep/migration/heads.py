@@ -10,11 +10,12 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.dropout import masked
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import PLACEHOLDERS
+from mobileprep.ir.op_sets import FEEDABLE, PLACEHOLDERS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import execution_order
 from mobileprep.migration.records import Advice, Kind
 from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.runtime.sampling.inputs import known_shapes
 
 _KINDS: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
     ("sounds", re.compile(r"DecodeWav|EncodeWav")),
@@ -34,6 +35,10 @@ _TEXTS: Final[dict[Kind, str]] = {
     "variables": "freeze the graph with its checkpoint",
 }
 _DROPOUT: Final = "remove_dropout takes dropout off, which is for training alone"
+_SHAPES: Final = (
+    "give the input's shape, by --input_shapes of mobileprep tflite or under inputs in a recipe: "
+    "what follows from sizes becomes constants"
+)
 _FED: Final = frozenset({"pictures", "sounds", "texts", "queues"})
 _NO_NUMBERS: Final = frozenset({DType.STRING, DType.RESOURCE, DType.VARIANT})
 
@@ -60,6 +65,12 @@ def advice(graph: Graph) -> Iterator[Advice]:
     dropped = [node for node in graph if masked(graph, node) is not None]
     if dropped:
         yield Advice("dropout", dropped[0].op, dropped[0].name, len(dropped), _DROPOUT)
+    numbers = (n for n in graph if n.op in FEEDABLE and n.attr_dtype("dtype") not in _NO_NUMBERS)
+    placed = [Ref(node.name) for node in numbers]
+    shapes = zip(placed, known_shapes(graph, placed), strict=True)
+    shapeless = [graph[ref.node] for ref, shape in shapes if shape is None]
+    if shapeless:
+        yield Advice("shapes", shapeless[0].op, shapeless[0].name, len(shapeless), _SHAPES)
 
 
 def heads(graph: Graph) -> frozenset[str]:

@@ -8,7 +8,7 @@ from mobileprep.frozen import dataclass
 
 Runtime = Literal["TensorFlow Mobile 1.15", "TensorFlow Mobile 1.15, selective", "LiteRT"]
 Verdict = Literal["as it is", "after changes", "no"]
-Kind = Literal["pictures", "sounds", "texts", "queues", "dropout", "variables"]
+Kind = Literal["pictures", "sounds", "texts", "queues", "dropout", "variables", "shapes"]
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,15 @@ from mobileprep.litert.prepare import CutInput
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 
 
-def feed(name: str, shape: Sequence[int], dtype: DType = DType.FLOAT) -> Node:
-    """A placeholder."""
+def feed(name: str, shape: Sequence[int] | None, dtype: DType = DType.FLOAT) -> Node:
+    """A placeholder; of unknown rank where there is no shape."""
+    sizes = None if shape is None else tuple(shape)
     return Node(
         name,
         "Placeholder",
         (),
         "",
-        {"dtype": attr.dtype(dtype), "shape": attr.shape(tuple(shape))},
+        {"dtype": attr.dtype(dtype), "shape": attr.shape(sizes)},
     )
 
 

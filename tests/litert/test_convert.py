@@ -137,6 +137,13 @@ def test_every_node_that_cannot_be_expressed_is_named_at_once() -> None:
     assert "AddN" not in message
 
 
+def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed() -> None:
+    nodes = [feed("x", None), op("y", "Lgamma", ["x"])]
+    with pytest.raises(UnsupportedError) as caught:
+        model(Graph(nodes), ["x"], ["y"])
+    assert caught.value.hint.startswith("give the shape of x first; else ")
+
+
 def test_names_that_are_not_there_are_refused() -> None:
     with pytest.raises(UsageError, match="'picture' is not in the graph"):
         model(network(), ["picture"], ["probabilities"])

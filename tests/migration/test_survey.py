@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
 from mobileprep.migration.records import Migration
 from mobileprep.migration.survey import surveyed
 from mobileprep.transforms.base import Context
@@ -77,3 +79,10 @@ def test_newer_attributes_are_dropped_for_mobile() -> None:
 def test_a_platform_that_is_none_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="symbian"):
         survey(classifier(), "x", "y", "symbian")
+
+
+def test_an_input_of_unknown_rank_is_to_be_given_its_shape() -> None:
+    nodes = [op("x", "Placeholder", dtype=attr.dtype(DType.FLOAT)), op("y", "Lgamma", "x")]
+    (advice,) = survey(Graph(nodes), "x", "y").advice
+    assert (advice.kind, advice.node) == ("shapes", "x")
+    assert "--input_shapes" in advice.text
