@@ -1,0 +1,46 @@
+"""Ops that the Flex delegate runs, beside what TensorFlow's converter writes of them."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from mobileprep.formats.dtypes import DType
+from mobileprep.formats.tflite.library import schema_module
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir.graph import Graph
+from tests.litert.graphs import feed, op
+from tests.litert.test_flex import record
+
+pytestmark = pytest.mark.reference
+
+
+def options_of(content: bytes, name: str) -> tuple[str, bytes]:
+    """The op and the serialized definition that a file's custom operator of a name has."""
+    flexbuffers = pytest.importorskip("flatbuffers.flexbuffers")
+    model = schema_module().Model.GetRootAs(content, 0)
+    main = model.Subgraphs(0)
+    operators = [main.Operators(i) for i in range(main.OperatorsLength())]
+    (found,) = [
+        o for o in operators if model.OperatorCodes(o.OpcodeIndex()).CustomCode() == name.encode()
+    ]
+    parts = flexbuffers.GetRoot(bytearray(found.CustomOptionsAsNumpy().tobytes())).AsVector
+    return parts[0].AsString, bytes(parts[1].AsStringBytes)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensorflow_s_converter_writes_the_same_options(tf: ModuleType) -> None:
+    """No interpreter with a Flex delegate is to be had as a wheel."""
+    spec = tf.TensorSpec((3, 3), tf.float32)
+    function = tf.function(lambda x: tf.linalg.inv(x) * 2.0, input_signature=[spec])
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+    sets = tf.lite.OpsSet
+    converter.target_spec.supported_ops = [sets.TFLITE_BUILTINS, sets.SELECT_TF_OPS]
+    theirs = options_of(converter.convert(), "FlexMatrixInverse")
+    nodes = [feed("x", (3, 3)), op("y", "MatrixInverse", ["x"], T=DType.FLOAT, adjoint=False)]
+    ours = options_of(bytes(model_bytes(record(Graph(nodes)))), "FlexMatrixInverse")
+    assert ours[0] == theirs[0] == "MatrixInverse"
+    mine, wanted = (tf.compat.v1.NodeDef.FromString(side[1]) for side in (ours, theirs))
+    wanted.ClearField("experimental_debug_info")
+    assert mine == wanted
