@@ -90,9 +90,13 @@ class _Lowering:
         return self.finished(inputs, outputs, "main")
 
     def _of_unknown_rank(self, inputs: Sequence[str]) -> list[str]:
-        """The inputs of which not even the number of sizes is known."""
-        given = zip(inputs, self.source.inputs, strict=True)
-        return [name for name, fed in given if self.scope.shape_of(Ref(fed)) is None]
+        """The inputs of numbers of which not even the number of sizes is known."""
+        found = []
+        for name, fed in zip(inputs, self.source.inputs, strict=True):
+            is_text = self.source.graph[fed].attr_dtype("dtype") is DType.STRING
+            if not is_text and self.scope.shape_of(Ref(fed)) is None:
+                found.append(name)
+        return found
 
     def run(self, where: str) -> None:
         """Lower every node that can be, and note the others."""

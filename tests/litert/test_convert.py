@@ -142,6 +142,9 @@ def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed()
     with pytest.raises(UnsupportedError) as caught:
         model(Graph(nodes), ["x"], ["y"])
     assert caught.value.hint.startswith("give the shape of x first; else ")
+    with pytest.raises(UnsupportedError) as caught:
+        model(Graph([feed("x", None, DType.STRING), *nodes[1:]]), ["x"], ["y"])
+    assert "give the shape" not in caught.value.hint
 
 
 def test_names_that_are_not_there_are_refused() -> None:
