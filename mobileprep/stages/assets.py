@@ -11,6 +11,8 @@ import numpy as np
 
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.fsio import atomic_writer, inside, read_bytes, write_bytes
+from mobileprep.ir.graph import Graph
+from mobileprep.runtime.engines.assets import with_found_assets
 
 
 def write_assets(target: Path, files: Mapping[str, Path]) -> None:
@@ -18,6 +20,18 @@ def write_assets(target: Path, files: Mapping[str, Path]) -> None:
     arrays = {name: np.frombuffer(read_bytes(path), np.uint8) for name, path in files.items()}
     with atomic_writer(target) as stream:
         write_arrays(stream, arrays)
+
+
+@contextmanager
+def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
+    """A graph with the files that it reads at hand, for as long as the context lasts.
+
+    Args:
+        graph: the graph.
+        assets: what ``write_assets`` left.
+    """
+    with asset_folder(assets) as folder:
+        yield with_found_assets(graph, (folder,))
 
 
 @contextmanager

@@ -22,9 +22,8 @@ from mobileprep.plan.records import (
 from mobileprep.plan.stages import BudgetStage
 from mobileprep.runtime.accounting.costs import GraphCosts
 from mobileprep.runtime.accounting.one_sample import sample_costs
-from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.stages import budget_mends as mends
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 
 
@@ -97,8 +96,7 @@ class _Model:
         declared = {fed.name: fed.shape for fed in job.asked.inputs}
         try:
             inputs = data_inputs(self.graph, interface.inputs, declared)
-            with asset_folder(job.path(job.asked.assets)) as folder:
-                graph = with_found_assets(self.graph, (folder,))
+            with with_assets(self.graph, job.path(job.asked.assets)) as graph:
                 return sample_costs(graph, inputs, interface.outputs)
         except (InvalidGraphError, UsageError) as error:
             raise RecipeError(error.message, error.hint, job.place("inputs")) from error

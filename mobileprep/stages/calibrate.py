@@ -25,9 +25,8 @@ from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CalibrationRecord
 from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.spec import Files
-from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.inputs import FedTensor
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
@@ -95,8 +94,7 @@ def _of_file(
 
     specs = [CutInput(name) for name in interface.inputs]
     where = job.place("artifact")
-    with asset_folder(job.path(job.asked.assets)) as folder:
-        whole = with_found_assets(graph, (folder,))
+    with with_assets(graph, job.path(job.asked.assets)) as whole:
         found = to_calibrate(whole, specs, interface.outputs, flex=True, where=where)
     fetches = tuple(str(Ref(*tensor)) for tensor in found.tensors)
     ends = dataclasses.replace(interface, inputs=found.inputs, outputs=fetches)
@@ -125,9 +123,9 @@ def _measured(
     inputs = stage_inputs(job, graph, interface.inputs)
     try:
         data = _opened(job, asked.data, inputs)
-        with asset_folder(job.path(asked.assets)) as folder:
+        with with_assets(graph, job.path(asked.assets)) as whole:
             subject = Subject(
-                with_found_assets(graph, (folder,)),
+                whole,
                 interface.outputs,
                 tuple(tensors),
                 method,

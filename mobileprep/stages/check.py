@@ -10,8 +10,7 @@ from mobileprep.numerics.differences import Difference, differences, shown_diffe
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import CheckRecord, EngineRecord
 from mobileprep.plan.running_stages import CheckStage
-from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.running import compared_with_reference, stage_engine, storable
 from mobileprep.stages.samples import read_runs
@@ -73,8 +72,7 @@ def _run(job: Job[CheckStage], interface: Interface) -> tuple[list[list[Array]],
     # Without inputs the source was run once all the same.
     feeds = feeds or [{}]
     where = f"after {asked.step}"
-    with asset_folder(job.path(asked.assets)) as folder:
-        graph = with_found_assets(graph, (folder,))
+    with with_assets(graph, job.path(asked.assets)) as graph:
         engine = stage_engine(job, graph, where)
         try:
             found = [engine.run(interface.outputs, given) for given in feeds]

@@ -13,9 +13,8 @@ from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import EngineRecord, EvaluationRecord
 from mobileprep.plan.running_stages import EvaluateStage
-from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.engines.base import Engine
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import placed, stage_inputs
 from mobileprep.stages.labelled import LabelledData
@@ -75,8 +74,7 @@ def _run(
     """Run all samples, measure and keep what comes; how many there were, and what ran them."""
     first: FedRun | None = None
     samples = 0
-    with asset_folder(job.path(job.asked.assets)) as folder:
-        graph = with_found_assets(graph, (folder,))
+    with with_assets(graph, job.path(job.asked.assets)) as graph:
         file = job.asked.file
         engine = stage_engine(job, graph, data.name) if file is None else file_engine(job, file)
         try:

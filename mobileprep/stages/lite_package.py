@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -27,8 +25,7 @@ from mobileprep.packaging.litert.description import LABELS, described
 from mobileprep.plan.records import Interface
 from mobileprep.plan.spec import PUBLISHED
 from mobileprep.plan.stages import PackageStage
-from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job
 from mobileprep.stages.data import placed
 from mobileprep.stages.pictures import pictures_of
@@ -47,7 +44,8 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     """
     interface = job.record(Interface, job.asked.interface)
     where = job.place("artifact")
-    with _with_assets(job, graph) as whole:
+    assert job.asked.assets is not None
+    with with_assets(graph, job.path(job.asked.assets)) as whole:
         model = _converted(job, whole, interface, warnings)
     flexible = flex_of(model)
     if flexible:
@@ -58,16 +56,6 @@ def leave_tflite(job: Job[PackageStage], graph: Graph, path: Path, warnings: lis
     write_bytes(path, content)
     _leave_build_files(job, model, has_flex=bool(flexible))
     return len(content)
-
-
-@contextmanager
-def _with_assets(job: Job[PackageStage], graph: Graph) -> Iterator[Graph]:
-    """The graph with the files that it reads at hand, for as long as the context lasts."""
-    if job.asked.assets is None:
-        yield graph
-        return
-    with asset_folder(job.path(job.asked.assets)) as folder:
-        yield with_found_assets(graph, (folder,))
 
 
 def _converted(

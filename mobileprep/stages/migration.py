@@ -6,8 +6,7 @@ from mobileprep.errors import MobileprepError
 from mobileprep.migration.survey import surveyed
 from mobileprep.plan.app_stages import MigrationStage
 from mobileprep.plan.records import Interface, MigrationRecord
-from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.transforms.base import Context
 
@@ -22,8 +21,7 @@ def run(job: Job[MigrationStage]) -> None:
     ends = job.record(Interface, asked.interface)
     try:
         context = Context(ends.inputs, ends.outputs)
-        with asset_folder(job.path(asked.assets)) as folder:
-            graph = with_found_assets(job.graph(asked.graph), (folder,))
+        with with_assets(job.graph(asked.graph), job.path(asked.assets)) as graph:
             found = surveyed(graph, context, asked.platform)
         record = MigrationRecord(asked.before, found)
     except MobileprepError as error:

@@ -20,8 +20,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.plan.records import Interface
 from mobileprep.plan.search_records import RankedLayer, RankingRecord
 from mobileprep.plan.search_stages import RankStage
-from mobileprep.runtime.engines.assets import with_found_assets
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, placed, stage_inputs
 from mobileprep.stages.searching import QUANTIZER, own_rules, quantized, recorded_tries
@@ -48,9 +47,8 @@ def run(job: Job[RankStage]) -> None:
     rules = Rules(QUANTIZER, own_rules(asked))
     known = quantized_layers(graph, quantized(job, graph)[0])
     layers = [name for name in known if not rules.decide(graph[name])]
-    with placed(job.place("validation")), asset_folder(job.path(asked.assets)) as folder:
+    with placed(job.place("validation")), with_assets(graph, job.path(asked.assets)) as whole:
         feeds, samples = _feeds(job, graph)
-        whole = with_found_assets(graph, (folder,))
 
         def quantize(floats: Collection[str]) -> Graph:
             return quantized(job, whole, [rule_text("float", floats)] if floats else ())[0]

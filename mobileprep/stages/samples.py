@@ -24,13 +24,12 @@ from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import SamplesRecord
 from mobileprep.plan.running_stages import SamplesStage
 from mobileprep.plan.spec import Files
-from mobileprep.runtime.engines.assets import with_found_assets
 from mobileprep.runtime.sampling.draw import Samples, draw_samples
 from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.movement import standing_still
 from mobileprep.runtime.sampling.recorded import array_of, recorded_feeds
-from mobileprep.stages.assets import asset_folder
+from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, stage_inputs
 from mobileprep.stages.running import stage_engine, storable
@@ -50,8 +49,7 @@ def run(job: Job[SamplesStage]) -> None:
     interface = job.record(Interface, asked.interface)
     graph = job.graph(asked.graph)
     inputs = stage_inputs(job, graph, interface.inputs)
-    with asset_folder(job.path(asked.assets)) as folder:
-        graph = with_found_assets(graph, (folder,))
+    with with_assets(graph, job.path(asked.assets)) as graph:
         engine = stage_engine(job, graph, "the source")
         samples = _samples(job, graph, inputs, lambda f: engine.run(interface.outputs, f))
     _write(job.output(asked.FED), [[feeds[fed.name] for fed in inputs] for feeds in samples.feeds])

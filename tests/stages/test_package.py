@@ -28,7 +28,7 @@ from mobileprep.stages.assets import write_assets
 from mobileprep.stages.base import Job
 from mobileprep.stages.package import run
 from tests.ops.lookup.test_tables import from_file
-from tests.stages.jobs import classifier, interface, job, left, op, slots
+from tests.stages.jobs import assets, classifier, interface, job, left, op, slots
 
 
 def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[PackageStage]:
@@ -40,7 +40,9 @@ def package(folder: Path, graph: Graph | None = None, **changes: Any) -> Job[Pac
         "registration": (),
         **changes,
     }
-    inputs = {"graph": graph or classifier(), "interface": interface("y")}
+    inputs: dict[str, Any] = {"graph": graph or classifier(), "interface": interface("y")}
+    if parameters["artifact"] == "tflite":
+        inputs["assets"] = assets(folder)
     return job(folder, PackageStage(**parameters, **slots(*inputs)), **inputs)
 
 
@@ -155,7 +157,12 @@ def test_words_of_a_file_go_into_the_model(tmp_path: Path) -> None:
 def in_integers(folder: Path, tensors: str, quantize: Quantize) -> Job[PackageStage]:
     ranges = folder / "ranges.yaml"
     ranges.write_text(f"version: 1\ntensors:\n{tensors}")
-    given = {"graph": classifier(), "interface": interface("y"), "ranges": ranges}
+    given = {
+        "graph": classifier(),
+        "interface": interface("y"),
+        "ranges": ranges,
+        "assets": assets(folder),
+    }
     parameters: dict[str, Any] = {"artifact": "tflite", "platform": "android"}
     stage = PackageStage(file="m.tflite", **parameters, quantize=quantize, **slots(*given))
     return job(folder, stage, **given)

@@ -21,6 +21,7 @@ _BITWISE: Final = frozenset(
         *(DType.INT32, DType.UINT32),
     }
 )
+_BY_SIZE: Final = {"IsInf": ("EQUAL", "EqualOptions"), "IsFinite": ("LESS", "LessOptions")}
 
 
 @lowering("Erf")
@@ -76,22 +77,14 @@ def is_nan(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     return scope.emit("NOT_EQUAL", values, inputs[0].shape, DType.BOOL, "NotEqualOptions")
 
 
-@lowering("IsInf")
-def is_inf(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """abs(x) == infinity."""
+@lowering(*_BY_SIZE)
+def by_size(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """abs(x) beside infinity: equal to it, or less, which no NaN is."""
     need_float(node, inputs)
     size = scope.emit("ABS", inputs, inputs[0].shape, DType.FLOAT)
     values = [size, number(scope, size, np.inf)]
-    return scope.emit("EQUAL", values, size.shape, DType.BOOL, "EqualOptions")
-
-
-@lowering("IsFinite")
-def is_finite(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """abs(x) < infinity, which holds of no NaN."""
-    need_float(node, inputs)
-    size = scope.emit("ABS", inputs, inputs[0].shape, DType.FLOAT)
-    values = [size, number(scope, size, np.inf)]
-    return scope.emit("LESS", values, size.shape, DType.BOOL, "LessOptions")
+    code, options = _BY_SIZE[node.op]
+    return scope.emit(code, values, size.shape, DType.BOOL, options)
 
 
 @lowering("BitwiseXor")

@@ -97,8 +97,7 @@ class ArrayNodes:
 
     def _grown(self, node: Node, flow: Ref, index: Ref) -> Ref:
         """The contents with zeros behind them, so that there is a place for an index."""
-        one, nothing = (self._constant(node, n, np.int32(i)) for i, n in enumerate(("none", "one")))
-        one, nothing = nothing, one
+        nothing, one = (self._constant(node, n, np.int32(i)) for i, n in enumerate(("none", "one")))
         end = self._add(node, "end", "AddV2", (index, one), T=_INT32)
         more = self._add(node, "more", "Sub", (end, self._count(node, flow)), T=_INT32)
         lacking = self._add(node, "lacking", "Maximum", (more, nothing), T=_INT32)
