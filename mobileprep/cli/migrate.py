@@ -8,19 +8,13 @@ import json
 import sys
 from pathlib import Path
 
+from mobileprep.cli._shared.ends_flags import add_ends
 from mobileprep.cli.verb import comma_list, flag, verb
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", metavar="GRAPH", help="a graph as it ships, or another model")
-    flag(parser, "inputs", default="", metavar="A,B", help="what is fed; the placeholders if unset")
-    flag(
-        parser,
-        "outputs",
-        default="",
-        metavar="A,B",
-        help="what is fetched; the signature's outputs, or the graph's ends, if unset",
-    )
+    add_ends(parser)
     flag(
         parser,
         "platform",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.cli._shared.ends_flags import add_ends
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
@@ -23,14 +24,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     source = "a frozen graph, the folder of a SavedModel, or a MetaGraph (.meta)"
     flag(parser, "in_graph", required=True, metavar="FILE", help=source)
     flag(parser, "out_file", required=True, metavar="FILE", help="the .tflite file, - for stdout")
-    flag(parser, "inputs", default="", metavar="A,B", help="what is fed; the placeholders if unset")
-    flag(
-        parser,
-        "outputs",
-        default="",
-        metavar="A,B",
-        help="what is fetched; the signature's outputs, or the graph's ends, if unset",
-    )
+    add_ends(parser)
     flag(
         parser,
         "input_shapes",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from mobileprep.packaging.gradle import copied_model, packed_model
 from mobileprep.packaging.makefile import MAKEFILE, text_of
 from mobileprep.packaging.targets import Abi, platform_named
 
@@ -124,8 +125,6 @@ def _make(platform: str, abis: Sequence[Abi], encrypted: bool) -> str:
 
 
 def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
-    named = ", ".join(f"'{abi.name}'" for abi in abis)
-    extension = model.rpartition(".")[2]
     pages = " ".join(platform_named("android").link_flags)
     return f"""\
 // Takes {model}, and the code that runs it, into an Android app. In its build.gradle, behind the
@@ -135,29 +134,11 @@ def _gradle(abis: Sequence[Abi], name: str, model: str) -> str:
 // selective_registration.mk or .bazelrc, is in a folder that is named before that line: ABI/*.so,
 // and TensorFlow's classes in a .jar:
 //   ext.tensorflowLibraries = file('libs')
-def folder = buildscript.sourceFile.parentFile
-def assets = layout.buildDirectory.dir('mobileprep/{name}').get().asFile
-def copied = tasks.create(name: 'copyModel_{name}', type: Copy) {{
-    from folder
-    include '{model}', '{name}_labels.txt'
-    into assets
-}}
-tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}
-def code = ['java', 'kotlin'].collect {{ new File(folder, "integration/$it") }}
-def classes = code.collect {{ fileTree(it).files*.name*.replaceAll(/\\.\\w+$/, '') }}
-def packing = android.hasProperty('androidResources') ? 'androidResources' : 'aaptOptions'
-
-android.defaultConfig.ndk.abiFilters {named}
+{copied_model(name, model, abis)}
 // Of the app's own native code; devices with Android 15 and newer may have pages of 16 KB.
 android.defaultConfig.externalNativeBuild.cmake.arguments \\
         '-DCMAKE_SHARED_LINKER_FLAGS={pages}'
-// A compressed file cannot be mapped into memory.
-android."$packing".noCompress '{extension}'
-android.sourceSets.main.assets.srcDir assets
-// A class that is there in both languages is taken in Java.
-(classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
-    android.sourceSets.main.java.srcDir it
-}}
+{packed_model(model)}
 if (project.hasProperty('tensorflowLibraries')) {{
     android.sourceSets.main.jniLibs.srcDir tensorflowLibraries
     dependencies.add('implementation', fileTree(dir: tensorflowLibraries, include: '*.jar'))

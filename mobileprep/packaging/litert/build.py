@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from mobileprep.packaging.gradle import copied_model, packed_model
 from mobileprep.packaging.makefile import text_of
 from mobileprep.packaging.targets import Abi, platform_named
 
@@ -110,7 +111,6 @@ def _bazel(model: LiteFile) -> str:
 
 
 def _gradle(abis: Sequence[Abi], model: LiteFile) -> str:
-    named = ", ".join(f"'{abi.name}'" for abi in abis)
     flex = ""
     if model.has_flex:
         flex = f"\n    dependencies.add('implementation', '{_ANDROID_FLEX}')"
@@ -121,26 +121,8 @@ def _gradle(abis: Sequence[Abi], model: LiteFile) -> str:
 // LiteRT is what was published. One of your own, built by litert.BUILD, is an .aar that is named
 // before that line:
 //   ext.litertLibrary = file('libs/litert.aar')
-def folder = buildscript.sourceFile.parentFile
-def assets = layout.buildDirectory.dir('mobileprep/{model.name}').get().asFile
-def copied = tasks.create(name: 'copyModel_{model.name}', type: Copy) {{
-    from folder
-    include '{model.file}', '{model.name}_labels.txt'
-    into assets
-}}
-tasks.matching {{ it.name == 'preBuild' }}.all {{ dependsOn copied }}
-def code = ['java', 'kotlin'].collect {{ new File(folder, "integration/$it") }}
-def classes = code.collect {{ fileTree(it).files*.name*.replaceAll(/\\.\\w+$/, '') }}
-def packing = android.hasProperty('androidResources') ? 'androidResources' : 'aaptOptions'
-
-android.defaultConfig.ndk.abiFilters {named}
-// A compressed file cannot be mapped into memory.
-android."$packing".noCompress 'tflite'
-android.sourceSets.main.assets.srcDir assets
-// A class that is there in both languages is taken in Java.
-(classes[0].disjoint(classes[1]) ? code : code.take(1)).findAll {{ it.directory }}.each {{
-    android.sourceSets.main.java.srcDir it
-}}
+{copied_model(model.name, model.file, abis)}
+{packed_model(model.file)}
 if (project.hasProperty('litertLibrary')) {{
     dependencies.add('implementation', files(litertLibrary))
 }} else {{
