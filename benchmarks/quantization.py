@@ -121,7 +121,8 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
         if network.fake_quantized:
             modes[TRAINED] = {"mode": "nodes", "ranges": "trained"}
         for mode, quantize in modes.items():
-            yield in_mode(network, mode, quantize, folder, feeds, expected)
+            recipe = recipe_of(network, quantize)
+            yield in_mode(network, mode, recipe, folder, feeds, expected, outputs_of)
         calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
         yield in_litert(network, source, calibration, feeds, expected)
 
@@ -171,22 +172,23 @@ def outputs_of(model: Path, network: Network) -> Run:
 def in_mode(
     network: Network,
     mode: str,
-    quantize: Quantize,
+    recipe_data: Mapping[str, Any],
     folder: Path,
     feeds: Sequence[Mapping[str, Array]],
     expected: Sequence[Sequence[Array]],
+    opened: Callable[[Path, Network], Run],
 ) -> Row:
-    """What a recipe with this mode gives."""
+    """What a recipe gives; ``opened`` makes of its model what runs it."""
     recipe = folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(recipe_of(network, quantize), sort_keys=False))
+    recipe.write_text(yaml.safe_dump(dict(recipe_data), sort_keys=False))
     started = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", mobileprep.MobileprepWarning)
             built = mobileprep.build(recipe, folder / "out").targets[0]
         seconds = time.perf_counter() - started
-        model = built.folder / f"{built.report.recipe}.pb"
-        run = outputs_of(model, network)
+        model = built.folder / built.report.model.file
+        run = opened(model, network)
         found = [run(feed) for feed in feeds]
     except mobileprep.MobileprepError as error:
         first = str(error).replace(f"{folder}/", "").partition("\n")[0]

@@ -10,32 +10,28 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from ai_edge_litert.interpreter import Interpreter
 from quantization import (
     CHAIN,
     Network,
     Row,
+    Run,
     as_markdown,
     as_text,
-    compared,
     feed_of,
     in_litert,
+    in_mode,
     outputs_of,
     parse_arguments,
     without_single_axis,
     write_source,
 )
 from quantization_networks import NETWORKS
-
-import mobileprep
 
 Array = np.ndarray[Any, Any]
 REPAIR = ["equalize_ranges", {"correct_bias": {"data": "calibration.npz"}}]
@@ -75,40 +71,23 @@ def measured(network: Network, models: Path, count: int) -> Iterator[Row]:
         if network.fake_quantized:
             modes["int8, trained"] = {"mode": "int8", "ranges": "trained"}
         for mode, quantize in modes.items():
-            yield in_mode(network, mode, quantize, folder, feeds, expected)
+            recipe = recipe_of(network, quantize)
+            yield in_mode(network, mode, recipe, folder, feeds, expected, interpreted)
         calibration = [feed_of(network, sets["calibration"], i) for i in range(count)]
         yield in_litert(network, source, calibration, feeds, expected)
 
 
-def in_mode(
-    network: Network,
-    mode: str,
-    quantize: object,
-    folder: Path,
-    feeds: Sequence[Mapping[str, Array]],
-    expected: Sequence[Sequence[Array]],
-) -> Row:
-    """What a recipe with this mode gives."""
-    recipe = folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(recipe_of(network, quantize), sort_keys=False))
-    started = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", mobileprep.MobileprepWarning)
-            built = mobileprep.build(recipe, folder / "out").targets[0]
-    except mobileprep.MobileprepError as error:
-        first = str(error).replace(f"{folder}/", "").partition("\n")[0]
-        return Row(network.name, mode, reason=first[:160])
-    seconds = time.perf_counter() - started
-    model = built.folder / f"{built.report.recipe}.tflite"
+def interpreted(model: Path, network: Network) -> Run:
+    """A function from a feed to the outputs that LiteRT gives."""
     interpreter = Interpreter(model_path=str(model))
     interpreter.allocate_tensors()
     runner = interpreter.get_signature_runner("serving_default")
-    found = []
-    for feed in feeds:
+
+    def run(feed: Mapping[str, Array]) -> list[Array]:
         given = runner(**feed)
-        found.append([given[name] for name in network.outputs])
-    return compared(network, mode, model.stat().st_size, seconds, expected, found)
+        return [given[name] for name in network.outputs]
+
+    return run
 
 
 def recipe_of(network: Network, quantize: object) -> dict[str, Any]:
