@@ -1,32 +1,33 @@
-"""Convolutions of 3 by 3 filters by Winograd's minimal filtering: fewer multiplications.
+"""Convolutions by Winograd's minimal filtering: fewer multiplications.
 
-Of each patch of the input come four outputs, or sixteen. Its elements and the filters are
-transformed; products of channels and filters are then 16 or 36 for a patch instead of 36 or 144. A
-layer's root mean squared error is one and a half times, or four times, that of plain sums: still
-some parts in ten million of its largest result.
+Of each patch of the input come some outputs. Its elements and the filters are transformed; products
+of channels and filters are then as many as the patch has elements: for 3 by 3 filters 16 for four
+outputs instead of 36, or 36 for sixteen instead of 144. A layer's root mean squared error is one and
+a half times, or four times, that of plain sums: still some parts in ten million of its largest
+result.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each
 from mobileprep.numerics.tiles import Finish, Tile, cuts, grid, patches
 from mobileprep.numerics.windows import Window
-from mobileprep.numerics.winograd_transforms import TAPS, transforms
+from mobileprep.numerics.winograd_schemes import Scheme
+from mobileprep.numerics.winograd_transforms import transforms
 
 # Of one tile's transformed patches and its products: in the processor's last cache.
 _SPACE_BYTES = 4 << 20
-# Patches in a tile that keep matrix products efficient, and from which on transforms pay.
+# Patches in a tile that keep matrix products efficient.
 _LEAST_PATCHES = 40
-# Channels times filters from which on transforms pay, by outputs of a patch along an axis.
-_LEAST_PRODUCTS = ((4, 1 << 11), (2, 1 << 14))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,48 +35,36 @@ class WinogradFilters:
     """A bank of filters, transformed.
 
     Args:
-        outputs: how many adjacent outputs come of one patch, along height and along width.
-        points: the filters, [points, channels, filters].
+        scheme: how the filters are applied.
+        points: the filters, [points, pieces * channels, filters].
         inputs: what transforms patches, [points, points].
         output: what makes outputs of products, [outputs, points].
     """
 
-    outputs: int
+    scheme: Scheme
     points: Array
     inputs: Array
     output: Array
 
     @classmethod
-    def of(cls, filters: Array, outputs: int) -> WinogradFilters:
-        """Transform float32 filters, [3, 3, channels, filters]."""
-        axis = transforms(outputs)
-        columns = np.tensordot(axis.filters, filters, (1, 1))
-        points = np.tensordot(axis.filters, columns, (1, 1))
-        return cls(
-            outputs,
-            points.reshape(-1, *filters.shape[2:]).astype(np.float32),
-            np.kron(axis.inputs, axis.inputs).astype(np.float32),
-            np.kron(axis.output, axis.output).astype(np.float32),
+    def of(cls, filters: Array, scheme: Scheme) -> WinogradFilters:
+        """Transform float32 filters, [*window, channels, filters]."""
+        height, width = (transforms(axis.outputs, axis.taps) for axis in scheme)
+        lacking = [axis.length - n for axis, n in zip(scheme, filters.shape[:2], strict=True)]
+        whole = np.pad(filters, [*((0, n) for n in lacking), (0, 0), (0, 0)])
+        pieces = [n for axis in scheme for n in (axis.pieces, axis.taps)]
+        columns = np.tensordot(
+            width.filters, whole.reshape(*pieces, *filters.shape[2:]), (1, 3)
         )
-
-
-def winograd_outputs(shape: Sequence[int], filters: Array, window: Window) -> int:
-    """How many outputs a patch should have along an axis, or 0 where plain sums are faster.
-
-    Args:
-        shape: of the input, [batch, height, width, channels].
-        filters: [*window, channels, filters].
-        window: how the filters slide.
-    """
-    plain = replace(window, strides=(1, 1), dilations=(1, 1))
-    if window != plain or window.size != (TAPS, TAPS) or shape[-1] != filters.shape[2]:
-        return 0
-    products = filters.shape[2] * filters.shape[3]
-    for outputs, least in _LEAST_PRODUCTS:
-        count = _patches(window.positions(shape[1:-1]), outputs)
-        if products >= least and shape[0] * math.prod(count) >= _LEAST_PATCHES:
-            return outputs
-    return 0
+        points = np.tensordot(height.filters, columns, (1, 2))
+        return cls(
+            scheme,
+            points.reshape(
+                scheme.height.points * scheme.width.points, -1, filters.shape[3]
+            ).astype(np.float32),
+            np.kron(height.inputs, width.inputs).astype(np.float32),
+            np.kron(height.output, width.output).astype(np.float32),
+        )
 
 
 def convolve_winograd(
@@ -96,15 +85,15 @@ def convolve_winograd(
     """
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, bank.points.shape[-1]), x.dtype)
-    outputs, count = bank.outputs, _patches(positions, bank.outputs)
-    apart = _apart(window, outputs, positions)
+    count = bank.scheme.patches(positions)
+    apart = _apart(window, bank.scheme, positions)
     lost = []
 
     def work(tile: Tile) -> None:
         made = _made(patches(x, apart, tile, count), bank)
-        place = _outputs_of(tile, outputs, positions[0])
+        place = _outputs_of(tile, bank.scheme.height.outputs, positions[0])
         target = place.of(out)
-        _put(made, target, outputs)
+        _put(made, target)
         if not np.isfinite(target.sum()):
             lost.append(tile)
         elif finish is not None:
@@ -112,11 +101,6 @@ def convolve_winograd(
 
     for_each(work, _tiles(x.shape[0], count, bank))
     return None if lost else out
-
-
-def _patches(positions: tuple[int, ...], outputs: int) -> tuple[int, ...]:
-    """How many patches there are along each axis; the last may have outputs too many."""
-    return tuple(-(-n // outputs) for n in positions)
 
 
 def _tiles(batch: int, count: tuple[int, ...], bank: WinogradFilters) -> tuple[Tile, ...]:
@@ -127,14 +111,16 @@ def _tiles(batch: int, count: tuple[int, ...], bank: WinogradFilters) -> tuple[T
     return grid(batch, count[0], max(-(-size // _SPACE_BYTES), min(total // _LEAST_PATCHES, 2)))
 
 
-def _apart(window: Window, outputs: int, positions: tuple[int, ...]) -> Window:
+def _apart(window: Window, scheme: Scheme, positions: tuple[int, ...]) -> Window:
     """How patches lie in the input, with zeros after it to fill the last."""
     pads = tuple(
-        (before, after + -n % outputs)
-        for (before, after), n in zip(window.pads, positions, strict=True)
+        (before, after + -n % axis.outputs + axis.length - size)
+        for (before, after), n, axis, size in zip(
+            window.pads, positions, scheme, window.size, strict=True
+        )
     )
-    size = outputs + TAPS - 1
-    return Window((size, size), (outputs, outputs), (1, 1), pads)
+    steps = tuple(axis.outputs for axis in scheme)
+    return Window(tuple(axis.reach for axis in scheme), steps, (1, 1), pads)
 
 
 def _outputs_of(tile: Tile, outputs: int, rows: int) -> Tile:
@@ -152,12 +138,13 @@ def _made(space: Array, bank: WinogradFilters) -> Array:
     Returns:
         [height, width, images, rows, columns, filters], height and width those of the outputs.
     """
-    points, channels, filters = bank.points.shape
+    points, depth, filters = bank.points.shape
     shape = space.shape[:3]
     count = math.prod(shape)
-    elements = np.empty((points, count * channels), np.float32)
-    elements.reshape(*space.shape[3:5], *shape, channels)[...] = space.transpose(3, 4, 0, 1, 2, 5)
-    inputs = np.matmul(bank.inputs, elements).reshape(points, count, channels)
+    parts = _pieces(space, bank.scheme)
+    elements = np.empty((points, count * depth), np.float32)
+    elements.reshape(parts.shape)[...] = parts
+    inputs = np.matmul(bank.inputs, elements).reshape(points, count, depth)
     products = np.empty((points, count, filters), np.float32)
 
     def work(part: slice) -> None:
@@ -165,18 +152,37 @@ def _made(space: Array, bank: WinogradFilters) -> Array:
 
     for_each(work, cuts(points, 2))
     made: Array = np.matmul(bank.output, products.reshape(points, -1))
-    return made.reshape(bank.outputs, bank.outputs, *shape, filters)
+    return made.reshape(*(axis.outputs for axis in bank.scheme), *shape, filters)
 
 
-def _put(made: Array, target: Array, outputs: int) -> None:
+def _pieces(space: Array, scheme: Scheme) -> Array:
+    """What the pieces of the filters meet of each patch, element by element.
+
+    Args:
+        space: [images, rows, columns, height, width, channels].
+        scheme: how the filters are applied.
+
+    Returns:
+        A view [points, points, images, rows, columns, pieces, pieces, channels], each pair those of
+        height and of width.
+    """
+    steps = space.strides[3:5]
+    across = tuple(axis.pieces for axis in scheme)
+    further = tuple(step * axis.taps for step, axis in zip(steps, scheme, strict=True))
+    shape = (*(a.points for a in scheme), *space.shape[:3], *across, space.shape[5])
+    strides = (*steps, *space.strides[:3], *further, space.strides[5])
+    return as_strided(space, shape, strides, writeable=False)
+
+
+def _put(made: Array, target: Array) -> None:
     """Put the outputs of patches side by side, without those too many."""
+    down, along, _, rows, columns, _ = made.shape
     images, height, width, filters = target.shape
-    rows, columns = made.shape[3:5]
-    if (height, width) == (rows * outputs, columns * outputs):
+    if (height, width) == (rows * down, columns * along):
         # One copy instead of many where there are none.
-        side = target.reshape(images, rows, outputs, columns, outputs, filters)
+        side = target.reshape(images, rows, down, columns, along, filters)
         side[...] = made.transpose(2, 3, 0, 4, 1, 5)
         return
-    for row, column in np.ndindex(outputs, outputs):
-        part = target[:, row::outputs, column::outputs]
+    for row, column in np.ndindex(down, along):
+        part = target[:, row::down, column::along]
         part[...] = made[row, column, :, : part.shape[1], : part.shape[2]]
