@@ -67,7 +67,7 @@ _FIVE: Final = Axis(2, 5)
 _SEVEN: Final = Axis(3, 4, 2)
 
 # By the window's size, that of fewer products first.
-_CHOICES: Final = {
+_CHOICES: Final[dict[tuple[int, ...], tuple[_Choice, ...]]] = {
     (3, 3): (
         _Choice(Scheme(_THREE, _THREE), 1 << 10),
         _Choice(Scheme(_THREE_SHORT, _THREE_SHORT), 1 << 14),
