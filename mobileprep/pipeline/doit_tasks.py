@@ -15,7 +15,7 @@ from doit.task import Task, dict_to_task
 
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.at_once import MOST_THREADS
+from mobileprep.at_once import MOST_THREADS
 from mobileprep.plan.spec import StageSpec, TargetPlan
 
 Work = Callable[[], object]

@@ -14,7 +14,7 @@ from mobileprep.ir.memmapped import MemmappedModel
 from mobileprep.ir.serde import graph_to_pieces, raw_chunks, serialized_size
 from mobileprep.ir.stored import file_index, graph_from_index, graph_index, tensors_apart
 from mobileprep.ir.tensor import Tensor
-from mobileprep.pipeline.at_once import at_once
+from mobileprep.at_once import at_once
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.store import Store
