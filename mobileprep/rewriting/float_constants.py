@@ -63,7 +63,13 @@ def each_float(
     values = [(node, float_value(node, transform)) for node in graph]
     floats = [(node, value) for node, value in values if value is not None]
     large = [found for found in floats if found[1].size >= _LARGE]
-    done = at_once(lambda found: convert(*found), large)
+
+    def converted_large(found: tuple[Node, Tensor]) -> _Result:
+        result = convert(*found)
+        found[1].let_go()
+        return result
+
+    done = at_once(converted_large, large)
     converted = {node.name: result for (node, _), result in zip(large, done, strict=True)}
     small = (found for found in floats if found[1].size < _LARGE)
     return converted | {node.name: convert(node, value) for node, value in small}
