@@ -6,12 +6,12 @@ is left, which lies in files then, whose pages count as memory anew once they ar
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.frozen import fields_of
 from mobileprep.fsio import write_bytes
 from mobileprep.inspection.page_limits import left_out
 from mobileprep.inspection.step_changes import StepChanges, step_changes
@@ -42,8 +42,8 @@ def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None 
     """
     data: dict[str, Any] = {"compressed": compressed_graph(graph, level)}
     if before is not None:
-        data["step"] = dataclasses.asdict(_changes(before, graph))
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+        data["step"] = _changes(before, graph)
+    text = json.dumps(data, default=fields_of, separators=(",", ":"), allow_nan=False)
     write_bytes(path, text.encode())
 
 
