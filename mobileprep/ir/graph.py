@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import OpDef
