@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.convolution import convolve
