@@ -10,6 +10,7 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import OpDef
 from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Graph:
         versions: the graph's versions.
     """
 
-    __slots__ = ("_by_name", "_consumers", "library", "nodes", "versions")
+    __slots__ = ("_by_name", "_consumers", "library", "nodes", "pieces", "versions")
 
     def __init__(
         self,
@@ -75,6 +76,8 @@ class Graph:
         self.versions = versions or Versions()
         self._by_name: dict[str, Node] | None = None
         self._consumers: dict[str, list[Node]] | None = None
+        # What ``ir.serde`` has written of it, where that is little: stages write a graph often.
+        self.pieces: tuple[bytes | Tensor, ...] | None = None
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
         """A graph of other nodes with this one's library and versions."""

@@ -36,6 +36,9 @@ _READ_AT_ONCE = 1 << 20
 # Nodes are written in runs of this many.
 _WRITTEN_AT_ONCE = 512
 
+# Bytes besides those of tensors.
+_MOST_KEPT = 1 << 20
+
 
 def graph_from_bytes(data: Buffer, file: str) -> Graph:
     """Read a serialized GraphDef.
@@ -104,7 +107,27 @@ def raw_chunks(pieces: Iterable[bytes | Tensor]) -> Iterator[bytes | memoryview]
 
 
 def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
-    """The pieces of the serialized graph in turn; a tensor stands for its raw content."""
+    """The pieces of the serialized graph in turn; a tensor stands for its raw content.
+
+    Those of a graph are kept with it, where they take little besides its tensors.
+    """
+    if graph.pieces is not None:
+        yield from graph.pieces
+        return
+    kept: list[bytes | Tensor] = []
+    room = _MOST_KEPT
+    for piece in _made_pieces(graph):
+        room -= len(piece) if isinstance(piece, bytes) else 0
+        if room >= 0:
+            kept.append(piece)
+        else:
+            kept.clear()
+        yield piece
+    if room >= 0:
+        graph.pieces = tuple(kept)
+
+
+def _made_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
     yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
     if graph.library:
         yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
