@@ -74,10 +74,10 @@ class Graph:
         self.nodes: tuple[Node, ...] = tuple(nodes)
         self.library = library or Library()
         self.versions = versions or Versions()
+        self.pieces: tuple[bytes | Tensor, ...] | None = None
+        """What ``ir.serde`` made of it, once it has."""
         self._by_name: dict[str, Node] | None = None
         self._consumers: dict[str, list[Node]] | None = None
-        # What ``ir.serde`` has written of it, where that is little: stages write a graph often.
-        self.pieces: tuple[bytes | Tensor, ...] | None = None
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
         """A graph of other nodes with this one's library and versions."""

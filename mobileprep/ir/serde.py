@@ -35,9 +35,8 @@ _READ_AT_ONCE = 1 << 20
 
 # Nodes are written in runs of this many.
 _WRITTEN_AT_ONCE = 512
-
-# Bytes besides those of tensors.
-_MOST_KEPT = 1 << 20
+# Bytes of a graph beside its large constants up to which they are kept.
+_MOST_KEPT = 4 << 20
 
 
 def graph_from_bytes(data: Buffer, file: str) -> Graph:
@@ -109,25 +108,23 @@ def raw_chunks(pieces: Iterable[bytes | Tensor]) -> Iterator[bytes | memoryview]
 def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
     """The pieces of the serialized graph in turn; a tensor stands for its raw content.
 
-    Those of a graph are kept with it, where they take little besides its tensors.
+    A graph keeps them where they take little, for it is measured, hashed and written in turn.
     """
     if graph.pieces is not None:
         yield from graph.pieces
         return
-    kept: list[bytes | Tensor] = []
-    room = _MOST_KEPT
-    for piece in _made_pieces(graph):
-        room -= len(piece) if isinstance(piece, bytes) else 0
-        if room >= 0:
-            kept.append(piece)
-        else:
-            kept.clear()
+    made: list[bytes | Tensor] = []
+    kept = 0
+    for piece in _pieces(graph):
         yield piece
-    if room >= 0:
-        graph.pieces = tuple(kept)
+        kept += 0 if isinstance(piece, Tensor) else len(piece)
+        if kept <= _MOST_KEPT:
+            made.append(piece)
+    if kept <= _MOST_KEPT:
+        graph.pieces = tuple(made)
 
 
-def _made_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
+def _pieces(graph: Graph) -> Iterator[bytes | Tensor]:
     yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
     if graph.library:
         yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))
