@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from mobileprep.cli.verb import flag
 from mobileprep.errors import UsageError
 from mobileprep.limits import DEFAULT_ITERATIONS, MEMORY_VARIABLE, set_limits
-from mobileprep.recipe.units import parse_bytes
 
 
 def add_memory_flag(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +24,12 @@ def add_iterations_flag(parser: argparse.ArgumentParser) -> None:
     flag(parser, "max_iterations", type=int, default=DEFAULT_ITERATIONS, metavar="N", help=line)
 
 
+def _bytes(text: str) -> int | None:
+    from mobileprep.recipe.units import parse_bytes  # reading recipes is slow to import
+
+    return parse_bytes(text)
+
+
 @contextlib.contextmanager
 def limits_of(args: argparse.Namespace) -> Iterator[None]:
     """What runs may take until the command ends, as its line and the environment say.
@@ -34,7 +39,7 @@ def limits_of(args: argparse.Namespace) -> Iterator[None]:
     """
     given = getattr(args, "memory", None)
     text = given or os.environ.get(MEMORY_VARIABLE, "").strip()
-    memory = parse_bytes(text) if text else None
+    memory = _bytes(text) if text else None
     if text and not memory:
         where = "--memory" if given else MEMORY_VARIABLE
         message = f"{text!r} is no size"
