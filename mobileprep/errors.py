@@ -68,8 +68,16 @@ class InvalidGraphError(MobileprepError):
     exit_code = 5
 
 
-class MemoryLimitError(InvalidGraphError):
+class RunLimitError(InvalidGraphError):
+    """A node that would take more than a run may."""
+
+
+class MemoryLimitError(RunLimitError):
     """A node that would take more memory than a run may."""
+
+
+class WorkLimitError(RunLimitError):
+    """A node that would take more arithmetic than a run may."""
 
 
 class UnsupportedError(MobileprepError):

@@ -20,6 +20,7 @@ from mobileprep.numerics.parallel import for_each
 from mobileprep.numerics.tiles import Finish, Tile, cuts, grid, patches
 from mobileprep.numerics.windows import Window
 from mobileprep.numerics.winograd_transforms import TAPS, transforms
+from mobileprep.numerics.work import spend_products
 
 # Of one tile's transformed patches and its products: in the processor's last cache.
 _SPACE_BYTES = 4 << 20
@@ -96,6 +97,7 @@ def convolve_winograd(
     """
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, bank.points.shape[-1]), x.dtype)
+    spend_products(out.size * x.shape[-1] * TAPS * TAPS, x.dtype)
     outputs, count = bank.outputs, _patches(positions, bank.outputs)
     apart = _apart(window, outputs, positions)
     lost = []

@@ -12,7 +12,7 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
-from mobileprep.limits import iteration_limit
+from mobileprep.limits import ITERATIONS_VARIABLE, iteration_limit
 from mobileprep.ops.kernel import Outputs
 from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.registry import Registry
@@ -93,7 +93,8 @@ class RunContext:
         self._iterations += 1
         if self._iterations > iteration_limit():
             message = f"the loop of {name!r} goes on after {self._iterations - 1:,} iterations"
-            raise InvalidGraphError(message, "allow more by --max_iterations", where)
+            hint = f"allow more by --max_iterations or {ITERATIONS_VARIABLE}"
+            raise InvalidGraphError(message, hint, where)
 
     def random(self) -> np.random.Generator | None:
         """The source of the run's random numbers; None where the user gave no seed."""
