@@ -16,7 +16,6 @@ from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
-
 # Steps that an entry of a batch takes.
 _STEPS = 8
 
