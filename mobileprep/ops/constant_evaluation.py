@@ -15,7 +15,7 @@ from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.numerics.work import OverWorkError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
-from mobileprep.ops.effort import charge_making, charge_reading
+from mobileprep.ops.effort import charge
 from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
 from mobileprep.ops.list_constants import constant_array, list_constant
 
@@ -63,10 +63,9 @@ def evaluate_node(
     arrays = [constant_array(t) for t in inputs]
     rounds = node.op in _ARITHMETIC
     try:
-        charge_reading(node.op, arrays)
         with np.errstate(all="ignore"):
             outputs = call_kernel(run, node, list(map(_flushed, arrays)) if rounds else arrays)
-        charge_making(arrays, outputs)
+        charge(node.op, arrays, outputs)
     except OverBudgetError as error:
         message = f"node {node.name!r} ({node.op}): {error}"
         hint = f"allow more by --memory or {MEMORY_VARIABLE}, or leave it out of what is folded"

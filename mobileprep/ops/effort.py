@@ -26,26 +26,24 @@ _PARTIAL: Final = frozenset(
 )
 
 
-def charge_reading(op: str, inputs: Sequence[object]) -> None:
-    """Count what a node is about to read.
+def charge(op: str, inputs: Sequence[object], results: Sequence[object]) -> None:
+    """Count what a node has read and made; what it has handed on, or views of it, are free.
 
     Raises:
         OverWorkError: the run has done all that it may.
     """
-    if op not in _PARTIAL:
-        spend(sum(_reading(x) for x in inputs if isinstance(x, np.ndarray)), "reading its inputs")
+    total = 0
+    is_partial = op in _PARTIAL
+    # Loops, as this is done at each step of a run.
+    if not is_partial:
+        for x in inputs:
+            if isinstance(x, np.ndarray):
+                total += x.size * _TEXT if x.dtype.hasobject else x.nbytes * _READ
+    for x in results:
+        if isinstance(x, np.ndarray) and x.base is None and not (is_partial and _given(x, inputs)):
+            total += x.nbytes * _MADE
+    spend(total, "reading and writing")
 
 
-def charge_making(inputs: Sequence[object], results: Sequence[object]) -> None:
-    """Count what a node has made; what it has handed on, or views of it, are free.
-
-    Raises:
-        OverWorkError: as ``charge_reading``.
-    """
-    made = [x for x in results if isinstance(x, np.ndarray) and x.base is None]
-    given = {id(x) for x in inputs} if made else ()
-    spend(sum(x.nbytes * _MADE for x in made if id(x) not in given), "making its results")
-
-
-def _reading(given: Array) -> int:
-    return given.size * _TEXT if given.dtype.hasobject else given.nbytes * _READ
+def _given(made: Array, inputs: Sequence[object]) -> bool:
+    return any(made is x for x in inputs)

@@ -9,7 +9,7 @@ from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_left
 from mobileprep.numerics.work import OverWorkError
 from mobileprep.ops.context import RunContext
-from mobileprep.ops.effort import charge_making, charge_reading
+from mobileprep.ops.effort import charge
 from mobileprep.ops.planned_size import planned_bytes
 from mobileprep.runtime.actions import Action, Values
 
@@ -33,12 +33,10 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
     """
     try:
         _check_growth(action, inputs)
-        if action.covers:
-            charge_reading(action.node.op, inputs)
         results = action.run(context, inputs)
         # One that covers no node hands on to others, which are charged themselves.
         if action.covers:
-            charge_making(inputs, results)
+            charge(action.node.op, inputs, results)
     except MobileprepError as error:
         raise _placed(error, action, where) from error
     except OverBudgetError as error:
