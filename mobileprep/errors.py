@@ -80,6 +80,10 @@ class WorkLimitError(RunLimitError):
     """A node that would take more arithmetic than a run may."""
 
 
+class LoopLimitError(RunLimitError):
+    """Loops that make more iterations than those of a run may."""
+
+
 class UnsupportedError(MobileprepError):
     """An op, a dtype or a format that is not supported; the message names it."""
 

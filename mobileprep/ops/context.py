@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError
+from mobileprep.errors import LoopLimitError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge
@@ -89,13 +89,13 @@ class RunContext:
             where: the graph's name, for messages.
 
         Raises:
-            InvalidGraphError: the loops of this run have made more than they may.
+            LoopLimitError: the loops of this run have made more than they may.
         """
         self._iterations += 1
         if self._iterations > iteration_limit():
             message = f"the loop of {name!r} goes on after {self._iterations - 1:,} iterations"
             hint = f"allow more by --max_iterations or {ITERATIONS_VARIABLE}"
-            raise InvalidGraphError(message, hint, where)
+            raise LoopLimitError(message, hint, where)
 
     def random(self) -> np.random.Generator | None:
         """The source of the run's random numbers; None where the user gave no seed."""

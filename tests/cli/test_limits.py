@@ -227,6 +227,24 @@ def test_a_loop_without_end_is_told(tmp_path: Path, run: Run) -> None:
     assert DEFAULT_ITERATIONS > 1000
 
 
+def test_a_loop_without_end_is_run_into_once(tmp_path: Path, run: Run) -> None:
+    """Whatever may be drawn for its input, of which no shape is known."""
+    graph = loop_graph()
+    changed = {
+        "most": c("most", np.inf, "^head"),
+        "x": node("x", "Placeholder", T=None, dtype=DType.FLOAT),
+    }
+    path = written(tmp_path, graph.with_nodes([changed.get(n.name, n) for n in graph]))
+    started = time.process_time()
+    told = run("diff", path, path, "--samples=1")
+    once = time.process_time() - started
+    assert told.code == 5, told.err
+    assert "the loop of 'go' goes on after 250,000 iterations" in told.err
+    started = time.process_time()
+    assert run("run", f"--graph={path}", "--feed=x=1", "--fetch=y").code == 5
+    assert once < 3 * (time.process_time() - started) + 2
+
+
 def test_calls_that_double_are_told_at_once_with_the_function(tmp_path: Path, run: Run) -> None:
     functions = [function("f0", "a", "", out="a")]
     for i in range(1, 41):
