@@ -25,6 +25,7 @@ from mobileprep.numerics.tiles import Finish, Tile, cuts, grid, patches
 from mobileprep.numerics.windows import Window
 from mobileprep.numerics.winograd_schemes import Scheme
 from mobileprep.numerics.winograd_transforms import transforms
+from mobileprep.numerics.work import spend_products
 
 # Of one group's transformed patches and its products: in the processor's last cache.
 _SPACE_BYTES = 4 << 20
@@ -85,6 +86,7 @@ def convolve_winograd(
     """
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, bank.points.shape[-1]), x.dtype)
+    spend_products(out.size * x.shape[-1] * math.prod(window.size), x.dtype)
     count = bank.scheme.patches(positions)
     apart = _apart(window, bank.scheme, positions)
     lost = []
