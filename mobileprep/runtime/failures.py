@@ -73,7 +73,9 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
     name = repr(action.node.name)
     message = error.message
     if name not in message:
-        message = f"node {name} ({action.node.op}): {message}"
+        # Of another file that the graph names, the message names the graph too.
+        graph = f" of {where}" if error.where not in ("", where) else ""
+        message = f"node {name} ({action.node.op}){graph}: {message}"
     return error.at(error.where or where, message=message)
 
 
