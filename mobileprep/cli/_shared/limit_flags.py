@@ -17,7 +17,6 @@ from mobileprep.limits import (
     MEMORY_VARIABLE,
     set_limits,
 )
-from mobileprep.recipe.units import parse_bytes, parse_flops
 
 # Of a number: what fits any counter.
 _DIGITS = 16
@@ -38,6 +37,18 @@ def add_limit_flags(parser: argparse.ArgumentParser) -> None:
     flag(parser, "max_flops", default=None, metavar="N", help=line)
 
 
+def _bytes(text: str) -> int | None:
+    from mobileprep.recipe.units import parse_bytes  # reading recipes is slow to import
+
+    return parse_bytes(text)
+
+
+def _flops(text: str) -> int | None:
+    from mobileprep.recipe.units import parse_flops  # the same
+
+    return parse_flops(text)
+
+
 @contextlib.contextmanager
 def limits_of(args: argparse.Namespace) -> Iterator[None]:
     """What runs may take until the command ends, as its line and the environment say.
@@ -45,11 +56,9 @@ def limits_of(args: argparse.Namespace) -> Iterator[None]:
     Raises:
         UsageError: a size or a number that is none.
     """
-    memory = _said(args, "memory", MEMORY_VARIABLE, parse_bytes, "with MB or GB, such as 4GB")
+    memory = _said(args, "memory", MEMORY_VARIABLE, _bytes, "with MB or GB, such as 4GB")
     iterations = _said(args, "max_iterations", ITERATIONS_VARIABLE, _number, "above 0")
-    flops = _said(
-        args, "max_flops", FLOPS_VARIABLE, parse_flops, "with GFLOP or TFLOP, such as 40TFLOP"
-    )
+    flops = _said(args, "max_flops", FLOPS_VARIABLE, _flops, "with GFLOP or TFLOP, such as 40TFLOP")
     set_limits(
         memory=memory,
         iterations=DEFAULT_ITERATIONS if iterations is None else iterations,
