@@ -7,11 +7,11 @@ import numpy as np
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
 from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_left
-from mobileprep.numerics.work import OverWorkError
 from mobileprep.ops.context import RunContext
 from mobileprep.ops.effort import charge
 from mobileprep.ops.planned_size import planned_bytes
 from mobileprep.runtime.actions import Action, Values
+from mobileprep.work import OverWorkError
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
