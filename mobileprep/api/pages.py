@@ -19,7 +19,7 @@ from mobileprep.pipeline.runner import collect, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.spec import Plan, TargetPlan, Upstream
 from mobileprep.report.collect import Report
-from mobileprep.report.json import report_json
+from mobileprep.report.json import report_key
 from mobileprep.report.page.data import StageTime, nodes_data, page_data
 from mobileprep.report.page.render import PAGE, bundle_digest, page_key, render_page
 
@@ -179,7 +179,7 @@ def _key(
     """A digest of all that a page tells but the times."""
     digest = hashlib.sha256(f"{__version__} {bundle_digest()}".encode())
     for target in targets:
-        digest.update(report_json(reports[target.folder]))
+        digest.update(report_key(reports[target.folder]))
         for up in target.page or ():
             digest.update(record(up.task).outputs[up.output].sha256.encode())
     return digest.hexdigest()

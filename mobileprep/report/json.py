@@ -30,6 +30,12 @@ def report_json(report: Report) -> bytes:
     return f"{text}\n".encode()
 
 
+def report_key(report: Report) -> bytes:
+    """What is the same where ``report_json`` is, in a fifth of its time: for digests."""
+    text = json.dumps(report_data(report), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
 def _finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-able data
     if isinstance(value, float):
         return value if math.isfinite(value) else None
