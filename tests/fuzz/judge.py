@@ -38,6 +38,10 @@ def _faults(case: Case, outcome: Outcome) -> Iterator[str]:
         return
     if _WARNING.search(outcome.error):
         yield f"warning: {_digitless(_last_line(outcome.error))}"
+    if case.expected and outcome.code:
+        yield f"ended: {_form(case, outcome)}"
+    elif outcome.falsified:
+        yield f"falsified: {case.arguments[0]} {', '.join(map(_kind, outcome.falsified))}"
     if outcome.code > 1:
         yield from (f"{fault}: {_form(case, outcome)}" for fault in _bad_message(case, outcome))
 
@@ -87,6 +91,10 @@ def _cause(error: str) -> str:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "nothing printed"
+
+
+def _kind(name: str) -> str:
+    return PurePath(name).suffix
 
 
 def _form(case: Case, outcome: Outcome) -> str:

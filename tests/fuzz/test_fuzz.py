@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from mobileprep.cli.main import main
+from mobileprep.fsio import sha256_bytes
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.serde import graph_to_bytes
 from tests.fuzz import batches, flatbuffer, seeds
 from tests.fuzz.__main__ import import_formats
 from tests.fuzz.batches import run_cases
@@ -46,7 +48,8 @@ def test_a_case_is_the_same_each_time() -> None:
 
 
 def test_a_case_that_is_kept_is_read_again(tmp_path) -> None:
-    case = Case(("run", "--graph=a/g.pb"), {"a/g.pb": b"\x00\xff"}, ("a/g.pb",), {"KEY": "1"})
+    graph, digest = {"a/g.pb": b"\x00\xff"}, {"o.pb": "ab"}
+    case = Case(("run", "--graph=a/g.pb"), graph, ("a/g.pb",), {"KEY": "1"}, digest)
     case.keep(tmp_path)
     assert kept_case(tmp_path) == case
 
@@ -87,6 +90,24 @@ def test_an_answer_is_looked_at_where_there_is_no_message(verb: str) -> None:
         assert [f.split(":")[0] for f in found] == ([fault] if fault else [])
 
 
+def test_a_build_that_has_to_leave_files_may_neither_fail_nor_leave_others() -> None:
+    case = Case(("build", "r.yaml"), {"r.yaml": b""}, expected={"out/m.pb": "ab"})
+    failed = Outcome(4, "mobileprep: error: r.yaml: is bad\n  hint: mend it\n", 0, 0)
+    other = Outcome(0, "", 0, 0, falsified=("out/m.pb",))
+    for outcome, told in ((failed, "ended: build"), (other, "falsified: build .pb")):
+        assert [f[: len(told)] for f in faults(case, outcome)] == [told]
+    assert faults(case, Outcome(0, "", 0, 0)) == []
+
+
+def test_what_a_command_leaves_is_compared() -> None:
+    files = {"g.pb": graph_to_bytes(seeds.small_graph())}
+    words = ("freeze", "--input_graph=g.pb", "--output_graph=o.pb", "--output_node_names=y")
+    for digest, falsified in ((sha256_bytes(files["g.pb"]), ()), ("ab", ("o.pb",))):
+        case = Case(words, files, expected={"o.pb": digest})
+        assert [outcome.falsified for _, outcome in run_cases([case])] == [falsified]
+        assert run_case(case).falsified == falsified
+
+
 def test_a_file_may_be_named_within_an_argument() -> None:
     case = Case(("transform", "--in_graph=g.pb", "--transforms=a(log='run.log')"), {"g.pb": b""})
     for name, known in (("run.log", True), ("other.log", False)):
@@ -105,7 +126,7 @@ def test_a_case_that_ends_the_process_ends_no_other(monkeypatch: pytest.MonkeyPa
     cases = [case_of("graph", SEED, number) for number in range(4)]
     codes = [run_case(case).code for case in cases]
 
-    def killed(case: Case, folder: Path) -> tuple[int, str, float, str]:
+    def killed(case: Case, folder: Path) -> tuple[int, str, float, str, tuple[str, ...]]:
         if case == cases[1]:
             os.kill(os.getpid(), signal.SIGKILL)
         return served(case, folder)

@@ -20,10 +20,9 @@ _VERBS = (
 
 @lru_cache(maxsize=1)
 def _made() -> dict[str, bytes]:
-    files = dict(seeds.recipe_files())
     more = "  locked: {platform: android, protect: {encrypt: {key: 'env:MODEL_KEY'}}}\n"
-    files["recipe.yaml"] += more.encode()
     memmap = "memmap --in_graph=model.pb --out_graph=m.mmap --min_conversion_size_in_bytes=1"
+    files = seeds.recipe_files(seeds.VALIDATED + more)
     return seeds.made_by(files, memmap, "build recipe.yaml")
 
 
