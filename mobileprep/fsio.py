@@ -152,9 +152,7 @@ def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    # A name of our own rather than tempfile's: its files are private, and outputs take the
-    # rights that the user's umask gives, which threads cannot ask for without changing it.
-    temporary = path.with_name(f".{path.name[:NAME_KEPT]}.{os.urandom(8).hex()}")
+    temporary = path.with_name(_temporary_name(path.name))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as stream:
@@ -208,6 +206,39 @@ def write_bytes(
             stream.write(data)
         else:
             stream.writelines(data)
+
+
+def write_new(path: str, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file below a folder that is there, as ``atomic_writer`` does, in a third of the time.
+
+    For the hundreds of files of a store, which nobody else names: no link is followed, and nothing
+    is looked for in the way.
+
+    Raises:
+        OSError: whatever the system says; nothing is left then.
+    """
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, _temporary_name(name))  # noqa: PTH118 - a tenth of the time
+    try:
+        with open(temporary, "xb", buffering=0) as stream:  # noqa: PTH123 - the same
+            for piece in pieces:
+                _write_all(stream, memoryview(piece))
+        os.replace(temporary, path)  # noqa: PTH105 - the same
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108 - the same
+        raise
+
+
+def _write_all(stream: RawIOBase, rest: memoryview) -> None:
+    while len(rest):
+        rest = rest[stream.write(rest) :]
+
+
+def _temporary_name(name: str) -> str:
+    # Of our own rather than tempfile's: its files are private, and outputs take the rights that
+    # the user's umask gives, which threads cannot ask for without changing it.
+    return f".{name[:NAME_KEPT]}.{os.urandom(8).hex()}"
 
 
 def write_text(path: Path, text: str, *, follow: bool = True) -> None:

@@ -16,6 +16,7 @@ ROOT = Path(mobileprep.__file__).parent
 PAGE = ROOT.parent / "docs" / "architecture.md"
 FREE = {
     "activity",
+    "at_once",
     "errors",
     "frozen",
     "keys",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.pages import is_answer
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTION = "\n## The report\n"
@@ -24,15 +25,14 @@ def examples() -> list[tuple[str, str]]:
 
 
 def without_digits(text: str) -> str:
-    """Numbers differ in their last digits from processor to processor, and columns with them."""
-    return re.sub(r" +", " ", re.sub(r"\d[\d,]*(\.\d+)?(e-\d+)?", "#", text))
+    """Numbers differ in their last digits from processor to processor."""
+    return re.sub(r"\d[\d,]*(\.\d+)?(e-\d+)?", "#", text)
 
 
 def test_the_section_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
-    checker = doctest.OutputChecker()
     shown = examples()
     assert len(shown) == 3
     for command, answer in shown:
@@ -41,4 +41,4 @@ def test_the_section_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.M
         done = subprocess.run(words, shell=True, capture_output=True, check=False, text=True)
         found = without_digits(done.stderr + done.stdout)
         expected = without_digits(answer)
-        assert checker.check_output(expected, found, doctest.ELLIPSIS), f"{command}\n{found}"
+        assert is_answer(expected, found), f"{command}\n{found}"

@@ -184,9 +184,27 @@ def _numbers_differ(x: Array, y: Array) -> tuple[int, float]:
 
 def _largest_gap(x: Array, y: Array) -> float:
     """The largest absolute difference; 0 of no elements."""
+    if x.dtype == np.float32:
+        x, y = _furthest_apart(x, y)
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
         return float(np.abs(x.astype(wide) - y.astype(wide)).max(initial=0))
+
+
+def _furthest_apart(x: Array, y: Array) -> tuple[Array, Array]:
+    """The pairs whose difference, rounded to single precision, is the largest.
+
+    Rounding keeps the order, so the largest exact difference is that of one of them. Single
+    precision takes a fifth of the time of double. All pairs where that does not tell.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.subtract(x, y)
+        np.abs(gaps, out=gaps)
+        largest = gaps.max(initial=0)
+    if not np.isfinite(largest):
+        return x, y
+    found = gaps == largest
+    return x[found], y[found]
 
 
 def _told(value: AttrValue | None) -> str:

@@ -13,9 +13,9 @@ from doit.exceptions import InvalidDodoFile, TaskFailed
 from doit.reporter import ZeroReporter
 from doit.task import Task, dict_to_task
 
+from mobileprep.at_once import MOST_THREADS
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.at_once import MOST_THREADS
 from mobileprep.plan.spec import StageSpec, TargetPlan
 
 Work = Callable[[], object]

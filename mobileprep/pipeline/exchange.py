@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from mobileprep.at_once import at_once
 from mobileprep.formats.parts import Part
 from mobileprep.fsio import write_bytes
 from mobileprep.ir.files import check_serialized_size, read_graph
@@ -14,7 +15,6 @@ from mobileprep.ir.memmapped import MemmappedModel
 from mobileprep.ir.serde import graph_to_pieces, raw_chunks, serialized_size
 from mobileprep.ir.stored import file_index, graph_from_index, graph_index, tensors_apart
 from mobileprep.ir.tensor import Tensor
-from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.store import Store

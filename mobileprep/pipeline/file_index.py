@@ -13,9 +13,9 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
 
+from mobileprep.at_once import at_once, begun
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.fsio import HASHING, sha256_stream, unreadable
-from mobileprep.pipeline.at_once import at_once, begun
 from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.index_entries import (
     FileStamp,

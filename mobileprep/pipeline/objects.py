@@ -7,14 +7,14 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.mapped_file import release_pages
 from mobileprep.formats.parts import Part, read_between, read_index
-from mobileprep.fsio import place, unreadable, write_bytes
+from mobileprep.fsio import place, unreadable, write_bytes, write_new
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.obstacles import clear_way
 
@@ -199,10 +199,19 @@ class Objects:
             raise CorruptFileError(message, _GONE_HINT, self._named(part))
         return self.path(part.sha256)
 
-    def _write(self, part: Part, pieces: Iterable[Buffer]) -> None:
+    def _write(self, part: Part, pieces: Sequence[Buffer]) -> None:
         if self.holds(part):
             return
         path = self.path(part.sha256)
+        try:
+            write_new(str(path), pieces)
+        except OSError:
+            # Only where that fails: a graph may have hundreds of tensors.
+            self._write_in_the_way(path, pieces)
+        self._written(path, part)
+
+    def _write_in_the_way(self, path: Path, pieces: Sequence[Buffer]) -> None:
+        """Write an object whose folder is missing, or in whose place something else lies."""
         try:
             clear_way(path, self._folder)
             write_bytes(path, iter(pieces), follow=False)
@@ -210,7 +219,6 @@ class Objects:
             raise unwritable(error, path.parent) from error
         except ArtifactError as error:
             raise ArtifactError(error.message, HINT, error.where) from error
-        self._written(path, part)
 
     def _written(self, path: Path, part: Part) -> None:
         with self._lock:

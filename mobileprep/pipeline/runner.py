@@ -6,9 +6,9 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from mobileprep.at_once import at_once
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.at_once import at_once
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State

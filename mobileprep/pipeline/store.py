@@ -19,6 +19,7 @@ from mobileprep.fsio import atomic_writer, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.pipeline.eviction import Evicted, evict, mark_used
 from mobileprep.pipeline.file_index import FileIndex
+from mobileprep.pipeline.file_systems import FileSystems
 from mobileprep.pipeline.objects import HINT, Objects, unwritable
 from mobileprep.pipeline.obstacles import clear_way
 from mobileprep.pipeline.output import (
@@ -61,6 +62,7 @@ class Store:
         self.folder = folder / FORMAT
         self.files = files or FileIndex(None)
         self.objects = Objects(self.folder, self.files)
+        self._systems = FileSystems()
         self._upkeep = Upkeep(self.folder)
         self._fetching = threading.Lock()
         self.sharing: Sharing | None = None
@@ -188,6 +190,7 @@ class Store:
             self.objects.place(Part(output.sha256, output.size), target)
         else:
             with atomic_writer(target, follow=False) as stream:
+                self._systems.reserve(stream.fileno(), str(target), output.size)
                 stream.writelines(self.pieces(output))
         self.files.note(target, output.sha256)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
+from mobileprep.at_once import at_once
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
@@ -19,6 +21,10 @@ from mobileprep.ir.tensor import Array, Tensor
 # The original starts looking for a maximum here: it takes the least positive normal number of
 # C++ for the most negative one.
 LEAST_MAXIMUM: Final = np.finfo(np.float32).tiny
+# To hand a constant of fewer elements to another thread takes longer than its arithmetic.
+_LARGE: Final = 1 << 14
+
+_Result = TypeVar("_Result")
 
 
 def float_value(node: Node, transform: str) -> Tensor | None:
@@ -38,6 +44,35 @@ def float_value(node: Node, transform: str) -> Tensor | None:
         return None
     value = node.attr_tensor("value")
     return value if value.dtype is DType.FLOAT else None
+
+
+def each_float(
+    graph: Graph, transform: str, convert: Callable[[Node, Tensor], _Result]
+) -> dict[str, _Result]:
+    """What ``convert`` gives for each float32 constant, by the node's name.
+
+    Args:
+        graph: the graph.
+        transform: whose errors they are.
+        convert: called with the node and its value; in several threads for large ones.
+
+    Raises:
+        TransformError: a constant without type or value.
+        InvalidGraphError: an attribute is of the wrong kind; and what ``convert`` raises.
+    """
+    values = [(node, float_value(node, transform)) for node in graph]
+    floats = [(node, value) for node, value in values if value is not None]
+    large = [found for found in floats if found[1].size >= _LARGE]
+
+    def converted_large(found: tuple[Node, Tensor]) -> _Result:
+        result = convert(*found)
+        found[1].let_go()
+        return result
+
+    done = at_once(converted_large, large)
+    converted = {node.name: result for (node, _), result in zip(large, done, strict=True)}
+    small = (found for found in floats if found[1].size < _LARGE)
+    return converted | {node.name: convert(node, value) for node, value in small}
 
 
 def value_range(values: Array) -> tuple[np.float32, np.float32]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
+import numpy as np
 from isal import isal_zlib
 
 from mobileprep.plan.records import CompressRecord
@@ -38,8 +39,8 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     one before.
     """
     blocks = _blocks(pieces)
-    first = next(blocks, bytearray())
-    if len(first) < _BLOCK:
+    first = next(blocks, [])
+    if sum(map(len, first)) < _BLOCK:
         return FRAME + (_deflated(first, level) if first else 0)
     workers = cores()
     size = FRAME
@@ -53,22 +54,26 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
         return size + sum(future.result() for future in waiting)
 
 
-def _deflated(block: bytearray, level: int) -> int:
+def _deflated(block: Sequence[memoryview], level: int) -> int:
+    # Joined here, not where blocks are cut: numpy lets other threads run while it copies. In one
+    # call, for the result depends on how the bytes are handed over.
+    whole = np.concatenate([np.frombuffer(part, np.uint8) for part in block])
     packer = isal_zlib.compressobj(level, wbits=_RAW)
-    return len(packer.compress(block)) + len(packer.flush(isal_zlib.Z_FULL_FLUSH))
+    return len(packer.compress(whole)) + len(packer.flush(isal_zlib.Z_FULL_FLUSH))
 
 
-def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytearray]:
-    """The bytes of pieces in blocks of one length."""
-    block = bytearray()
+def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
+    """The bytes of pieces in blocks of one length, the last one shorter; none of them is empty."""
+    block: list[memoryview] = []
+    room = _BLOCK
     for piece in pieces:
         rest = memoryview(piece)
         while len(rest):
-            room = _BLOCK - len(block)
-            block += rest[:room]
+            block.append(rest[:room])
             rest = rest[room:]
-            if len(block) == _BLOCK:
+            room -= len(block[-1])
+            if not room:
                 yield block
-                block = bytearray()
+                block, room = [], _BLOCK
     if block:
         yield block

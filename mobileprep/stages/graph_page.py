@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.at_once import at_once
 from mobileprep.fsio import write_bytes
 from mobileprep.inspection.page_limits import left_out
 from mobileprep.inspection.step_changes import StepChanges, step_changes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_pieces, pieces_size, raw_chunks
 from mobileprep.ir.tensor import Tensor
-from mobileprep.processors import cores
 from mobileprep.stages.compress import FRAME, compressed_size
 
 _AT_ONCE: Final = 4 << 20
@@ -40,9 +40,10 @@ def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None 
         graph: the graph.
         before: the graph before the step that left it; None for a source.
     """
-    data: dict[str, Any] = {"compressed": compressed_graph(graph, level)}
+    found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph, level)}
     if before is not None:
-        data["step"] = dataclasses.asdict(_changes(before, graph))
+        found["step"] = lambda: dataclasses.asdict(_changes(before, graph))
+    data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     write_bytes(path, text.encode())
 
@@ -58,9 +59,8 @@ def compressed_graph(graph: Graph, level: int) -> int:
         return compressed_size(raw_chunks(pieces), level)
     rest = [piece for piece in pieces if not isinstance(piece, Tensor)]
     tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
-    with ThreadPoolExecutor(cores()) as pool:
-        sizes = pool.map(lambda tensor: _compressed_tensor(tensor, level), tensors)
-        return compressed_size(rest, level) + sum(sizes)
+    sizes = at_once(lambda tensor: _compressed_tensor(tensor, level), tensors)
+    return compressed_size(rest, level) + sum(sizes)
 
 
 def _changes(before: Graph, after: Graph) -> StepChanges:

@@ -18,7 +18,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.eightbit_constants import EightbitConstant, eightbit_constant
-from mobileprep.rewriting.float_constants import Replacements, float_value
+from mobileprep.rewriting.float_constants import Replacements, each_float
 from mobileprep.rewriting.variances import variances
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -55,15 +55,19 @@ class QuantizeWeights(Transform):
         """
         kept_float = frozenset() if context.tf115 else variances(graph)
         replacements = Replacements(graph, context.tf115)
+        found = each_float(
+            graph,
+            self.transform_name,
+            lambda node, value: self._quantized(node, value, kept_float, tf115=context.tf115),
+        )
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         matched = 0
         for node in graph:
-            value = float_value(node, self.transform_name)
-            if value is None:
+            if node.name not in found:
                 nodes.append(node)
                 continue
-            reason, quantized = self._quantized(node, value, kept_float, tf115=context.tf115)
+            reason, quantized = found[node.name]
             if quantized is None:
                 skipped[reason] += 1
                 nodes.append(node)

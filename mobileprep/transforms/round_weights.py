@@ -16,7 +16,7 @@ from mobileprep.options.declare import Option
 from mobileprep.rewriting.float_constants import (
     LEAST_MAXIMUM,
     Replacements,
-    float_value,
+    each_float,
     value_range,
 )
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
@@ -62,15 +62,17 @@ class RoundWeights(Transform):
             message = f"num_steps is {self.num_steps}"
             raise refuse(self.transform_name, message, "at least one step is needed")
         replacements = Replacements(graph, context.tf115)
+        found = each_float(
+            graph, self.transform_name, lambda _, value: self._rounded(value, tf115=context.tf115)
+        )
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         matched = 0
         for node in graph:
-            value = float_value(node, self.transform_name)
-            if value is None:
+            if node.name not in found:
                 nodes.append(node)
                 continue
-            reason, rounded = self._rounded(value, tf115=context.tf115)
+            reason, rounded = found[node.name]
             if rounded is None:
                 skipped[reason] += 1
                 nodes.append(node)

@@ -106,6 +106,23 @@ def test_constants_of_every_kind_are_compared(
     assert told in str(difference)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_largest_difference_of_single_precision_is_that_of_double(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for exponent in (-44, -30, -3, 0, 20, 37):
+        a = (rng.standard_normal(100) * 10.0**exponent).astype(np.float32)
+        b = (a * (1 + rng.standard_normal(100) * 10.0 ** rng.integers(-8, 1))).astype(np.float32)
+        largest = np.abs(a.astype(np.float64) - b.astype(np.float64)).max()
+        found = compare_graphs(with_constant(a, np.float32), with_constant(b, np.float32))
+        assert [one.largest for one in found] == ([largest] if (a != b).any() else [])
+
+
+def test_differences_that_single_precision_cannot_hold_are_told() -> None:
+    a, b = (np.array([sign * 3e38, 1], np.float32) for sign in (1, -1))
+    (found,) = compare_graphs(with_constant(a, np.float32), with_constant(b, np.float32))
+    assert found.largest == 2 * float(np.float32(3e38))
+
+
 def test_whole_numbers_are_never_tolerated() -> None:
     a, b = (with_constant([n], np.int32) for n in (1, 2))
     assert compare_graphs(a, b, tolerance=5) != []

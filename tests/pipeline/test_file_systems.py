@@ -116,3 +116,31 @@ def test_the_mounts_of_this_machine_are_read() -> None:
     mounts = read_mounts()
     assert any(m.point == "/" for m in mounts)
     assert not FileSystems().tell_changes("/proc/self", Path("/proc/self").stat().st_dev)
+
+
+@pytest.mark.parametrize(("kind", "at_once"), [("ext4", True), ("nfs4", False), ("fuse", False)])
+def test_blocks_are_allocated_at_once_where_the_system_does_it_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, at_once: bool
+) -> None:
+    path = tmp_path / "model.pb"
+    size = 5 << 20
+    with path.open("wb") as stream:
+        device = os.fstat(stream.fileno()).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        found = pretend(monkeypatch, tmp_path, (number, str(tmp_path), kind))
+        found.reserve(stream.fileno(), str(path), size)
+        assert os.fstat(stream.fileno()).st_size == (size if at_once else 0)
+        stream.write(b"a" * size)
+    assert path.read_bytes() == b"a" * size
+
+
+def test_no_room_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.pb"
+    with path.open("wb") as stream:
+        device = os.fstat(stream.fileno()).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        found = pretend(monkeypatch, tmp_path, (number, str(tmp_path), "ext4"))
+        with pytest.raises(OSError, match=r"[Nn]o space|too large"):
+            found.reserve(stream.fileno(), str(path), 1 << 60)

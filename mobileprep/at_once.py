@@ -1,4 +1,4 @@
-"""Work on files that other threads can share: hashing, writing and waiting let them run."""
+"""Work that threads can share: hashing, arithmetic, writing and waiting let others run."""
 
 from __future__ import annotations
 
