@@ -16,7 +16,7 @@ _WARNING = re.compile(r"\.py:\d+: \w*Warning")
 _KNOWN_CODES = frozenset(range(10))
 _USAGE = 2
 _RECIPE = 3
-_ANSWERS = frozenset({"cache", "verify"})
+_ANSWERS = frozenset({"cache", "doctor", "verify"})
 """Verbs whose answer, on the standard output, has an exit code of its own: it names the files."""
 LONGEST = 20_000
 """Characters of a whole message; a recipe's problems are many."""

@@ -22,6 +22,7 @@ _PLAIN = (
     "dot --graph=G --dot_output=o.dot --shapes", "dot --graph=G --dot_output=o.svg --format=svg",
     "diff G valid.pb", "diff valid.pb G --json", "compare G valid.pb", "compare valid.pb G",
     "init G --no-try", "header --graphs=G", "header --graphs=G --tensorflow=2.21",
+    "migrate G", "migrate G --json",
     "memmap --in_graph=G --out_graph=o.pb --min_conversion_size_in_bytes=1", "check-target G",
     "check-target G --json", "benchmark --graph=G --max_num_runs=1 --warmup_runs=0 LOOPS",
     "benchmark --graph=G --max_num_runs=1 --show_flops --show_memory --show_sizes --json LOOPS",
@@ -100,7 +101,7 @@ _MODEL = (
     (10, "summarize --in_graph=M"), (10, "summarize --in_graph=M --json"),
     (10, "run --graph=M --feed=x=random --max_iterations=1000"),
     (10, "benchmark --graph=M --max_num_runs=1 --max_iterations=1000"),
-    (10, "diff M M"), (10, "check-target M"),
+    (10, "diff M M"), (10, "check-target M"), (5, "migrate M"),
 )  # fmt: skip
 _META = (
     (2, "init m.meta"), (10, "init m.meta --no-try"), (10, "summarize --in_graph=m.meta"),

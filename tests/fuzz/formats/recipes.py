@@ -40,7 +40,7 @@ _WORDS = tuple(
 )
 _VERBS = (
     "validate recipe.yaml", "plan recipe.yaml", "build recipe.yaml --dry-run", "validate . --json",
-    "build recipe.yaml", "calibrate recipe.yaml", "clean recipe.yaml --dry-run", "lock recipe.yaml",
+    "build recipe.yaml", "calibrate recipe.yaml", "clean recipe.yaml", "lock recipe.yaml",
     "report recipe.yaml", "debug-quantization recipe.yaml", "plan recipe.yaml --json",
 )  # fmt: skip
 
@@ -116,11 +116,13 @@ def any_built(rng: random.Random) -> dict[str, bytes]:
 def manifest(rng: random.Random) -> Case:
     """What a build leaves beside the model: manifests and reports."""
     files = _without_store(any_built(rng))
-    names = [n for n in files if n.startswith("out/") and n.endswith((".json", ".txt", ".yaml"))]
+    kinds = (".json", ".txt", ".yaml", ".html")
+    names = [n for n in files if n.startswith("out/") and n.endswith(kinds)]
     name = rng.choice(names)
     damage = damaged_json if name.endswith(".json") else damaged_text
     files[name] = damage(files[name], rng)
-    verbs = ((25, "verify out --quick"), (4, "verify out"), (15, "report recipe.yaml"),
+    verbs = ((25, "verify out --quick"), (4, "verify out"), (5, "report out/small"),
+        (5, "report recipe.yaml --compare=out/small"), (15, "report recipe.yaml"),
              (15, "report recipe.yaml --json"), (13, "plan recipe.yaml"), (13, "clean recipe.yaml"),
              (15, "build recipe.yaml --dry-run"))  # fmt: skip
     return Case(tuple(shared_out(rng, verbs).split()), files, (name,))

@@ -12,7 +12,7 @@ from tests.fuzz.damage import damaged_bytes
 _VERBS = (
     "run --graph=M --feed=x=random", "benchmark --graph=M --max_num_runs=1",
     "summarize --in_graph=M",
-    "header --graphs=M", "check-target M", "diff M valid", "compare valid M",
+    "header --graphs=M", "check-target M", "migrate M", "diff M valid", "compare valid M",
     "dot --graph=M --dot_output=o.dot",
     "transform --in_graph=M --out_graph=o.pb --inputs=x --outputs=y --transforms=fold_constants",
 )  # fmt: skip

@@ -16,8 +16,8 @@ from tests.fuzz.limits import FOLDER
 _VERBS = (
     (14, "build recipe.yaml"), (6, "build recipe.yaml --out=other"), (2, "verify out"),
     (14, "build recipe.yaml --dry-run"), (14, "plan recipe.yaml --json"),
-    (12, "report recipe.yaml"), (12, "cache info"), (14, "cache verify"),
-    (12, "clean recipe.yaml"),
+    (12, "report recipe.yaml"), (6, "cache info"), (14, "cache verify"),
+    (6, "cache gc --max-size=10KB"), (12, "clean recipe.yaml"),
 )  # fmt: skip
 _SHARED_VERBS = ((25, "build recipe.yaml"), (40, "build recipe.yaml --dry-run"),
                  (35, "plan recipe.yaml"))  # fmt: skip
