@@ -18,8 +18,10 @@ _USAGE = 2
 _RECIPE = 3
 _ANSWERS = frozenset({"cache", "doctor", "verify"})
 """Verbs whose answer, on the standard output, has an exit code of its own: it names the files."""
-LONGEST = 20_000
-"""Characters of a whole message; a recipe's problems are many."""
+LONGEST = 4_000
+"""Characters of a whole message."""
+LONGEST_LIST = 20_000
+"""Characters of all problems of a recipe, each on a line."""
 
 
 def faults(case: Case, outcome: Outcome) -> list[str]:
@@ -36,6 +38,10 @@ def _faults(case: Case, outcome: Outcome) -> Iterator[str]:
     if outcome.code not in _KNOWN_CODES or "Traceback" in outcome.error:
         yield f"code {outcome.code}: {_cause(outcome.error)}"
         return
+    if not _is_printable(outcome.error):
+        yield f"unprintable errors: {_form(case, outcome)}"
+    if not _is_printable(outcome.printed.replace("\t", " ")):
+        yield f"unprintable answer: {case.arguments[0]}"
     if _WARNING.search(outcome.error):
         yield f"warning: {_digitless(_last_line(outcome.error))}"
     if case.expected and outcome.code:
@@ -51,13 +57,9 @@ def _bad_message(case: Case, outcome: Outcome) -> Iterator[str]:
     if told is None:
         if case.arguments[0] not in _ANSWERS or not names_a_file(case, outcome.printed):
             yield "no message"
-        elif not _is_printable(outcome.printed):
-            yield "unprintable answer"
         return
-    if len(told[0]) > LONGEST:
+    if len(told[0]) > (LONGEST_LIST if outcome.code == _RECIPE else LONGEST):
         yield "long message"
-    if not _is_printable(told[0]):
-        yield "unprintable message"
     # A recipe's problems each have their mend beside them.
     if outcome.code != _RECIPE and not (told[2] or "").strip():
         yield "no mend"
