@@ -21,20 +21,30 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, kw_only=False, **others):  # noqa: ANN001, ANN003, ANN201 - as Python's
-        """``dataclasses.dataclass``, quick for ``frozen=True`` alone or with ``kw_only``."""
+    def dataclass(cls=None, /, *, frozen=False, kw_only=False, slots=False, **others):  # noqa: ANN001, ANN003, ANN201 - as Python's
+        """``dataclasses.dataclass``, quick for ``frozen=True`` with ``kw_only``, ``slots``."""
 
         def make(found: type) -> type:
             if not frozen or others:
-                return dataclasses.dataclass(frozen=frozen, kw_only=kw_only, **others)(found)
+                return dataclasses.dataclass(frozen=frozen, kw_only=kw_only, slots=slots, **others)(
+                    found
+                )
             # Python lets no frozen dataclass come below one that is not, and the other way round.
             below = any(dataclasses.is_dataclass(base) for base in found.__bases__)
             bare = dataclasses.dataclass(
-                init=False, repr=False, eq=False, frozen=below, kw_only=kw_only
+                init=False, repr=False, eq=False, frozen=below, kw_only=kw_only, slots=slots
             )
-            return _complete(bare(found))
+            return _complete(bare(found), slots=slots)
 
         return make if cls is None else make(cls)
+
+
+def fields_of(instance: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass's
+    """An object's fields by name, as they are: ``json.dumps`` takes this for its ``default``.
+
+    ``dataclasses.asdict`` copies whatever they hold first, which takes longer than writing it.
+    """
+    return {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
 
 
 class _Factory:
@@ -47,7 +57,7 @@ class _Factory:
 _FACTORY: Final = _Factory()
 
 
-def _complete(cls: type) -> type:
+def _complete(cls: type, *, slots: bool) -> type:
     """Give a dataclass what it lacks of making, comparing, hashing and showing."""
     fields = dataclasses.fields(cls)
     compared = _values([f.name for f in fields if f.compare])
@@ -63,6 +73,8 @@ def _complete(cls: type) -> type:
     own = cls.__dict__
     # A class that compares itself, and has no hash of its own, has None there.
     wanted = {"__eq__": equal, "__hash__": hashed, "__repr__": _shown, "__init__": _Init(cls)}
+    if slots:
+        wanted |= {"__getstate__": _state, "__setstate__": _set_state}
     if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         wanted |= _refusing(cls, frozenset(f.name for f in fields))
         cls.__dataclass_params__.frozen = True  # type: ignore[attr-defined]
@@ -139,6 +151,16 @@ def _value(field: dataclasses.Field[Any], known: dict[str, Any]) -> str:
     known[f"_made_{field.name}"] = field.default_factory
     fresh = f"_made_{field.name}()"
     return f"{fresh} if {field.name} is _FACTORY else {field.name}" if field.init else fresh
+
+
+def _state(self: Any) -> list[Any]:  # noqa: ANN401 - of any dataclass
+    """What pickles and copies hold of an object with slots, as with Python's."""
+    return [getattr(self, f.name) for f in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:  # noqa: ANN401 - of any dataclass
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
 
 
 def _values(names: list[str]) -> Callable[[object], tuple[Any, ...]]:

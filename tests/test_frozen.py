@@ -59,7 +59,17 @@ def made(dataclass: Callable[..., Any]) -> dict[str, type]:
     class Ordered:
         value: int
 
-    return {c.__name__: c for c in (Empty, One, Several, Own, Base, Below, Ordered)}
+    @dataclass(frozen=True, slots=True)
+    class Slotted:
+        value: int
+        second: list[int] = field(default_factory=list)
+
+    @dataclass(frozen=True, slots=True)
+    class BelowSlotted(Slotted):
+        third: str = "c"
+
+    classes = (Empty, One, Several, Own, Base, Below, Ordered, Slotted, BelowSlotted)
+    return {c.__name__: c for c in classes}
 
 
 OURS, THEIRS = made(frozen.dataclass), made(dataclasses.dataclass)
@@ -74,6 +84,8 @@ MADE: list[tuple[str, dict[str, Any]]] = [
     ("Base", {}),
     ("Below", {"other": 2}),
     ("Ordered", {"value": 1}),
+    ("Slotted", {"value": 1}),
+    ("BelowSlotted", {"value": 1, "third": "d"}),
 ]
 
 
@@ -83,7 +95,7 @@ def test_objects_are_shown_compared_hashed_and_kept_as_with_python(
 ) -> None:
     ours, theirs = OURS[name](**fields), THEIRS[name](**fields)
     assert repr(ours) == repr(theirs)
-    assert hash(ours) == hash(theirs)
+    assert _hash(ours) == _hash(theirs)
     assert ours == OURS[name](**fields)
     assert ours != theirs or name == "Own"
     assert copy.deepcopy(ours) == dataclasses.replace(ours) == ours or fields.get("value") != 3
@@ -92,6 +104,13 @@ def test_objects_are_shown_compared_hashed_and_kept_as_with_python(
     for change in (lambda: setattr(ours, "value", 2), lambda: delattr(ours, "value")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
+
+
+def _hash(made: object) -> int | str:
+    try:
+        return hash(made)
+    except TypeError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -156,8 +175,24 @@ class Kept:
     value: int
 
 
-def test_objects_are_pickled() -> None:
-    assert pickle.loads(pickle.dumps(Kept(3))) == Kept(3)
+@frozen.dataclass(frozen=True, slots=True)
+class KeptInSlots:
+    """One without a ``__dict__`` that pickle finds."""
+
+    value: int
+
+
+@pytest.mark.parametrize("kept", [Kept(3), KeptInSlots(3)])
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_objects_are_pickled(kept: object, protocol: int) -> None:
+    assert pickle.loads(pickle.dumps(kept, protocol)) == kept
+
+
+def test_slots_hold_the_fields_and_nothing_else() -> None:
+    for name in ("Slotted", "BelowSlotted"):
+        assert OURS[name].__slots__ == THEIRS[name].__slots__  # type: ignore[attr-defined]
+        with pytest.raises((AttributeError, TypeError)):
+            object.__setattr__(OURS[name](1), "more", 2)
 
 
 def test_a_dataclass_that_is_not_frozen_is_pythons() -> None:

@@ -7,10 +7,10 @@ eight-bit forms after them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

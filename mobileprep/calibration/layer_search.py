@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
+
+from mobileprep.frozen import dataclass
 
 
 @dataclass(frozen=True, order=True)

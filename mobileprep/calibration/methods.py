@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from mobileprep.frozen import dataclass
 
 HISTOGRAM_METHODS: Final = frozenset({"percentile", "entropy", "mse"})
 MOVING_AVERAGE: Final = "moving_average"

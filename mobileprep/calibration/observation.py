@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from mobileprep.datasets.dataset import Dataset
 from mobileprep.datasets.runs import FedRun, run_size, runs
 from mobileprep.datasets.survey import DataSurvey
 from mobileprep.errors import AccuracyError
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.ir.tensor import Array

@@ -11,7 +11,6 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Ref, edge
-from mobileprep.runtime.sampling.first_ops import first_ops
 from mobileprep.runtime.sampling.inputs import FedTensor, fed_tensors
 
 # These read one file at a time, a text without axes.
@@ -46,6 +45,8 @@ def _sharpened(graph: Graph, fed: FedTensor) -> FedTensor:
         return replace(fed, shape=()) if _decides(graph, fed.ref) else fed
     if fed.dtype is not DType.STRING:
         return fed
+    from mobileprep.runtime.sampling.first_ops import first_ops  # few graphs take texts
+
     reader = first_ops(graph, fed.ref).file
     is_one = reader is not None and reader.op in _ONE_FILE
     return replace(fed, shape=()) if is_one else fed

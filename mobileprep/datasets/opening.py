@@ -1,4 +1,8 @@
-"""From files of any kind to samples of a model."""
+"""From files of any kind to samples of a model.
+
+What reads a kind is imported where data of that kind is opened: pictures, sounds, records and
+tables take twenty modules that a run on arrays never asks.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,9 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from mobileprep.datasets.array_samples import ArraySamples
 from mobileprep.datasets.chosen import Chosen
-from mobileprep.datasets.csv_samples import CsvSamples
 from mobileprep.datasets.dataset import Batch, Dataset, Unread
-from mobileprep.datasets.file_samples import FileSamples
-from mobileprep.datasets.fitting import only_input
-from mobileprep.datasets.generated import Generated
 from mobileprep.datasets.listing import files_below
-from mobileprep.datasets.pictures import PICTURES, PictureReading
-from mobileprep.datasets.record_samples import RecordSamples
-from mobileprep.datasets.singles import Singles
-from mobileprep.datasets.sounds import SOUNDS, SoundReading
 from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
@@ -64,6 +59,8 @@ def open_dataset(
     """
     kind = files.kind or data_kind(files)
     if kind == "python":
+        from mobileprep.datasets.generated import Generated
+
         found: Dataset = Generated(files, inputs, choice, labelled=labelled)
     else:
         source = _source(kind, files, inputs, labels, labelled=labelled)
@@ -127,6 +124,9 @@ def data_kind(files: DataFiles) -> DataKind:
 
 
 def _kind_of_folder(files: DataFiles) -> DataKind:
+    from mobileprep.datasets.pictures import PICTURES
+    from mobileprep.datasets.sounds import SOUNDS
+
     found = files_below(files.root)
     suffixes = {name[name.rfind(".") :].lower() for name in found if "." in name}
     kinds: list[DataKind] = []
@@ -150,14 +150,29 @@ def _source(
 ) -> SampleSource:
     wanted = labels if labelled else None
     if kind in ("npz", "npy"):
+        from mobileprep.datasets.array_samples import ArraySamples
+
         return ArraySamples(files, inputs, wanted)
+    from mobileprep.datasets.singles import Singles
+
     if kind == "csv":
+        from mobileprep.datasets.csv_samples import CsvSamples
+
         return Singles(CsvSamples(files, inputs, labels, labelled=labelled))
     if kind == "tfrecord":
+        from mobileprep.datasets.record_samples import RecordSamples
+
         return Singles(RecordSamples(files, inputs, wanted))
+    from mobileprep.datasets.file_samples import FileSamples
+    from mobileprep.datasets.fitting import only_input
+
     fed = only_input(inputs, files.reading.input, files.name)
     if kind == "wav":
+        from mobileprep.datasets.sounds import SOUNDS, SoundReading
+
         sounds = SoundReading(fed, files.reading, files.name)
         return Singles(FileSamples(files, SOUNDS, sounds, labelled=labelled))
+    from mobileprep.datasets.pictures import PICTURES, PictureReading
+
     pictures = PictureReading(fed, files.reading, files.name)
     return Singles(FileSamples(files, PICTURES, pictures, labelled=labelled))

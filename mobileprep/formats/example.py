@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.wire import BYTES, FIXED32, VARINT, skip_field
+from mobileprep.frozen import dataclass
 
 _FILE: Final = "serialized example"
 _FIRST_BYTES: Final = 1 << 3 | BYTES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,6 +14,7 @@ from mobileprep.formats.kinds import kind_of
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import ends_as_package
 from mobileprep.formats.sstable import MAGIC
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import unreadable
 from mobileprep.regular_files import opened
 

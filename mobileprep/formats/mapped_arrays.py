@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import shutil
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Container
@@ -97,6 +96,8 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> N
     if entry.file_size > _MOST_UNPACKED:
         message = f"takes {entry.file_size} bytes unpacked; at most {_MOST_UNPACKED} are read"
         raise CorruptFileError(message, "save it with numpy.savez, in parts", where)
+    import tempfile  # slow to import, and most arrays are mapped as they lie
+
     with tempfile.TemporaryFile() as spool:
         with archive.open(entry) as member:
             shutil.copyfileobj(member, spool, _BLOCK)

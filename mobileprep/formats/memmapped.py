@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -19,6 +18,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.protos import memmapped_pb2 as pb
 from mobileprep.formats.wire import BYTES
+from mobileprep.frozen import dataclass
 
 PREFIX: Final = "memmapped_package://"
 """What the names of all regions begin with."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer, Cursor
 from mobileprep.formats.wire import encode_varint
+from mobileprep.frozen import dataclass
 
 GRAPH: Final = b"mobileprep graph 1\n"
 FILE: Final = b"mobileprep file  1\n"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.mapped_file import map_file
+from mobileprep.frozen import dataclass
 
 _MAGIC: Final = b"\x7fELF"
 # What pyelftools raises besides its own, for sizes and offsets that no file has.

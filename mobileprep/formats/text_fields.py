@@ -13,12 +13,12 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 
 from mobileprep.errors import nearest_hint
 from mobileprep.formats.wire import (
+    BYTES,
     FIXED32,
     FIXED64,
     PAYLOAD_FIELD,
     VARINT,
     encode_varint,
-    field_header,
 )
 
 _INTEGER: Final = re.compile(rb"-?(?:0[xX][0-9a-fA-F]{1,16}|0[0-7]{0,22}|[1-9][0-9]{0,19})\Z")
@@ -45,23 +45,24 @@ class Field:
 
     Attributes:
         name: as the text spells it.
-        number: on the wire.
+        tag: of its texts and messages, on the wire.
         scalar: encodes a number, a boolean or an enum name, tag included, or raises ValueError
             with the fault; None for strings and messages.
         is_text: whether the field takes quoted strings.
         bit: set in a message's mask once the field was given; 0 for repeated fields.
     """
 
-    __slots__ = ("_descriptor", "_utf8", "bit", "is_text", "name", "number", "scalar")
+    __slots__ = ("_descriptor", "_message", "_utf8", "bit", "is_text", "name", "scalar", "tag")
 
     def __init__(self, descriptor: FieldDescriptor, bit: int) -> None:
         self.name = descriptor.name
-        self.number = descriptor.number
+        self.tag = encode_varint(descriptor.number << 3 | BYTES)
         self.bit = bit
         self.scalar = _scalar_encoder(descriptor)
         self.is_text = descriptor.type in (descriptor.TYPE_STRING, descriptor.TYPE_BYTES)
         self._utf8 = descriptor.type == descriptor.TYPE_STRING
         self._descriptor = descriptor
+        self._message: Mapping[bytes, Field] | None = None
 
     @property
     def siblings(self) -> Mapping[str, Descriptor]:
@@ -74,8 +75,10 @@ class Field:
     @property
     def message(self) -> Mapping[bytes, Field] | None:
         """The fields of this field's messages, or None for a scalar."""
-        kind = self._descriptor.message_type
-        return None if kind is None else fields_of(kind)
+        if self._message is None:
+            kind = self._descriptor.message_type
+            self._message = None if kind is None else fields_of(kind)
+        return self._message
 
     def text(self, value: bytes) -> bytes:
         """Encode an unescaped string, tag included.
@@ -89,7 +92,7 @@ class Field:
             except UnicodeDecodeError as error:
                 msg = f"the string of {self.name!r} is no UTF-8 text"
                 raise ValueError(msg) from error
-        return field_header(self.number, len(value)) + value
+        return self.tag + encode_varint(len(value)) + value
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,9 @@
 """Protobuf text turned into the wire format in one pass, driven by a message's descriptor.
 
 A line in its usual form costs one match of a regular expression; the rest of the grammar
-(comments, ``<>``, lists, adjacent literals, unusual escapes, extensions) takes the slow way.
+(comments, ``<>``, lists, adjacent literals, unusual escapes, extensions) takes the slow way. Short
+messages of repeated fields, as attributes are, mostly come again letter by letter, and are not read
+again then.
 The text is read where it lies, and at any moment only the open messages are held beside the
 result, so that a text graph takes little more than its binary form in memory.
 """
@@ -19,7 +21,7 @@ from mobileprep.errors import CorruptFileError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.text_fields import Field, fields_of
 from mobileprep.formats.text_scanner import Scanner
-from mobileprep.formats.wire import field_header
+from mobileprep.formats.wire import encode_varint
 
 _USUAL: Final = re.compile(
     rb"""[\s;,]*(?:
@@ -37,6 +39,10 @@ _NAME: Final = re.compile(rb"[A-Za-z_]\w*|\[[\w./%-]+\]|\d+(?=\s*:)")
 _CLOSERS: Final = {b"{": b"}", b"<": b">"}
 _NO_FIELDS: Final[Mapping[bytes, Field]] = {}
 _DEEPEST: Final = 100  # protobuf's own limit
+# Of messages that may come again: how deep they lie at least, their length, how many are kept.
+_WITHIN: Final = 2
+_SHORT: Final = 512
+_MOST: Final = 1 << 12
 
 
 def text_to_wire(data: Buffer, message: type[Message], file: str) -> memoryview:
@@ -59,7 +65,7 @@ def text_to_wire(data: Buffer, message: type[Message], file: str) -> memoryview:
 class _Frame:
     """A message whose end has not come yet."""
 
-    __slots__ = ("closer", "fields", "is_list", "out", "owner", "seen", "start")
+    __slots__ = ("again", "closer", "fields", "is_list", "out", "owner", "seen", "start")
 
     def __init__(
         self, fields: Mapping[bytes, Field], owner: Field | None, closer: bytes, start: int
@@ -71,6 +77,8 @@ class _Frame:
         self.is_list = closer == b"]"
         self.out = bytearray()
         self.seen = 0
+        # What is taken for the rest of the message, from behind its opener to its closer.
+        self.again = b""
 
 
 class _Parser(Scanner):
@@ -78,6 +86,8 @@ class _Parser(Scanner):
         super().__init__(data, file)
         self._frame = _Frame(fields, None, b"", 0)
         self._stack = [self._frame]
+        # What messages came to by field, depth and text: nothing else has a part in it.
+        self._known: dict[tuple[Field, int, bytes], bytes] = {}
 
     def parse(self) -> memoryview:
         data, match = self.data, _USUAL.match
@@ -96,10 +106,31 @@ class _Parser(Scanner):
                 frame = self._frame
                 field = frame.fields.get(found[1])
                 if shape == _OPEN:
+                    likely = b"" if field is None or field.bit else self._likely(found)
+                    if field is not None and likely:
+                        known = self._known.get((field, len(self._stack), likely))
+                        if known is not None:
+                            frame.out += known
+                            self.at = found.end() + len(likely)
+                            continue
                     self._open(field, found[_OPEN], found.start(_OPEN))
+                    self._frame.again = likely
                 elif field is not None:
                     self._value(frame, field, found, shape)
             self.at = found.end()
+
+    def _likely(self, found: re.Match[bytes]) -> bytes:
+        """The text of a message that begins there, if it is short and written as usual.
+
+        Its closer then is the first that stands where the line of its opener begins. Whether it
+        really ends there is known once it is read.
+        """
+        if len(self._stack) < _WITHIN or found[_OPEN] != b"{":
+            return b""
+        start = found.end()
+        ahead = bytes(self.data[start : start + _SHORT])
+        closer = found[0][: found.start(1) - found.start()] + b"}"
+        return ahead[: ahead.find(closer) + len(closer)] if closer in ahead else b""
 
     def _value(
         self, frame: _Frame, field: Field, found: re.Match[bytes], shape: int | None
@@ -148,8 +179,10 @@ class _Parser(Scanner):
         if frame.is_list:
             parent.out += frame.out
         elif frame.owner is not None:
-            parent.out += field_header(frame.owner.number, len(frame.out))
-            parent.out += frame.out
+            written = frame.owner.tag + encode_varint(len(frame.out)) + frame.out
+            parent.out += written
+            if frame.again and start == frame.start + len(frame.again) and len(self._known) < _MOST:
+                self._known[frame.owner, len(self._stack), frame.again] = bytes(written)
 
     def _unusual(self) -> bool:
         """Read on by one comment, item or field; False at the end of the text."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,6 +20,7 @@ from mobileprep.formats.saved_model import SAVED_MODEL_NAMES, VARIABLES_PREFIX
 from mobileprep.freezing.fitting import Candidate, examined, with_checkpoint
 from mobileprep.freezing.folders import entries_of, prefixes_of, ranked_prefixes
 from mobileprep.freezing.source import LoadedSource, load_source
+from mobileprep.frozen import dataclass
 
 ModelKind = Literal["frozen", "graph", "meta_graph", "saved_model"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError, UsageError, did_you_mean
 from mobileprep.formats.dtypes import dtype_from_text
@@ -12,6 +12,7 @@ from mobileprep.freezing.guess import described, guess
 from mobileprep.freezing.model import LoadedSource
 from mobileprep.freezing.options import FreezeOptions, FreezeResult
 from mobileprep.freezing.outputs import chosen_signature, output_tensors
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref

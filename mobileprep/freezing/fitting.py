@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from mobileprep.freezing.subgraph import extract
 from mobileprep.freezing.trace import variables_of
 from mobileprep.freezing.training import is_of_training
 from mobileprep.freezing.values import without_value
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mobileprep.errors import MobileprepError
 from mobileprep.formats.checkpoint_files import find_checkpoint
 from mobileprep.formats.file_kinds import file_kind
+from mobileprep.frozen import dataclass
 
 # Entries that are looked at, so that a huge folder is not read for hours.
 _LOOKED_AT: Final = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError
@@ -13,6 +13,7 @@ from mobileprep.freezing.guess import GuessedInterface, described, find_interfac
 from mobileprep.freezing.model import LoadedSource, TensorSpec
 from mobileprep.freezing.outputs import chosen_signature
 from mobileprep.freezing.training import is_of_training
+from mobileprep.frozen import dataclass
 from mobileprep.ir.reachability import reachable
 from mobileprep.ir.refs import parse_ref
 

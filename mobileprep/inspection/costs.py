@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
@@ -12,7 +12,9 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.cost import Sizes, count_flops
-from mobileprep.runtime.accounting.costs import NodeCost, inferred_costs
+
+if TYPE_CHECKING:
+    from mobileprep.runtime.accounting.costs import NodeCost
 
 # A constant counts for the op that uses it, behind ops that only hand it on.
 _HANDS_ON: Final = frozenset({"Identity", "Enter", "Dequantize"})
@@ -123,6 +125,8 @@ def model_costs(
         InvalidGraphError: a missing input, or a cycle.
         UsageError: an output or an input is not in the graph.
     """
+    from mobileprep.runtime.accounting.costs import inferred_costs  # a build asks node_flops alone
+
     shapes = {
         name: None if shape is None else tuple(batch if n < 0 else n for n in shape)
         for name, shape in feeds.items()

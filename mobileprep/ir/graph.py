@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import OpDef
 from mobileprep.ir.refs import Ref
+from mobileprep.ir.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Graph:
         versions: the graph's versions.
     """
 
-    __slots__ = ("_by_name", "_consumers", "library", "nodes", "versions")
+    __slots__ = ("_by_name", "_consumers", "library", "nodes", "pieces", "versions")
 
     def __init__(
         self,
@@ -72,6 +74,8 @@ class Graph:
         self.nodes: tuple[Node, ...] = tuple(nodes)
         self.library = library or Library()
         self.versions = versions or Versions()
+        self.pieces: tuple[bytes | Tensor, ...] | None = None
+        """What ``ir.serde`` made of it, once it has."""
         self._by_name: dict[str, Node] | None = None
         self._consumers: dict[str, list[Node]] | None = None
 

@@ -35,6 +35,8 @@ _READ_AT_ONCE = 1 << 20
 
 # Nodes are written in runs of this many.
 _WRITTEN_AT_ONCE = 512
+# Bytes of a graph beside its large constants up to which they are kept.
+_MOST_KEPT = 4 << 20
 
 
 def graph_from_bytes(data: Buffer, file: str) -> Graph:
@@ -104,7 +106,25 @@ def raw_chunks(pieces: Iterable[bytes | Tensor]) -> Iterator[bytes | memoryview]
 
 
 def graph_to_pieces(graph: Graph) -> Iterator[bytes | Tensor]:
-    """The pieces of the serialized graph in turn; a tensor stands for its raw content."""
+    """The pieces of the serialized graph in turn; a tensor stands for its raw content.
+
+    A graph keeps them where they take little, for it is measured, hashed and written in turn.
+    """
+    if graph.pieces is not None:
+        yield from graph.pieces
+        return
+    made: list[bytes | Tensor] = []
+    kept = 0
+    for piece in _pieces(graph):
+        yield piece
+        kept += 0 if isinstance(piece, Tensor) else len(piece)
+        if kept <= _MOST_KEPT:
+            made.append(piece)
+    if kept <= _MOST_KEPT:
+        graph.pieces = tuple(made)
+
+
+def _pieces(graph: Graph) -> Iterator[bytes | Tensor]:
     yield from _nodes_to_pieces(graph.nodes, _NODE_FIELD)
     if graph.library:
         yield delimited(_LIBRARY_FIELD, _library_bytes(graph.library))

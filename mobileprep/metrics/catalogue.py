@@ -1,33 +1,63 @@
-"""The metrics by name."""
+"""The metrics by name; the module of each is imported where it is asked for."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from mobileprep.errors import InternalError
-from mobileprep.metrics import error_rates
 from mobileprep.metrics.base import Metric, MetricOptions
-from mobileprep.metrics.classification import TopK
-from mobileprep.metrics.detection import MeanAveragePrecision
-from mobileprep.metrics.regression import R2, Cosine, MeanError, Psnr
-from mobileprep.metrics.roc import Auc
-from mobileprep.metrics.segmentation import MeanIoU
+
+
+def _regression(name: str, options: MetricOptions) -> Metric:
+    from mobileprep.metrics.regression import R2, Cosine, MeanError, Psnr
+
+    if name == "psnr":
+        return Psnr(options)
+    if name == "r2":
+        return R2()
+    if name == "cosine":
+        return Cosine()
+    return MeanError(1 if name == "mean_absolute_error" else 2)
+
+
+def _mean_iou(_: str, options: MetricOptions) -> Metric:
+    from mobileprep.metrics.segmentation import MeanIoU
+
+    return MeanIoU(options)
+
+
+def _auc(_: str, _options: MetricOptions) -> Metric:
+    from mobileprep.metrics.roc import Auc
+
+    return Auc()
+
+
+def _error_rate(name: str, options: MetricOptions) -> Metric:
+    from mobileprep.metrics.error_rates import ErrorRate, characters, words
+
+    return ErrorRate(words if name == "word_error_rate" else characters, options)
+
+
+def _mean_average_precision(_: str, _options: MetricOptions) -> Metric:
+    from mobileprep.metrics.detection import MeanAveragePrecision
+
+    return MeanAveragePrecision()
+
 
 _TOP_K: Final = re.compile(r"top([1-9][0-9]{0,4})")
-METRICS: Final[Mapping[str, Callable[[MetricOptions], Metric]]] = {
-    "mean_absolute_error": lambda _: MeanError(1),
-    "mean_squared_error": lambda _: MeanError(2),
-    "r2": lambda _: R2(),
-    "psnr": Psnr,
-    "cosine": lambda _: Cosine(),
-    "mean_iou": MeanIoU,
-    "auc": lambda _: Auc(),
-    "word_error_rate": functools.partial(error_rates.ErrorRate, error_rates.words),
-    "character_error_rate": functools.partial(error_rates.ErrorRate, error_rates.characters),
-    "mean_average_precision": lambda _: MeanAveragePrecision(),
+METRICS: Final[Mapping[str, Callable[[str, MetricOptions], Metric]]] = {
+    "mean_absolute_error": _regression,
+    "mean_squared_error": _regression,
+    "r2": _regression,
+    "psnr": _regression,
+    "cosine": _regression,
+    "mean_iou": _mean_iou,
+    "auc": _auc,
+    "word_error_rate": _error_rate,
+    "character_error_rate": _error_rate,
+    "mean_average_precision": _mean_average_precision,
 }
 """Those that compare outputs with labels, but ``top1``, ``top2`` and so on."""
 
@@ -41,9 +71,11 @@ def make_metric(name: str, options: MetricOptions) -> Metric:
     """A metric of labels by its name."""
     top = _TOP_K.fullmatch(name)
     if top is not None:
+        from mobileprep.metrics.classification import TopK
+
         return TopK(int(top[1]))
     kind = METRICS.get(name)
     if kind is None:
         message = f"there is no metric {name!r} of labels"
         raise InternalError(message)
-    return kind(options)
+    return kind(name, options)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.litert.convert import Mode, converted
 from mobileprep.litert.prepare import CutInput

@@ -11,11 +11,11 @@ where the range of floats does not hold 0.0 they are beyond, up to 32 bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_allocation, check_bytes
 from mobileprep.numerics.matrix_products import LEAST_WORK

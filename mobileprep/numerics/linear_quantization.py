@@ -6,12 +6,12 @@ Source: ``QuantizedToFloatStruct`` and ``FloatToQuantizedStruct`` of TensorFlow'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.quantization import (
     Kind,

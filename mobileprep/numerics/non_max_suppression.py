@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 Overlap = Callable[[int], Array]

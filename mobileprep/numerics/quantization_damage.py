@@ -8,11 +8,11 @@ and of ai-edge-quantizer's model validation.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 # The root mean square of rounding alone, in steps: errors spread evenly over one step.

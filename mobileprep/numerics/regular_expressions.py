@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import AnyStr, Generic, Protocol, TypeVar
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.numerics.backtracking import doublings
 from mobileprep.numerics.re2_in_python import INSTALL, differs, translated
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 TAPS: Final = 3
 """How many elements a filter has along an axis."""
@@ -41,6 +43,8 @@ def transforms(outputs: int) -> Transforms:
     Source: Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016; made as
     Cook and Toom multiply polynomials, transposed.
     """
+    from fractions import Fraction
+
     points = [Fraction(p) for p in _POINTS[outputs]]
     others = [[q for q in points if q != p] for p in points]
     output = [[p**i for p in points] + [Fraction(i == outputs - 1)] for i in range(outputs)]
@@ -49,17 +53,17 @@ def transforms(outputs: int) -> Transforms:
         for p, rest in zip(points, others, strict=True)
     ]
     filters.append([Fraction(j == TAPS - 1) for j in range(TAPS)])
-    inputs = [[*_with_roots(rest), Fraction(0)] for rest in others]
+    inputs = [[*_with_roots(rest), 0] for rest in others]
     inputs.append(_with_roots(points))
     return _balanced(*(np.array(m, np.float64) for m in (output, filters, inputs)))
 
 
-def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
+def _with_roots(roots: Sequence[Fraction]) -> list[Fraction | int]:
     """The coefficients of the product of x - root, that of x**0 first."""
-    found = [Fraction(1)]
+    found: list[Fraction | int] = [1]
     for root in roots:
-        raised = [Fraction(0), *found]
-        found = [a - root * b for a, b in zip(raised, [*found, Fraction(0)], strict=True)]
+        raised = [0, *found]
+        found = [a - root * b for a, b in zip(raised, [*found, 0], strict=True)]
     return found
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.opdefs.definitions import NEWEST, TF115
 
 _DATA: Final = Path(__file__).parent / "data"

@@ -18,8 +18,6 @@ from mobileprep.formats.wire import encode_varint
 from mobileprep.ir.node import Node
 from mobileprep.ir.serde_attrs import shape_from_proto, shape_to_proto
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.ops.data_flow.tensor_array import handle_of
-from mobileprep.ops.data_flow.tensor_list import MOST_ELEMENTS, TensorList
 
 _NAME: Final = "tensorflow::TensorList"
 _ALL_BITS: Final = (1 << 64) - 1
@@ -36,6 +34,8 @@ def list_constant(node: Node, handle: Array) -> Tensor:
     Raises:
         UnsupportedError: it is no such list.
     """
+    from mobileprep.ops.data_flow.tensor_list import TensorList
+
     held = handle.item() if handle.dtype == object and handle.size == 1 else None
     if (
         not isinstance(held, TensorList)
@@ -65,6 +65,13 @@ def constant_array(tensor: Tensor) -> Array:
     """
     if tensor.dtype is not DType.VARIANT:
         return tensor.array()
+    return _list_handle(tensor)
+
+
+def _list_handle(tensor: Tensor) -> Array:
+    from mobileprep.ops.data_flow.tensor_array import handle_of
+    from mobileprep.ops.data_flow.tensor_list import MOST_ELEMENTS, TensorList
+
     values = _parsed(pb.TensorProto, tensor.opaque).variant_val
     if len(values) != 1 or values[0].type_name != _NAME or values[0].tensors:
         message = "of variants only TensorLists without values can be read"

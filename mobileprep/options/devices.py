@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Annotated, Final
 
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.frozen import dataclass
 from mobileprep.options.declare import Option
 
+_LIST: Final = Path(__file__).with_name("devices.json")
 DEVICE_FILES: Final = (".yaml", ".yml")
 """How the names of files with profiles end; no device of the list is called so."""
 
@@ -51,8 +52,7 @@ class Device:
 @lru_cache(maxsize=1)
 def devices() -> dict[str, Device]:
     """All devices by name."""
-    file = resources.files("mobileprep.options") / "devices.json"
-    listed = json.loads(file.read_text(encoding="utf-8"))["devices"]
+    listed = json.loads(_LIST.read_text(encoding="utf-8"))["devices"]
     return {entry["name"]: Device(**entry) for entry in listed}
 
 

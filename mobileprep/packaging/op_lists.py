@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.errors import CorruptFileError, UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes
 
 _LARGEST_FILE: Final = 1 << 24

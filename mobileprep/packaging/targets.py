@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
 
@@ -14,6 +13,8 @@ def return_free_memory() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
+    import ctypes  # slow to import, and small builds need it never
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

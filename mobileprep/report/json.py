@@ -7,19 +7,20 @@ import json
 import math
 from typing import Any
 
+from mobileprep.frozen import fields_of
 from mobileprep.report.collect import Report
 from mobileprep.report.comparison.model import Comparison
 
 
 def report_data(report: Report) -> dict[str, Any]:
     """The report as JSON-able data; JSON has no infinity and no NaN, so those are null."""
-    data: dict[str, Any] = _finite(dataclasses.asdict(report))
+    data: dict[str, Any] = _finite(report)
     return data
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """A comparison as JSON-able data; numbers that are not finite are null."""
-    data: dict[str, Any] = _finite(dataclasses.asdict(comparison))
+    data: dict[str, Any] = _finite(comparison)
     return data
 
 
@@ -29,11 +30,13 @@ def report_json(report: Report) -> bytes:
     return f"{text}\n".encode()
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON-able data
+def _finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-able data
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {name: _finite(item) for name, item in fields_of(value).items()}
     return value

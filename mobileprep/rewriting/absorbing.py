@@ -7,12 +7,13 @@ section 4.1.3. ``relu(x) - c`` is ``relu(x - c)`` wherever ``x`` is ``c`` at lea
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.channel_statistics import changed_statistics
 from mobileprep.ir.graph import Graph

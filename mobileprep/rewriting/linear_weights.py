@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 _EXACT_BITS: Final = 8

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import Edge
 from mobileprep.runtime.actions import Action, Constants
 

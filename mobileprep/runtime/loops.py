@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import DEAD, Values
 from mobileprep.runtime.execution_plan import ExecutionPlan

@@ -11,7 +11,6 @@ from mobileprep.ir.refs import Edge, Ref, edge
 from mobileprep.runtime.channel_fusion import combine_by_channel
 from mobileprep.runtime.execution_plan import ExecutionPlan, placed
 from mobileprep.runtime.folding import fold
-from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
 from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.regions import NOWHERE, Region
@@ -50,6 +49,8 @@ def make_plan(
     wanted = [edge(r) for r in fetches]
     nodes = needed_nodes(graph, fetches, fed, where)
     if any(_calls(n, graph) for n in nodes):
+        from mobileprep.runtime.functions.inline import inline_calls  # few graphs have calls
+
         names = {r.node for r in (*fetches, *feeds)}
         whole = graph.with_nodes(_with_fed(nodes, feeds, graph))
         graph = inline_calls(whole, names, where, lower_control_flow=True)

@@ -27,7 +27,6 @@ from mobileprep.runtime.actions import (
     made,
 )
 from mobileprep.runtime.guards import constant_action, guarded, merge_action, switch_action
-from mobileprep.runtime.loop_bodies import malformed_head, plan_loop
 from mobileprep.runtime.survey import Survey
 from mobileprep.runtime.units import ordered_units, unit_inputs
 from mobileprep.runtime.watching import with_watches
@@ -85,6 +84,8 @@ class Region:
         """Outside of loops nothing returns to a Merge."""
         for node in self.frame.nodes:
             if self.survey.is_head(node):
+                from mobileprep.runtime.loop_bodies import malformed_head
+
                 raise malformed_head(node, self.survey.where)
 
     def _loop_inputs(self, loop: Frame) -> list[Ref]:
@@ -198,6 +199,8 @@ class Region:
         exits = loop.of_op(EXITS)
         if not exits or self.branches.never(Ref(exits[0].name, CONTROL)):
             return
+        from mobileprep.runtime.loop_bodies import plan_loop  # few graphs have loops
+
         action = plan_loop(inner, self.tensor)
         controls = tuple(r for r in self._loop_inputs(loop) if r.is_control)
         if self.branches.of_node(exits[0].name):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated

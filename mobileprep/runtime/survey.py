@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.frames import Frames
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge, edge

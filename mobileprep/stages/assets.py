@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from mobileprep.formats.arrays import read_arrays, write_arrays
 from mobileprep.fsio import atomic_writer, inside, read_bytes, write_bytes
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array
 from mobileprep.runtime.engines.assets import with_found_assets
 
 
@@ -30,15 +30,27 @@ def with_assets(graph: Graph, assets: Path) -> Iterator[Graph]:
         graph: the graph.
         assets: what ``write_assets`` left.
     """
-    with asset_folder(assets) as folder:
+    files = read_arrays(assets)
+    if not files:
+        yield graph
+        return
+    with _folder_of(files) as folder:
         yield with_found_assets(graph, (folder,))
 
 
 @contextmanager
 def asset_folder(assets: Path) -> Iterator[Path]:
     """A folder with the files of such an archive in it, for as long as the context lasts."""
+    with _folder_of(read_arrays(assets)) as folder:
+        yield folder
+
+
+@contextmanager
+def _folder_of(files: Mapping[str, Array]) -> Iterator[Path]:
+    import tempfile  # slow to import, and few graphs read files
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, content in read_arrays(assets).items():
+        for file, content in files.items():
             write_bytes(inside(folder, file), content.tobytes())
         yield folder

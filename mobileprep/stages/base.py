@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mobileprep.errors import InternalError
-from mobileprep.frozen import dataclass
+from mobileprep.frozen import dataclass, fields_of
 from mobileprep.fsio import inside, write_bytes
 from mobileprep.plan.record_data import RecordType, record_from
 from mobileprep.plan.spec import Section, Stage, Upstream
@@ -93,9 +92,8 @@ class Job(Generic[StageTypeCo]):
 
     def write_record(self, name: str, record: DataclassInstance) -> None:
         """Write a record as JSON, keys sorted; numbers have to be finite."""
-        data = dataclasses.asdict(record)
-        text = json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"
-        write_bytes(self.output(name), text.encode())
+        text = json.dumps(record, default=fields_of, sort_keys=True, indent=1, allow_nan=False)
+        write_bytes(self.output(name), f"{text}\n".encode())
 
     def record(self, kind: type[RecordType], upstream: Upstream) -> RecordType:
         """The record that an earlier stage left."""

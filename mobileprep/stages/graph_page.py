@@ -6,13 +6,13 @@ is left, which lies in files then, whose pages count as memory anew once they ar
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.at_once import at_once
+from mobileprep.frozen import fields_of
 from mobileprep.fsio import write_bytes
 from mobileprep.inspection.page_limits import left_out
 from mobileprep.inspection.step_changes import StepChanges, step_changes
@@ -42,9 +42,9 @@ def write_graph_page(path: Path, level: int, graph: Graph, before: Graph | None 
     """
     found: dict[str, Callable[[], Any]] = {"compressed": lambda: compressed_graph(graph, level)}
     if before is not None:
-        found["step"] = lambda: dataclasses.asdict(_changes(before, graph))
+        found["step"] = lambda: _changes(before, graph)
     data = dict(zip(found, at_once(lambda find: find(), list(found.values())), strict=True))
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, default=fields_of, separators=(",", ":"), allow_nan=False)
     write_bytes(path, text.encode())
 
 

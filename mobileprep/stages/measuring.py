@@ -11,7 +11,6 @@ from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
 from mobileprep.metrics.base import LabelError, Metric, MetricBatch, MetricOptions, OutputError
 from mobileprep.metrics.catalogue import make_metric
-from mobileprep.metrics.python_function import PythonFunction
 from mobileprep.plan.records import Interface
 from mobileprep.plan.running_records import MetricValue
 from mobileprep.plan.running_stages import EvaluateStage, MeasuredMetric
@@ -125,6 +124,8 @@ class Measures:
 
     def _metric(self, asked: MeasuredMetric, name: str) -> Metric:
         if asked.python:
+            from mobileprep.metrics.python_function import PythonFunction
+
             return PythonFunction(self._job.asked.functions[asked.python].root, name)
         options = MetricOptions(asked.peak, asked.threshold, asked.ignore, asked.characters)
         return make_metric(name, options)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from mobileprep.formats.range_file import ranges_from_bytes
+from mobileprep.frozen import fields_of
 from mobileprep.fsio import write_bytes
 from mobileprep.inspection.node_table import node_table
 from mobileprep.inspection.weights import weight_spreads
@@ -23,17 +22,21 @@ def run(job: Job[NodesStage]) -> None:
     feeds = {fed.name: fed.shape for fed in asked.inputs if fed.shape is not None}
     data = {
         "graph": {
-            **dataclasses.asdict(node_table(graph, feeds)),
-            "weights": [dataclasses.asdict(spread) for spread in weight_spreads(graph)],
+            **fields_of(node_table(graph, feeds)),
+            "weights": list(weight_spreads(graph)),
         },
         "ranges": list(_ranges(job)),
     }
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, default=fields_of, separators=(",", ":"), allow_nan=False)
     write_bytes(job.output(asked.LEFT), text.encode())
 
 
 def _ranges(job: Job[NodesStage]) -> Iterator[list[Any]]:
     """The values that tensors took when they were measured: name, least and greatest."""
+    if not job.asked.ranges:
+        return
+    from mobileprep.formats.range_file import ranges_from_bytes
+
     for upstream in job.asked.ranges:
         found = ranges_from_bytes(b"".join(job.data(upstream)), upstream.task)
         for name, values in found.tensors.items():

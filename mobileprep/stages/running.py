@@ -16,8 +16,7 @@ from mobileprep.plan.running_stages import EvaluateStage, RunningStage
 from mobileprep.plan.spec import Section, Upstream
 from mobileprep.runtime.engines.agreement import TOLERANCE, Agreement, agreement_of
 from mobileprep.runtime.engines.base import Engine
-from mobileprep.runtime.engines.choose import AUTO, open_engine
-from mobileprep.runtime.engines.litert_engine import LiteRtModel
+from mobileprep.runtime.engines.choose import AUTO, LITERT, open_engine
 from mobileprep.stages.base import Job
 
 REFERENCE: Final = "numpy"
@@ -49,6 +48,8 @@ def file_engine(job: Job[EvaluateStage], file: Upstream) -> Engine:
         job: the stage's.
         file: the file.
     """
+    from mobileprep.runtime.engines.litert_engine import LiteRtModel
+
     opened = LiteRtModel(job.path(file))
     return _Placed(job, opened, "validation", "leave 'engine' out of 'validation'")
 
@@ -88,7 +89,7 @@ def compared_with_reference(
         return EngineRecord(engine.name, TOLERANCE, version, unlike=error.message)
     found = engine.run(fetches, feeds)
     agreement = agreement_of(engine.name, found, REFERENCE, expected, fetches)
-    if not agreement.holds and engine.name == LiteRtModel.name:
+    if not agreement.holds and engine.name == LITERT:
         # A file may have fewer bits than its graph: whether it is good enough, metrics say.
         return _apart(job, agreement, samples)
     if not agreement.holds:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.channel_statistics import (
     NO_STATISTICS,
     NO_STATISTICS_HINT,

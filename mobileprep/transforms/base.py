@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cache
 from types import ModuleType
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from mobileprep.errors import InternalError, TransformError, UsageError, nearest_hint
 from mobileprep.frozen import dataclass
 from mobileprep.ir.ends import nodes_of
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.rewrite import Rewritten
 from mobileprep.registry import import_on_demand, module_names
 from mobileprep.tf115.serial_names import SerialNames
+
+if TYPE_CHECKING:
+    from mobileprep.ir.rewrite import Rewritten
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.channel_statistics import ChannelStatistics, with_statistics
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.transforms.base import Context, Result, Transform, transform

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.colocation import colocated
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_inputs

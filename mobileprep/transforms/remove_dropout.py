@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.bypass import Bypass
 from mobileprep.ir.dropout import masked, unscaled
 from mobileprep.ir.graph import Graph

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.bypass import Bypass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls

@@ -149,6 +149,21 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import atexit; atexit.register(print, 'seen')",
+        "import threading; threading.Timer(0.2, print, ['seen']).start()",
+    ],
+)
+def test_what_others_have_to_do_at_the_end_is_done(before: str) -> None:
+    code = f"{before}; from mobileprep.cli.main import entry; entry()"
+    command = [sys.executable, "-c", code, "no-such-verb"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "seen\n")
+    assert "there is no verb 'no-such-verb'" in done.stderr
+
+
 def test_an_error_is_a_message_and_a_hint(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def fail(_arguments: object) -> int:
         raise CorruptFileError(*("is empty", "export it again", "a.pb"))

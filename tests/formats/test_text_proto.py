@@ -55,6 +55,47 @@ versions {
     assert content == b'\x00\x00\x80?"\n\\\xff'
 
 
+ATTRIBUTE = """  attr {
+    key: "shape"
+    value {
+      shape {
+        dim {
+          size: 8
+        }
+        dim {
+          size: 8
+        }
+      }
+    }
+  }
+"""
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        ATTRIBUTE,
+        # What stands where the closer is expected closes another message, or is no closer.
+        ATTRIBUTE.replace("\n        }\n        dim", "\n  }\n        dim"),
+        ATTRIBUTE.replace("    key", '    # a comment with\n  #}\n  key: "x" }\n  attr { key'),
+        ATTRIBUTE.replace("value {", "value <").replace("\n    }", "\n    >"),
+        ATTRIBUTE.replace('"shape"', f'"{"long" * 200}"'),
+        " ".join(ATTRIBUTE.split()),
+    ],
+)
+def test_messages_that_come_again_are_read_alike(attribute):
+    nodes = "".join(f'node {{\n  name: "{n}"\n{attribute}}}\n' for n in "abc")
+    body = f'node_def {{\n  name: "d"\n{attribute}}}\n'
+    text = f"{nodes}library {{ function {{\n{body}{body}}} }}"
+    assert parse(text) == text_format.Parse(text, pb.GraphDef())
+
+
+def test_a_fault_behind_what_came_before_has_its_place():
+    text = f"node {{\n{ATTRIBUTE}}}\nnode {{\n{ATTRIBUTE}{ATTRIBUTE}  attr {{ key: 3 }}\n}}\n"
+    line = text[: text.index("key: 3")].count("\n") + 1
+    assert f"g.pbtxt:{line}:15" in fault(text)
+
+
 def test_an_empty_text_is_an_empty_message():
     assert parse("") == pb.GraphDef()
     assert parse("  # nothing here\n") == pb.GraphDef()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mobileprep.api.benchmarking.inputs import default_layers, filled, usual_shape
 from mobileprep.api.feeding.tensors import tensor_info
 from mobileprep.cli.verb import comma_list
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mobileprep.errors import UsageError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.tensor import Array
 

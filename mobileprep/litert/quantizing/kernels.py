@@ -7,11 +7,12 @@ Source: LiteRT's quantization specification
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import OptionValue
+from mobileprep.frozen import dataclass
 
 Rule = Literal["own", "same", "fixed"]
 

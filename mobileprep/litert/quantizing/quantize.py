@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Options
+from mobileprep.frozen import dataclass
 from mobileprep.litert.program import Op, Port, Program, Value
 from mobileprep.litert.quantizing.choice import OperatorChoice, choose
 from mobileprep.litert.quantizing.rewrite import Rewriter

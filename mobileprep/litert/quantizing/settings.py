@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, TypeAlias, get_args
 
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.litert.quantizing.steps import Range
 
 EndType: TypeAlias = Literal["float", "int8", "uint8", "int16"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import Quantization
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 
 Range = tuple[float, float]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from mobileprep.errors import InternalError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.encrypted_header import MAGIC
+from mobileprep.frozen import dataclass
 from mobileprep.packaging.integration import texts
 from mobileprep.packaging.integration.app_model import AppModel, AppTensor, Channels, Pictures
 from mobileprep.packaging.integration.texts import Code

@@ -10,12 +10,12 @@ their geometric means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.rewriting.channel_scales.scales import ChannelScales, ScaledLayer
 from mobileprep.rewriting.channel_scales.variables import Ids

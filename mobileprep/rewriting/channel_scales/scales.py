@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.rewriting.channel_scales.variables import Ids, ScaledTensor, ScaleVariables

@@ -1,4 +1,7 @@
-"""Choosing an engine by name, or the fastest that can run a graph."""
+"""Choosing an engine by name, or the fastest that can run a graph.
+
+The module of an engine is imported where it is chosen: most builds run graphs by one alone.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,50 @@ from typing import Final
 from mobileprep.errors import UnsupportedError, UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.tflite import is_tflite_graph
 from mobileprep.ops.context import Printer
 from mobileprep.runtime.engines.assets import folders_near, with_found_assets
 from mobileprep.runtime.engines.base import Engine
-from mobileprep.runtime.engines.litert_engine import LiteRtEngine
-from mobileprep.runtime.engines.numpy_engine import NumpyEngine
-from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
-from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
 
 AUTO: Final = "auto"
 _ALWAYS: Final = "numpy"
 
 Open = Callable[[Graph, str, int], Engine]
 
+LITERT: Final = "litert"
+"""The engine that runs .tflite files, and no graphs."""
+
+
+def _openvino(graph: Graph, where: str, threads: int) -> Engine:
+    from mobileprep.runtime.engines.openvino_engine import OpenVinoEngine
+
+    return OpenVinoEngine(graph, where, threads)
+
+
+def _tensorflow(graph: Graph, where: str, threads: int) -> Engine:
+    from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
+
+    return TensorFlowEngine(graph, where, threads)
+
+
+def _numpy(
+    graph: Graph,
+    where: str,
+    threads: int,
+    *,
+    seed: int | None = None,
+    printer: Printer | None = None,
+) -> Engine:
+    from mobileprep.runtime.engines.numpy_engine import NumpyEngine
+
+    return NumpyEngine(graph, where, threads, seed=seed, printer=printer)
+
+
 # Fastest first, as measured on convolutional networks.
 _ENGINES: Final[dict[str, Open]] = {
-    "openvino": OpenVinoEngine,
-    "tensorflow": TensorFlowEngine,
-    "numpy": NumpyEngine,
+    "openvino": _openvino,
+    "tensorflow": _tensorflow,
+    _ALWAYS: _numpy,
 }
-_LITERT: Final = "litert"
 ENGINE_NAMES: Final = (AUTO, *sorted(_ENGINES))
 
 
@@ -66,13 +92,13 @@ def open_engine(
         UsageError: there is no engine of that name.
     """
     where = where or str(path or "graph")
-    if name not in (*ENGINE_NAMES, _LITERT):
+    if name not in (*ENGINE_NAMES, LITERT):
         message = f"there is no engine {name!r}"
         hint = nearest_hint(name, ENGINE_NAMES) or f"choose one of {', '.join(ENGINE_NAMES)}"
         raise UsageError(message, hint)
-    if path is not None and is_tflite_graph(graph):
+    if path is not None and _is_tflite(graph):
         return _of_tflite(name, graph, path, threads)
-    if name == _LITERT:
+    if name == LITERT:
         message = "LiteRT runs .tflite files, and this is a graph"
         raise UnsupportedError(message, "convert it first, with 'mobileprep tflite'", where)
     if path is not None:
@@ -85,17 +111,25 @@ def open_engine(
     return _opener(name, seed, printer)(graph, where, threads)
 
 
+def _is_tflite(graph: Graph) -> bool:
+    from mobileprep.ir.tflite import is_tflite_graph
+
+    return is_tflite_graph(graph)
+
+
 def _of_tflite(name: str, graph: Graph, path: Path, threads: int) -> Engine:
     """LiteRT, which alone runs its files; numpy is what verbs take where nobody chose."""
-    if name not in (AUTO, _ALWAYS, _LITERT):
+    if name not in (AUTO, _ALWAYS, LITERT):
         message = f"{name} runs no .tflite files"
         raise UnsupportedError(message, "leave the engine to mobileprep", str(path))
+    from mobileprep.runtime.engines.litert_engine import LiteRtEngine
+
     return LiteRtEngine(graph, path, threads)
 
 
 def _opener(name: str, seed: int | None, printer: Printer | None) -> Open:
     if name == _ALWAYS:
-        return partial(NumpyEngine, seed=seed, printer=printer)
+        return partial(_numpy, seed=seed, printer=printer)
     return _ENGINES[name]
 
 

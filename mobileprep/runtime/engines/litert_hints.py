@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.frozen import dataclass
 from mobileprep.runtime.engines.libraries import import_library
 
 _INSTALL: Final = "pip install ai-edge-litert"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.frozen import dataclass
 from mobileprep.runtime.sampling.findings import FirstOps
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.runtime.sampling.sizes import is_long, setting

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.channel_statistics import (
     NO_STATISTICS,
     NO_STATISTICS_HINT,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.channel_statistics import ChannelStatistics, statistics_of
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES, node_behind

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
 from mobileprep.opdefs.definitions import TF115

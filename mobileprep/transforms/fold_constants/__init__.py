@@ -6,10 +6,10 @@ Source: ``FoldConstants`` of TensorFlow 1.15's graph transforms.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.control_flow import SWITCHES
 from mobileprep.ir.graph import Graph

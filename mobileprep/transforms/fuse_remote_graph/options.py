@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType, dtype_from_text
+from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from mobileprep.errors import UnsupportedError, nearest_hint
+from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.numerics.channel_steps import ChannelMethod
 from mobileprep.numerics.regular_expressions import compiled

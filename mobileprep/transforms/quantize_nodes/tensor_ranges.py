@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mobileprep.formats.range_file import RangeFile, TensorRange
+from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.node import Node

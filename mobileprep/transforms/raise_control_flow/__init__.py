@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
+from mobileprep.frozen import dataclass
 from mobileprep.ir.control_flow import GATES, conditional_nodes
 from mobileprep.ir.ends import ends, nodes_of
 from mobileprep.ir.graph import Graph
