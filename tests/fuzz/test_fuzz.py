@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -9,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from mobileprep.cli.main import main
+from mobileprep.formats.protos import graph_pb2
 from mobileprep.fsio import sha256_bytes
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.serde import graph_to_bytes
@@ -153,3 +156,19 @@ def test_every_number_of_a_tflite_file_is_known(tmp_path: Path) -> None:
 def test_damage_changes_bytes_most_of_the_time() -> None:
     rng = random.Random(1)
     assert sum(damaged_bytes(b"valid bytes", rng) != b"valid bytes" for _ in range(100)) > 90
+
+
+def test_shrinking_leaves_out_nodes_and_files_of_no_use() -> None:
+    data = graph_to_bytes(seeds.small_graph())
+    case = Case((), {"g.pb": data, "other": b"x"}, ("g.pb",))
+
+    def has_mean(tried: Case) -> bool:
+        with contextlib.suppress(DecodeError):
+            nodes = graph_pb2.GraphDef.FromString(tried.files["g.pb"]).node
+            return any(node.op == "Mean" for node in nodes)
+        return False
+
+    small = shrunk(case, has_mean)
+    assert list(small.files) == ["g.pb"]
+    assert len(small.files["g.pb"]) < 12
+    assert has_mean(small)
