@@ -68,8 +68,20 @@ class InvalidGraphError(MobileprepError):
     exit_code = 5
 
 
-class MemoryLimitError(InvalidGraphError):
+class RunLimitError(InvalidGraphError):
+    """A node that would take more than a run may."""
+
+
+class MemoryLimitError(RunLimitError):
     """A node that would take more memory than a run may."""
+
+
+class WorkLimitError(RunLimitError):
+    """A node that would take more arithmetic than a run may."""
+
+
+class LoopLimitError(RunLimitError):
+    """Loops that make more iterations than those of a run may."""
 
 
 class UnsupportedError(MobileprepError):

@@ -6,17 +6,16 @@ import contextlib
 import hashlib
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterable, Iterator
-from io import RawIOBase
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
 from mobileprep.activity import Tally
 from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
-from mobileprep.regular_files import READ_NOW, opened
+from mobileprep.regular_files import opened, opened_file
 
 HASHING: Final = Tally("hashing", "bytes")
 """What is hashed, for whoever shows how far that is."""
@@ -41,14 +40,14 @@ def sha256_file(path: Path) -> str:
         CorruptFileError: the file is missing or cannot be read.
     """
     try:
-        with opened(path) as stream:
-            return sha256_stream(stream.raw)  # type: ignore[attr-defined] # of a BufferedReader
+        with opened_file(path) as stream:
+            return sha256_stream(stream)
     except OSError as error:
         raise unreadable(path, error) from error
 
 
-def sha256_stream(stream: RawIOBase) -> str:
-    """The hex digest of what is left of an unbuffered file, read in blocks of 4 MiB."""
+def sha256_stream(stream: BufferedReader | RawIOBase) -> str:
+    """The hex digest of what is left of a file, read in blocks of 4 MiB."""
     digest = hashlib.sha256()
     size = os.fstat(stream.fileno()).st_size
     buffer = bytearray(max(min(size, _HASHED_AT_ONCE), 1 << 12))
@@ -98,14 +97,12 @@ def read_file(path: Path, *, limit: int) -> bytes:
         CorruptFileError: missing, unreadable, no file, or longer than ``limit`` bytes.
     """
     try:
-        with os.fdopen(os.open(path, READ_NOW), "rb") as stream:
-            facts = os.fstat(stream.fileno())
-            if stat.S_ISREG(facts.st_mode) and facts.st_size <= limit:
+        with opened_file(path) as stream:
+            if os.fstat(stream.fileno()).st_size <= limit:
                 return stream.read()
     except OSError as error:
         raise unreadable(path, error) from error
-    is_file = stat.S_ISREG(facts.st_mode)
-    message = f"is longer than {limit} bytes" if is_file else "is no file"
+    message = f"is longer than {limit} bytes"
     raise CorruptFileError(message, "remove it", str(path))
 
 

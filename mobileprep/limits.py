@@ -1,4 +1,4 @@
-"""What a run of a graph may take: memory for its tensors, iterations of its loops."""
+"""What a run of a graph may take: memory for its tensors, iterations of its loops, arithmetic."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Final
 
 MEMORY_VARIABLE: Final = "MOBILEPREP_MEMORY"
+ITERATIONS_VARIABLE: Final = "MOBILEPREP_MAX_ITERATIONS"
+FLOPS_VARIABLE: Final = "MOBILEPREP_MAX_FLOPS"
 DEFAULT_ITERATIONS: Final = 250_000
 """Of all loops of a run together: some seconds of the shortest ones."""
+DEFAULT_FLOPS: Final = 20 * 10**12
+"""Of a run, which is of one batch: minutes."""
 # What containers are held to, of either version of Linux's control groups.
 _CONTAINER_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -28,6 +32,7 @@ class _Limits:
     recipe: int | None = None
     shares: int = 1
     iterations: int = DEFAULT_ITERATIONS
+    flops: int = DEFAULT_FLOPS
 
 
 def memory_limit() -> int:
@@ -65,14 +70,25 @@ def iteration_limit() -> int:
     return _Limits.iterations
 
 
-def set_limits(*, memory: int | None = None, iterations: int = DEFAULT_ITERATIONS) -> None:
+def flop_limit() -> int:
+    """How many operations a run may do."""
+    return _Limits.flops
+
+
+def set_limits(
+    *,
+    memory: int | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+    flops: int = DEFAULT_FLOPS,
+) -> None:
     """Set what runs of this process may take.
 
     Args:
         memory: bytes for the tensors of a run; None for half of the machine's memory.
         iterations: of all loops of a run together.
+        flops: operations of a run.
     """
-    _Limits.memory, _Limits.iterations = memory, iterations
+    _Limits.memory, _Limits.iterations, _Limits.flops = memory, iterations, flops
 
 
 @lru_cache(maxsize=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -90,7 +91,7 @@ def _names(data: Mapping[str, Any]) -> set[str]:
 
 
 def _in_folder(folder: Path, recipe: str) -> Path:
-    own = folder.resolve().parent / PAGE if _is_target(folder) else folder / PAGE
+    own = Path(os.path.realpath(folder)).parent / PAGE if _is_target(folder) else folder / PAGE
     if own.is_file():
         return own
     named = [folder / recipe / PAGE] if recipe else []

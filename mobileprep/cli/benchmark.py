@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.limit_flags import add_iterations_flag, add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
 from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
@@ -35,8 +35,7 @@ _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
-    add_memory_flag(parser)
-    add_iterations_flag(parser)
+    add_limit_flags(parser)
     flag(parser, "input_layer", default="", metavar="A,B", help="what is fed; all placeholders")
     flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="their shapes")
     flag(parser, "input_layer_type", default="", metavar="T,U", help="their types")

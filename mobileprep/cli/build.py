@@ -21,7 +21,7 @@ from mobileprep.cli._shared.arguments import (
     target_argument,
     targets_of,
 )
-from mobileprep.cli._shared.limit_flags import add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
@@ -42,7 +42,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
     target_argument(parser)
     out_argument(parser)
-    add_memory_flag(parser)
+    add_limit_flags(parser)
     jobs_argument(parser)
     parser.add_argument(
         "--keep-going", action="store_true", help="after a failure build the other targets"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
-from mobileprep.cli._shared.limit_flags import add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli.verb import verb
 from mobileprep.errors import AccuracyError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
-    add_memory_flag(parser)
+    add_limit_flags(parser)
     target_argument(parser)
     parser.add_argument(
         "--check",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import recipe_arguments
-from mobileprep.cli._shared.limit_flags import add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -23,7 +23,7 @@ _SHOWN = 10
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
-    add_memory_flag(parser)
+    add_limit_flags(parser)
     parser.add_argument("--target", default="", help="the target, where several are quantized")
     parser.add_argument(
         "--samples",

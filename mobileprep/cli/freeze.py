@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from mobileprep.cli._shared.limit_flags import add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli.verb import (
     bool_flag,
     comma_list,
@@ -29,7 +29,7 @@ _CHECKPOINT_VERSIONS = (1, 2)
 def _arguments(parser: argparse.ArgumentParser) -> None:
     _model_flags(parser)
     option_flags(parser, Freeze, {"variable_names_blacklist": "variable_names_denylist"})
-    add_memory_flag(parser)
+    add_limit_flags(parser)
     _unused_flags(parser)
 
 

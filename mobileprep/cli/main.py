@@ -16,6 +16,7 @@ from typing import NoReturn
 from mobileprep import __version__
 from mobileprep.cli._shared.failures import (
     NO_OUTPUT,
+    error_of_system,
     print_failure,
     tell_error,
     unwritable_output,
@@ -23,6 +24,7 @@ from mobileprep.cli._shared.failures import (
 )
 from mobileprep.cli._shared.limit_flags import limits_of
 from mobileprep.cli._shared.originals import DROP_INS, default_flags, verb_of
+from mobileprep.cli._shared.standard_streams import open_closed_streams
 from mobileprep.cli._shared.subjects import subject_of
 from mobileprep.cli._shared.telling import slowest, telling, telling_arguments
 from mobileprep.cli.verb import Parser, Verb, verbs
@@ -46,6 +48,7 @@ _DESCRIPTION = (
 def entry() -> None:
     """The console script."""
     collect_seldom()
+    open_closed_streams()
     code = main(sys.argv[1:])
     if not _is_awaited():
         _leave(code)
@@ -123,7 +126,10 @@ def _answer(arguments: list[str]) -> int:
         if _folder_is_gone():
             gone = UsageError("the working folder is gone", "go to one that is there", "./")
             return tell_error(gone, as_json=as_json)
-        return _own_up(error, as_json=as_json)
+        told = error_of_system(error)
+        return (
+            _own_up(error, as_json=as_json) if told is None else tell_error(told, as_json=as_json)
+        )
     except Exception as error:  # noqa: BLE001 - the last place to own up to our own bugs
         if _is_interrupt(error):
             return _interrupted(as_json=as_json)

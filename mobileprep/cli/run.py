@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mobileprep.cli._shared.limit_flags import add_iterations_flag, add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
 from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
@@ -31,8 +31,7 @@ _MILITARY_UNIFORM = 653
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
-    add_memory_flag(parser)
-    add_iterations_flag(parser)
+    add_limit_flags(parser)
     parser.add_argument(
         "--feed",
         action="append",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobileprep.cli._shared.limit_flags import add_memory_flag
+from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_memory_flag(parser)
+    add_limit_flags(parser)
     flag(parser, "in_graph", required=True, metavar="FILE", help="the graph to read")
     flag(
         parser, "out_graph", required=True, metavar="FILE", help="the graph to write, - for stdout"

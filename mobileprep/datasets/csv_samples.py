@@ -18,7 +18,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import unreadable
 from mobileprep.ir.tensor import Array
 from mobileprep.options.data import Delimiter
-from mobileprep.regular_files import opened
+from mobileprep.regular_files import opened_file
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _DELIMITERS: Final[Mapping[Delimiter, str]] = {"comma": ",", "semicolon": ";", "tab": "\t"}
@@ -104,7 +104,7 @@ class CsvSamples:
 
     def _opened(self) -> IO[bytes]:
         try:
-            return opened(self._files.root)
+            return opened_file(self._files.root)
         except OSError as error:
             raise unreadable(self._files.root, error) from error
 

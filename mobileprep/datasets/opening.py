@@ -18,7 +18,7 @@ from mobileprep.datasets.source import DataFiles, SampleChoice, SampleSource
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
 from mobileprep.options.data import DATA_KINDS, DataKind
-from mobileprep.regular_files import opened
+from mobileprep.regular_files import opened_file
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 _SUFFIXES: Final[dict[str, DataKind]] = {
@@ -110,7 +110,7 @@ def data_kind(files: DataFiles) -> DataKind:
     if named is not None:
         return named
     try:
-        with opened(files.root) as stream:
+        with opened_file(files.root) as stream:
             if zipfile.is_zipfile(stream):
                 return "npz"
             stream.seek(0)

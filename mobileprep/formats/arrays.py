@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened
+from mobileprep.regular_files import opened_file
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def each_array(path: Path, *, limit: int = 1 << 32) -> Iterator[tuple[str, NDArr
         CorruptFileError: see ``read_arrays``.
     """
     try:
-        with opened(path) as stream:
+        with opened_file(path) as stream:
             yield from _members(
                 stream, path, lambda body, size, where: _read_array(body, size, limit, where)
             )
@@ -131,7 +131,7 @@ def _read(
 ) -> dict[str, T]:
     """What ``read`` makes of each array: its stream, its size as stored, what it is called."""
     try:
-        with opened(path) as stream:
+        with opened_file(path) as stream:
             if zipfile.is_zipfile(stream):
                 return dict(_members(stream, path, read, names))
             stream.seek(0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.arrays import ARCHIVE_FAULTS, read_arrays, read_header, view_of
 from mobileprep.fsio import unreadable
-from mobileprep.regular_files import opened
+from mobileprep.regular_files import opened_file
 
 _LOCAL: Final = struct.Struct("<4s22xHH")
 _BLOCK: Final = 1 << 20
@@ -39,7 +39,7 @@ def map_arrays(path: Path, names: Container[str] | None = None) -> dict[str, NDA
         CorruptFileError: missing, damaged, or holding Python objects.
     """
     try:
-        with opened(path) as stream:
+        with opened_file(path) as stream:
             if zipfile.is_zipfile(stream):
                 return _members(stream, path, names)
             size = path.stat().st_size

@@ -51,7 +51,7 @@ def graph_index(graph: Graph, keep: Keep) -> bytes:
             target.payload = len(parts)
     numbers = b"".join(map(encode_varint, (len(positions), *positions)))
     message = large.SerializeToString(deterministic=True)
-    rest = graph_to_chunks(graph.with_nodes(others))
+    rest = graph_to_chunks(graph.with_nodes(others) if positions else graph)
     return index_bytes(GRAPH, parts, [numbers, encode_varint(len(message)), message, *rest])
 
 

@@ -47,8 +47,25 @@ class Holdings:
     def left(self, wanted: int) -> int:
         """The bytes that are left; counted exactly only where ``wanted`` would not fit."""
         if self.made + self._counted + wanted > self._limit:
-            self._counted, self.made = _bytes_of(self._values), 0
+            self._counted, self.made = self._own_bytes(), 0
         return max(self._limit - self._counted - self.made, 0)
+
+    def owners(self) -> dict[int, Array]:
+        """The arrays whose memory the run holds, by identity."""
+        return {id(owner): owner for x in self._values if (owner := _owner(x)) is not None}
+
+    def _own_bytes(self) -> int:
+        """The memory of arrays but for what whoever runs it holds, and counts, as well.
+
+        What several are views of counts once, mapped files do not count.
+        """
+        own = self.owners()
+        outer = self.outer
+        while outer is not None and own:
+            for shared in own.keys() & outer.owners().keys():
+                del own[shared]
+            outer = outer.outer
+        return sum(map(_own_bytes, own.values()))
 
 
 _current: ContextVar[Holdings | None] = ContextVar("holdings", default=None)
@@ -149,12 +166,6 @@ def allocated(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array whose elements are still to be set, of a shape that was checked."""
     check_allocation(shape, dtype)
     return np.empty(tuple(shape), dtype)
-
-
-def _bytes_of(values: Sequence[object]) -> int:
-    """The memory of arrays; what several are views of counts once, mapped files do not count."""
-    owners = {id(owner): owner for x in values if (owner := _owner(x)) is not None}
-    return sum(map(_own_bytes, owners.values()))
 
 
 def _held_bytes(element: object) -> int:

@@ -12,6 +12,7 @@ from mobileprep.numerics.matrix_products import multiply, parts_of
 from mobileprep.numerics.parallel import for_each
 from mobileprep.numerics.tiles import Finish, Tile, patches, tiles
 from mobileprep.numerics.windows import Window
+from mobileprep.numerics.work import spend_products
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
 _PATCH_BYTES = 2 << 20
@@ -19,6 +20,8 @@ _PATCH_BYTES = 2 << 20
 _OUTPUT_BYTES = 1 << 20
 # Positions of one tile that are worth arranging the filters for, as BLAS does for each product.
 _ROWS = 128
+# Multiplications that copying an element into a patch takes.
+_COPIED = 16
 
 
 def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = None) -> Array:
@@ -45,6 +48,8 @@ def convolve(x: Array, filters: Array, window: Window, finish: Finish | None = N
             finish(out, Tile(slice(0, len(out)), slice(0, positions[0])))
         return out
     out = allocated((x.shape[0], *positions, count), x.dtype)
+    taps = math.prod(filters.shape[:-1])
+    spend_products(math.prod(out.shape[:-1]) * taps * (count + _COPIED), x.dtype)
     if out.size:
         _fill(out, x, filters.reshape(-1, count), window, finish)
     return out

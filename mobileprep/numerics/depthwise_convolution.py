@@ -17,6 +17,7 @@ from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, tiles
 from mobileprep.numerics.windows import Window, reach
+from mobileprep.numerics.work import spend_products
 
 # Of input: with what becomes of it, it stays in a core's own cache.
 _TILE_BYTES = 1 << 20
@@ -26,6 +27,8 @@ _LINE = 4096
 _MANY_CHANNELS = 256
 # A multiplication here takes some times as long as one in a matrix product.
 _COST = 12
+# And with few channels that lie apart.
+_MOST_COST = 64
 
 _Parts = tuple[tuple[slice, slice], ...]
 
@@ -55,6 +58,7 @@ def convolve_depthwise(
         raise ValueError(message)
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, channels * multiplier), x.dtype)
+    spend_products(_MOST_COST * out.size * math.prod(window.size), x.dtype)
     if not out.size:
         return out
     if multiplier > 1:

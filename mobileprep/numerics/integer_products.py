@@ -22,6 +22,7 @@ from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
 from mobileprep.numerics.windows import Window
+from mobileprep.numerics.work import spend
 
 # The largest eight-bit number, and the largest difference of two.
 _LARGEST = 255
@@ -30,6 +31,8 @@ _SINGLE, _DOUBLE = 1 << 24, 1 << 53
 # Blocks of single precision shorter than this would cost more in adding than they save.
 _SHORTEST = 64
 _PATCH_BYTES = 2 << 20
+# Operations that a product takes, half of them in double precision.
+_COST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,9 @@ def multiply_integers(left: Array, right: Array, zeros: tuple[int, int]) -> NDAr
         right: eight-bit integers [summed, columns].
         zeros: what to take from the elements of each, of 32 bits.
     """
-    out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
     summed = left.shape[1]
+    spend(_COST * len(left) * right.size)
+    out = np.zeros((len(left), right.shape[1]), dtype=np.int32)
     if not out.size or not summed:
         return out
     factors, taken = _Factors.of(right, zeros[1]), _taken(zeros[0])
@@ -134,6 +138,7 @@ def convolve_integers(
     check_allocation(shape, kind)
     # Tiles are a row of positions at least, each with all that its window covers.
     check_bytes(math.prod(positions[1:]) * summed * kind.itemsize, "a row of patches")
+    spend(_COST * math.prod(shape) * summed)
     out = np.zeros(shape, kind)
     if not out.size or not summed:
         return out

@@ -9,6 +9,12 @@ import numpy as np
 
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_kept
+from mobileprep.numerics.work import STEP, spend
+
+# Operations that comparing two boxes takes.
+_COST = 1 << 11
+_WHAT = "comparing the boxes"
 
 Overlap = Callable[[int], Array]
 """How much every box overlaps the one of that index."""
@@ -66,6 +72,7 @@ def suppress(scores: Array, overlap: Overlap, limits: SuppressionLimits) -> Arra
             break
         if free[index]:
             kept.append(index)
+            spend(_COST * len(scores) + STEP, _WHAT)
             free &= ~(overlap(index) > limits.overlap)
     return np.array(kept, dtype=np.int32)
 
@@ -96,11 +103,14 @@ def suppress_softly(
     while heap and len(kept) < limits.count:
         score, index, seen = heapq.heappop(heap)
         before = after = number(-score)
+        spend(STEP * max(len(kept) - seen, 1), _WHAT)
         for place in range(len(kept) - 1, seen - 1, -1):
             after *= factors[place][index]
             if after <= limits.score:
                 break
         if after == before:
+            spend(_COST * len(scores) + STEP, _WHAT)
+            check_kept(scores.nbytes, _WHAT)
             kept.append(index)
             lowered.append(after)
             share = overlap(index)

@@ -12,10 +12,13 @@ from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, padded_rows, tiles
 from mobileprep.numerics.windows import Window
+from mobileprep.numerics.work import STEP, spend
 
 _TILE_BYTES = 1 << 18
 # Elements of output that are worth waking a thread for.
 _LEAST_WORK = 1 << 16
+# Operations that comparing two elements takes.
+_COST = 16
 
 
 def maximum(x: Array, window: Window) -> Array:
@@ -53,6 +56,7 @@ def _pooled(
 ) -> Array:
     positions = window.positions(x.shape[1:-1])
     out = allocated((x.shape[0], *positions, x.shape[-1]), x.dtype)
+    _check_work(x, window, positions)
 
     def work(tile: Tile) -> None:
         source = padded_rows(x, window, tile, padding)
@@ -67,6 +71,17 @@ def _pooled(
         shares = min(threads(), out.size // _LEAST_WORK)
         for_each(work, tiles(out, footprint, _TILE_BYTES, shares))
     return out
+
+
+def _check_work(x: Array, window: Window, positions: tuple[int, ...]) -> None:
+    """Refuse windows that take too long: each axis is a pass for each of its taps."""
+    # One axis may be gone over before another is made smaller.
+    along = zip(x.shape[1:-1], window.pads, positions, strict=True)
+    reached = [max(extent + sum(pads), count) for extent, pads, count in along]
+    lines = len(x) * x.shape[-1] * math.prod(reached)
+    for size, count, extent in zip(window.size, positions, reached, strict=True):
+        each = lines // max(extent, 1) * count
+        spend(size * (_COST * each + STEP * positions[0]), f"a window of {size}")
 
 
 def _along_axes(

@@ -14,12 +14,20 @@ from typing import AnyStr, Generic, Protocol, TypeVar
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.frozen import dataclass
+from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.backtracking import doublings
 from mobileprep.numerics.re2_in_python import INSTALL, differs, translated
+from mobileprep.numerics.work import STEP, spend
 
 # About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
 _MOST_DOUBLINGS = 30
+# Operations that a step takes at most: such texts may be many.
+_STEP = 1 << 7
+# Of what a text becomes, between two looks at whether it fits.
+_LOOK = 1 << 20
 _LONGEST_CHARACTER = 4
+# Bytes of memory of two pieces beside what is in them.
+_PIECES = 82
 _Text = TypeVar("_Text", str, bytes, covariant=True)
 _REWRITE = re.compile(rb"\\(.?)|[^\\]+", re.DOTALL)
 
@@ -82,7 +90,12 @@ class Expression(Generic[AnyStr]):
         searched = self.read(text)
         pieces: list[bytes] = []
         position, last = 0, -1
+        made = looked_at = 0
         while position <= len(searched):
+            if made - looked_at > _LOOK:
+                check_bytes(made, "what the text becomes")
+                looked_at = made
+            spend(STEP, "replacing")
             match = self.engine.search(searched, position)
             if match is None:
                 break
@@ -94,6 +107,7 @@ class Expression(Generic[AnyStr]):
                 position = after
                 continue
             pieces.append(self._rewritten(rewrite, match))
+            made += len(pieces[-1]) + len(pieces[-2]) + _PIECES
             last = match.end()
             if not everywhere:
                 break
@@ -161,12 +175,14 @@ def python_expression(pattern: bytes) -> Expression[str]:
         if differs(decoded(pattern), found):
             message = f"the regular expression {decoded(pattern)!r} needs RE2 for the text {text!r}"
             raise UnsupportedError(message, INSTALL)
-        if doublings(python, len(found)) > _MOST_DOUBLINGS:
+        ways = doublings(python, len(found))
+        if ways > _MOST_DOUBLINGS:
             message = (
                 f"the regular expression {decoded(pattern)!r} may take very long "
                 f"on a text of {len(found)} characters"
             )
             raise UnsupportedError(message, INSTALL)
+        spend(_STEP * 2.0**ways, "the regular expression")
         return found
 
     return Expression(engine, read, encoded, lambda _text, _position: 1)

@@ -8,9 +8,12 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_allocation
 from mobileprep.numerics.matrix_products import multiply
 from mobileprep.numerics.windows import Window, reach
+from mobileprep.numerics.work import STEP, spend
 
 # Products of one image's rows that are held at once.
 _SCRATCH_BYTES = 4 << 20
+# Operations that a product takes with the sum after it.
+_COST = 4
 
 
 def convolve_transposed(
@@ -42,6 +45,7 @@ def convolve_transposed(
         )
     ]
     check_allocation((shape[0], *room, depth), y.dtype)
+    spend(_COST * y.size * filters[..., 0].size + STEP * _steps(y, filters))
     out = np.zeros((shape[0], *room, depth), dtype=y.dtype)
     add = _add_depthwise if depthwise else _add
     for source, target in zip(y, out, strict=True):
@@ -50,6 +54,11 @@ def convolve_transposed(
     inner = (slice(a, a + d) for d, (a, _) in zip(shape[1:-1], window.pads, strict=True))
     within = (slice(None), *inner)
     return np.ascontiguousarray(out[within])
+
+
+def _steps(y: Array, filters: Array) -> int:
+    """How many sums there are: one for each tap, for each part of an image."""
+    return len(y) * len(_row_parts(y[0], filters)) * filters[..., 0, 0].size if len(y) else 0
 
 
 def _row_parts(source: Array, filters: Array) -> list[slice]:

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fractions import Fraction
 
-TAPS: Final = 3
-"""How many elements a filter has along an axis."""
-
-# Where polynomials are evaluated besides infinity, by how many outputs are wanted. Pairs of either
-# sign near one lose least to rounding: Barabasz et al., "Error analysis and improving the accuracy
-# of Winograd convolution for deep neural networks", 2020.
-_POINTS: Final = {2: ("0", "1", "-1"), 4: ("0", "3/4", "-3/4", "3/2", "-3/2")}
+# Where polynomials are evaluated besides infinity, by how many such points there are. Pairs of
+# either sign near one lose least to rounding: Barabasz et al., "Error analysis and improving the
+# accuracy of Winograd convolution for deep neural networks", 2020.
+_POINTS: Final = {0: (), 3: ("0", "1", "-1"), 5: ("0", "3/4", "-3/4", "3/2", "-3/2")}
 
 
 class Transforms(NamedTuple):
@@ -36,23 +33,25 @@ class Transforms(NamedTuple):
     inputs: NDArray[np.float64]
 
 
-@lru_cache(maxsize=2)
-def transforms(outputs: int) -> Transforms:
-    """The transforms for two or four adjacent outputs of filters of ``TAPS``.
+@lru_cache(maxsize=8)
+def transforms(outputs: int, taps: int) -> Transforms:
+    """The transforms for some adjacent outputs of filters of some elements.
+
+    Together they are 2, 5 or 7, one more than there are points.
 
     Source: Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016; made as
     Cook and Toom multiply polynomials, transposed.
     """
     from fractions import Fraction
 
-    points = [Fraction(p) for p in _POINTS[outputs]]
+    points = [Fraction(p) for p in _POINTS[outputs + taps - 2]]
     others = [[q for q in points if q != p] for p in points]
     output = [[p**i for p in points] + [Fraction(i == outputs - 1)] for i in range(outputs)]
     filters = [
-        [p**j / math.prod(p - q for q in rest) for j in range(TAPS)]
+        [p**j / math.prod(p - q for q in rest) for j in range(taps)]
         for p, rest in zip(points, others, strict=True)
     ]
-    filters.append([Fraction(j == TAPS - 1) for j in range(TAPS)])
+    filters.append([Fraction(j == taps - 1) for j in range(taps)])
     inputs = [[*_with_roots(rest), 0] for rest in others]
     inputs.append(_with_roots(points))
     return _balanced(*(np.array(m, np.float64) for m in (output, filters, inputs)))

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError
+from mobileprep.errors import InvalidGraphError, MemoryLimitError, UnsupportedError, WorkLimitError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.limits import MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError
+from mobileprep.numerics.work import OverWorkError
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import output_types
+from mobileprep.ops.effort import charge
 from mobileprep.ops.kernel import Kernel, call_kernel, find_kernel
 from mobileprep.ops.list_constants import constant_array, list_constant
 
@@ -48,6 +50,7 @@ def evaluate_node(
         UnsupportedError: there is no kernel for the op, or none for what the node asks.
         InvalidGraphError: the inputs do not fit each other or the node.
         MemoryLimitError: the outputs would take more memory than there is to take.
+        WorkLimitError: they would take more arithmetic than may be done.
     """
     if node.op == "Const":
         return (node.attr_tensor("value"),)
@@ -62,10 +65,14 @@ def evaluate_node(
     try:
         with np.errstate(all="ignore"):
             outputs = call_kernel(run, node, list(map(_flushed, arrays)) if rounds else arrays)
+        charge(node.op, arrays, outputs)
     except OverBudgetError as error:
         message = f"node {node.name!r} ({node.op}): {error}"
         hint = f"allow more by --memory or {MEMORY_VARIABLE}, or leave it out of what is folded"
         raise MemoryLimitError(message, hint) from error
+    except OverWorkError as error:
+        message = f"node {node.name!r} ({node.op}): {error}"
+        raise WorkLimitError(message, "leave it out of what is folded") from error
     except _NUMERIC as error:
         message = f"node {node.name!r} ({node.op}) cannot be computed: {error}"
         raise InvalidGraphError(message, "its inputs do not fit each other") from error

@@ -8,12 +8,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError
+from mobileprep.errors import LoopLimitError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Edge
 from mobileprep.ir.tensor import Array
-from mobileprep.limits import iteration_limit
+from mobileprep.limits import ITERATIONS_VARIABLE, iteration_limit
 from mobileprep.ops.kernel import Outputs
 from mobileprep.ops.modules import import_op, import_ops
 from mobileprep.registry import Registry
@@ -89,12 +89,13 @@ class RunContext:
             where: the graph's name, for messages.
 
         Raises:
-            InvalidGraphError: the loops of this run have made more than they may.
+            LoopLimitError: the loops of this run have made more than they may.
         """
         self._iterations += 1
         if self._iterations > iteration_limit():
             message = f"the loop of {name!r} goes on after {self._iterations - 1:,} iterations"
-            raise InvalidGraphError(message, "allow more by --max_iterations", where)
+            hint = f"allow more by --max_iterations or {ITERATIONS_VARIABLE}"
+            raise LoopLimitError(message, hint, where)
 
     def random(self) -> np.random.Generator | None:
         """The source of the run's random numbers; None where the user gave no seed."""

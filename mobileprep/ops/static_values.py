@@ -16,6 +16,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.numerics.work import working
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.dims import UNKNOWN, element_count, is_full
@@ -26,6 +27,8 @@ Values = tuple[Tensor, ...] | None
 
 # Shapes, axes and paddings are small; weights need not be looked at.
 _MAX_ELEMENTS: Final = 1 << 16
+# And take a moment at most.
+_FLOPS: Final = 1 << 33
 # The ranks that TensorFlow can hold.
 MAX_RANK: Final = 254
 # How far a partly known shape is followed back.
@@ -171,7 +174,8 @@ class StaticValues:
         if any(t.size > _MAX_ELEMENTS for t in inputs):
             return None
         try:
-            return evaluate_node(node, inputs)
+            with working(_FLOPS):
+                return evaluate_node(node, inputs)
         except (InvalidGraphError, UnsupportedError):
             # What cannot be computed is not known; running the graph will say why.
             return None
@@ -211,6 +215,7 @@ class StaticValues:
         if len(arrays) < len(inputs):
             return None
         try:
-            return evaluate_node(node, [Tensor.of(a) for a in arrays])[0].array()
+            with working(_FLOPS):
+                return evaluate_node(node, [Tensor.of(a) for a in arrays])[0].array()
         except (InvalidGraphError, UnsupportedError):
             return None

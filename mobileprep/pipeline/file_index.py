@@ -24,6 +24,7 @@ from mobileprep.pipeline.index_entries import (
     parse,
     save_entries,
 )
+from mobileprep.regular_files import opened_file
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -209,7 +210,7 @@ class FileIndex:
         key = _key(path)
         moment = time_ns()
         try:
-            with path.open("rb", buffering=0) as stream:
+            with opened_file(path) as stream:
                 found = os.fstat(stream.fileno())
                 sha256 = sha256_stream(stream)
                 after = os.fstat(stream.fileno())

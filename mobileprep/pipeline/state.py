@@ -59,6 +59,8 @@ class State:
         self._specs = {s.task: s for s in plan.stages}
         self._digests: dict[Path, str] = {}
         self._fresh: dict[str, Fresh] = {}
+        # Stale stages are judged again and again; what ran before this build stays what it was.
+        self._last_runs: dict[str, LastRun | None] = {}
         # The fingerprints that have been run: of stages with equal ones, one runs for all.
         self._ran: set[str] = set()
         self._lost: dict[str, tuple[str, Output]] = {}
@@ -96,6 +98,7 @@ class State:
             self._fresh[task] = Fresh(record)
             self._ran.add(fingerprint(dict(record.components)))
             self._lost.pop(task, None)
+            self._last_runs.pop(task, None)
             if before is None or before.record.outputs != record.outputs:
                 self._forgotten += 1
                 self._forget_after(task)
@@ -176,7 +179,9 @@ class State:
                 self._forget_after(spec.task)
 
     def _last(self, spec: StageSpec) -> LastRun | None:
-        return self.store.last_run(self.latest_key(spec))
+        if spec.task not in self._last_runs:
+            self._last_runs[spec.task] = self.store.last_run(self.latest_key(spec))
+        return self._last_runs[spec.task]
 
     def _stale(self, spec: StageSpec, parts: Components, reason: str = "") -> Stale:
         """A stage that must run, for a reason, or for what has changed since its last run."""

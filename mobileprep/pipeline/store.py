@@ -281,7 +281,7 @@ class Store:
             return record
 
     def _path(self, kind: str, key: str) -> Path:
-        return self.folder / kind / key[:2] / f"{key}.json"
+        return self.folder.joinpath(kind, key[:2], f"{key}.json")
 
     def _write(self, kind: str, key: str, data: object) -> None:
         path = self._path(kind, key)

@@ -13,7 +13,8 @@ ENTRY_POINTS = "mobileprep.transforms"
 
 def named_plugin(file: InputFile) -> Plugin:
     """The plugin of a Python file; its transform is named as the file is."""
-    name, path = Path(file.name).with_suffix(".json"), file.path.with_suffix(".json")
+    path = file.path.parent / f"{file.path.stem}.json"
+    name = Path(file.name).parent / path.name
     return Plugin(file.path.stem, file, InputFile(name.as_posix(), path, file.place))
 
 

@@ -41,7 +41,7 @@ def modeline(recipe: Path) -> str:
     the installed one: by a relative path where it lies in the repository too, so that the line is
     right for everyone who installs to the same place, else by its URL.
     """
-    folder = recipe.resolve().parent
+    folder = Path(os.path.realpath(recipe)).parent  # resolve() raises where links lead in a circle
     above = [folder, *folder.parents]
     top = next((i for i, path in enumerate(above) if (path / ".git").exists()), 0)
     copies = [path / EDITOR_SCHEMA.name for path in above[: top + 1]]

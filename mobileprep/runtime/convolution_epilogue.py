@@ -14,7 +14,8 @@ from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.depthwise_convolution import convolve_depthwise
 from mobileprep.numerics.tiles import Tile
 from mobileprep.numerics.windows import Window, filter_window
-from mobileprep.numerics.winograd import WinogradFilters, convolve_winograd, winograd_outputs
+from mobileprep.numerics.winograd import WinogradFilters, convolve_winograd
+from mobileprep.numerics.winograd_schemes import winograd_scheme
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Values
 
@@ -91,7 +92,7 @@ class FusedConvolution:
             out = run(x, self.filters, way.window, finish)
         if residual is not None and broadcast:
             out = np.add(out, residual)
-            self._activate(out)
+            self.activate(out)
         return (out,)
 
     def finish(self, values: Array, tile: Tile, residual: Array | None) -> None:
@@ -99,15 +100,15 @@ class FusedConvolution:
         self._shift(values)
         if residual is not None:
             np.add(values, tile.of(residual), out=values)
-        self._activate(values)
+        self.activate(values)
 
     def way(self, x: Array) -> Way:
         """How to convolve an input, kept for inputs of the same shape."""
         known = self.ways.get(x.shape)
         if known is None:
             window = filter_window(self.node, x, self.filters, pads=self.pads)
-            outputs = 0 if self.depthwise else winograd_outputs(x.shape, self.filters, window)
-            bank = WinogradFilters.of(self.filters, outputs) if outputs else None
+            scheme = None if self.depthwise else winograd_scheme(x.shape, self.filters, window)
+            bank = None if scheme is None else WinogradFilters.of(self.filters, scheme)
             known = Way(window, bank)
             self.ways.clear()
             self.ways[x.shape] = known
@@ -135,12 +136,20 @@ class FusedConvolution:
         inner, outer = self.filters.shape[-2:]
         return int(inner * outer if self.depthwise else outer)
 
+    @property
+    def bias(self) -> Array:
+        """The shift of each channel."""
+        if self.shift is None:
+            return np.zeros(self.channels, np.float32)
+        return self.shift[: self.channels]
+
+    def activate(self, x: Array) -> None:
+        """Apply the activation to some of the output."""
+        if self.activation:
+            # One pass even for two bounds, and faster than a maximum with a scalar.
+            np.clip(x, np.float32(0), _UPPER[self.activation], out=x)
+
     def _shift(self, x: Array) -> None:
         if self.shift is not None:
             flat = x.reshape(-1)
             by_channel(np.add, flat, self.shift, flat)
-
-    def _activate(self, x: Array) -> None:
-        if self.activation:
-            # One pass even for two bounds, and faster than a maximum with a scalar.
-            np.clip(x, np.float32(0), _UPPER[self.activation], out=x)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError
-from mobileprep.limits import MEMORY_VARIABLE
+from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
+from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_left
+from mobileprep.numerics.work import OverWorkError
 from mobileprep.ops.context import RunContext
+from mobileprep.ops.effort import charge
 from mobileprep.ops.planned_size import planned_bytes
 from mobileprep.runtime.actions import Action, Values
 
@@ -15,6 +17,9 @@ from mobileprep.runtime.actions import Action, Values
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
 # Inputs of so many bytes are small beside any limit that is of use.
 _LARGE = 1 << 20
+_MOST_SHOWN = 10
+_LESS_MEMORY = f"feed it less at once, or allow more by --memory or {MEMORY_VARIABLE}"
+_LESS_WORK = f"feed it less at once, or allow more by --max_flops or {FLOPS_VARIABLE}"
 
 
 def perform(action: Action, inputs: Values, context: RunContext, where: str) -> Values:
@@ -24,14 +29,20 @@ def perform(action: Action, inputs: Values, context: RunContext, where: str) -> 
         MobileprepError: as the kernel raised it, naming the node.
         InvalidGraphError: the inputs do not fit the op.
         MemoryLimitError: the results would take more memory than the run may.
+        WorkLimitError: they would take more arithmetic than the run may.
     """
     try:
         _check_growth(action, inputs)
         results = action.run(context, inputs)
+        # One that covers no node hands on to others, which are charged themselves.
+        if action.covers:
+            charge(action.node.op, inputs, results)
     except MobileprepError as error:
         raise _placed(error, action, where) from error
     except OverBudgetError as error:
-        raise _over_budget(action, inputs, error, where) from error
+        raise MemoryLimitError(_over(action, inputs, error), _LESS_MEMORY, where) from error
+    except OverWorkError as error:
+        raise WorkLimitError(_over(action, inputs, error), _LESS_WORK, where) from error
     except _FAULTS as error:
         raise _failure(action, inputs, error, where) from error
     if action.outputs and action.outputs[-1][0] >= len(results):
@@ -53,13 +64,8 @@ def _check_growth(action: Action, inputs: Values) -> None:
         check_bytes(taken if planned is None else planned, "its result")
 
 
-def _over_budget(
-    action: Action, inputs: Values, error: OverBudgetError, where: str
-) -> MemoryLimitError:
-    shown = ", ".join(described(x) for x in inputs) or "no inputs"
-    message = f"node {action.node.name!r} ({action.node.op}) on {shown}: {error}"
-    hint = f"feed it less at once, or allow more by --memory or {MEMORY_VARIABLE}"
-    return MemoryLimitError(message, hint, where)
+def _over(action: Action, inputs: Values, error: Exception) -> str:
+    return f"node {action.node.name!r} ({action.node.op}) on {_all_described(inputs)}: {error}"
 
 
 def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepError:
@@ -72,11 +78,18 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
 
 
 def _failure(action: Action, inputs: Values, error: Exception, where: str) -> InvalidGraphError:
-    shown = ", ".join(described(x) for x in inputs) or "no inputs"
     reason = str(error) or type(error).__name__
-    message = f"node {action.node.name!r} ({action.node.op}) cannot run on {shown}: {reason}"
+    given = _all_described(inputs)
+    message = f"node {action.node.name!r} ({action.node.op}) cannot run on {given}: {reason}"
     hint = "check the shapes and types that are fed, and the graph's inputs"
     return InvalidGraphError(message, hint, where)
+
+
+def _all_described(inputs: Values) -> str:
+    shown = [described(x) for x in inputs[:_MOST_SHOWN]]
+    if len(inputs) > _MOST_SHOWN:
+        shown.append(f"and {len(inputs) - _MOST_SHOWN} more")
+    return ", ".join(shown) or "no inputs"
 
 
 def described(value: object) -> str:

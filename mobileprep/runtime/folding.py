@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mobileprep.errors import MemoryLimitError
+from mobileprep.errors import RunLimitError
 from mobileprep.ir.refs import Edge
 from mobileprep.numerics.allocation import at_most
+from mobileprep.numerics.work import working
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
@@ -19,6 +20,8 @@ _LARGEST = 64 << 20
 # What is computed on the way may take so much, or a multiple of the constants that there are.
 _LEAST_MEMORY = 1 << 29
 _TIMES_INPUT = 8
+# And so much arithmetic, about a second's.
+_FLOPS = 1 << 36
 
 
 def fold(
@@ -35,7 +38,7 @@ def fold(
     given = (getattr(x, "nbytes", 0) for x in constants.values())  # branches not taken have none
     most = max(_LEAST_MEMORY, _TIMES_INPUT * sum(given))
     left: list[Action] = []
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), working(_FLOPS):
         for action in actions:
             if not _is_constant(action, known):
                 left.append(action)
@@ -43,7 +46,7 @@ def fold(
             try:
                 with at_most(most):
                     results = perform(action, [known[e] for e in action.inputs], context, where)
-            except MemoryLimitError:  # the run will say so, if it comes to this
+            except RunLimitError:  # the run will say so, if it comes to this
                 left.append(action)
                 continue
             if sum(results[i].nbytes for i, _ in action.outputs) > _LARGEST:

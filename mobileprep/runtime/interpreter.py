@@ -12,7 +12,9 @@ from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import Edge, Ref, parse_ref
 from mobileprep.ir.tensor import Array
+from mobileprep.limits import flop_limit
 from mobileprep.numerics.parallel import all_processors
+from mobileprep.numerics.work import working
 from mobileprep.ops.context import Observer, Printer, RunContext, Watcher
 from mobileprep.runtime.actions import DEAD
 from mobileprep.runtime.execution_plan import ExecutionPlan
@@ -94,7 +96,8 @@ class Interpreter:
             self._resources, self._seed, self._observer, self._printer, self._watcher
         )
         # Infinities and NaN are results like others, as they are to TensorFlow.
-        with np.errstate(all="ignore"), all_processors() if feeds else nullcontext():
+        processors = all_processors() if feeds else nullcontext()
+        with np.errstate(all="ignore"), processors, working(flop_limit()):
             results = run_plan(plan, given, context, self._where)
         for name, value in zip(fetches, results, strict=True):
             if value is DEAD:

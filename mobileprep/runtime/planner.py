@@ -15,6 +15,7 @@ from mobileprep.runtime.functions.kinds import CALLS, FUNCTIONAL
 from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.regions import NOWHERE, Region
 from mobileprep.runtime.selection import needed_nodes, refuse
+from mobileprep.runtime.shared_input import share_inputs
 from mobileprep.runtime.survey import Survey, survey
 from mobileprep.runtime.watching import watches
 
@@ -69,7 +70,7 @@ def make_plan(
     actions, constants = [*watches(given, watched), *region.actions], region.constants
     if known.combine:
         actions, constants = fold(actions, constants, wanted, where)
-        actions = fuse(actions, constants, wanted)
+        actions = share_inputs(fuse(actions, constants, wanted), wanted)
         actions = combine_by_channel(actions, constants, wanted)
     return placed(actions, constants, given, wanted)
 

@@ -134,13 +134,38 @@ def test_what_loops_put_into_lists_counts(tmp_path: Path, run: Run) -> None:
     assert (told.code, "(TensorArrayWriteV3)" in told.err) == (5, True), told.err
 
 
+def test_what_enters_a_loop_counts_once(tmp_path: Path, run: Run) -> None:
+    """A turn reads 16 MB that were made before the loop, and makes 4 MB."""
+    frame = {"frame_name": "while", "is_constant": True, "parallel_iterations": 10}
+    more = [
+        c("size", np.array([MEGABYTES_16], np.int32)),
+        c("zero", 0.0),
+        node("large", "Fill", "size zero"),
+        node("held", "Enter", "large", **frame),
+        c("begin", [0], "^body"),
+        c("taken", [1 << 20], "^body"),
+        node("part", "Slice", "held begin taken", Index=DType.INT32),
+        node("other", "Neg", "part"),
+        c("axis", [0], "^body"),
+        node("sum", "Sum", "other axis", Tidx=DType.INT32, keep_dims=False),
+        node("step2", "Sub", "step sum"),
+    ]
+    graph = loop_graph()
+    nodes = [node("more", "Add", "body step2") if n.name == "more" else n for n in graph]
+    path = written(tmp_path, Graph([*nodes, *more]))
+    flags = ("run", f"--graph={path}", "--feed=x=1", "--fetch=y")
+    assert run(*flags, "--memory=24MB").code == 0
+    assert run(*flags, "--memory=18MB").code == 5
+
+
 def test_folding_tells_what_it_left_for_its_memory(tmp_path: Path, run: Run) -> None:
     path, out = written(tmp_path, doubling(40)), tmp_path / "o.pb"
     steps = "--transforms=fold_constants"
-    told = run(
-        "transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", steps, "-v"
-    )
+    flags = ("transform", f"--in_graph={path}", f"--out_graph={out}", "--outputs=x40", steps)
+    told = run(*flags)
     assert told.code == 0
+    assert "left to each run for the memory or time they would take: 'x" in told.err
+    told = run(*flags, "-v")
     assert "ConcatV2 would take more than 536870912 bytes to compute" in told.out + told.err
     assert "no kernel" not in told.out + told.err
 
@@ -200,6 +225,24 @@ def test_a_loop_without_end_is_told(tmp_path: Path, run: Run) -> None:
     assert "--max_iterations" in told.err
     assert run("run", f"--graph={written(tmp_path, graph)}", "--feed=x=1", "--fetch=y").code == 0
     assert DEFAULT_ITERATIONS > 1000
+
+
+def test_a_loop_without_end_is_run_into_once(tmp_path: Path, run: Run) -> None:
+    """Whatever may be drawn for its input, of which no shape is known."""
+    graph = loop_graph()
+    changed = {
+        "most": c("most", np.inf, "^head"),
+        "x": node("x", "Placeholder", T=None, dtype=DType.FLOAT),
+    }
+    path = written(tmp_path, graph.with_nodes([changed.get(n.name, n) for n in graph]))
+    started = time.process_time()
+    told = run("diff", path, path, "--samples=1")
+    once = time.process_time() - started
+    assert told.code == 5, told.err
+    assert "the loop of 'go' goes on after 250,000 iterations" in told.err
+    started = time.process_time()
+    assert run("run", f"--graph={path}", "--feed=x=1", "--fetch=y").code == 5
+    assert once < 3 * (time.process_time() - started) + 2
 
 
 def test_calls_that_double_are_told_at_once_with_the_function(tmp_path: Path, run: Run) -> None:

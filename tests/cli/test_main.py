@@ -186,3 +186,13 @@ def test_starting_does_not_import_numpy_or_doit(arguments: list[str]) -> None:
         [sys.executable, "-c", code, *arguments], capture_output=True, check=False
     )
     assert done.returncode == 0
+
+
+def test_verbs_that_read_no_recipes_do_not_import_what_reads_them(tmp_path: Path) -> None:
+    code = (
+        "import sys; from mobileprep.cli.main import main; main(sys.argv[1:]);"
+        "sys.exit('yaml' in sys.modules)"
+    )
+    for arguments in (["--version"], ["summarize", str(tmp_path / "none.pb")]):
+        command = [sys.executable, "-c", code, *arguments]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 0

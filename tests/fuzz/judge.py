@@ -12,6 +12,8 @@ from tests.fuzz.limits import MEMORY, Outcome
 _TOLD = re.compile(r"^mobileprep: error: (.*?)(?:^  hint: (.*))?\Z", re.DOTALL | re.MULTILINE)
 _PLACE = re.compile(r"mobileprep: error: ([^:\n]*\.[^:\n]*): ")
 _FRAME = re.compile(r'File "[^"]*/(mobileprep/[^"]+)", line (\d+), in (\S+)')
+_HERE = re.compile(r"/fuzz-[^/\s]+(?:/\d+)?/w\b")
+"""The folder that a command runs in."""
 _WARNING = re.compile(r"\.py:\d+: \w*Warning")
 _KNOWN_CODES = frozenset(range(10))
 _USAGE = 2
@@ -80,7 +82,7 @@ def names_a_file(case: Case, message: str) -> bool:
     place = _PLACE.match(message)
     # A file may stand inside an argument, as of a transform.
     within = place is not None and any(place[1] in a for a in case.arguments[1:])
-    return within or any(p in message for p in paths)
+    return within or any(p in message for p in paths) or _HERE.search(message) is not None
 
 
 def _cause(error: str) -> str:

@@ -28,6 +28,15 @@ from mobileprep.inspection.visible import shortened
 # What a write to the standard output ends with where its device is full or gone.
 NO_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG})
 
+# What a system answers for a path whatever was to be done with it: no bug of ours brings it about.
+_OF_PATHS: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EIO, errno.ELOOP, errno.EMFILE, errno.ENAMETOOLONG, errno.ENFILE),
+        *(errno.ENODEV, errno.ENOMEM, errno.ENOTDIR, errno.ENXIO, errno.EPERM),
+    }
+)
+_OF_WRITING: Final = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS})
+
 _MENDS: Final[dict[type[MobileprepError], str]] = {
     UsageError: "'mobileprep help VERB' tells what a verb takes",
     CorruptFileError: "check that this is the file you mean, or get it anew",
@@ -63,6 +72,17 @@ def unwritable_output(error: OSError) -> ArtifactError:
     """The error of a standard output that takes no more."""
     message = f"cannot be written: {error.strerror}"
     return ArtifactError(message, "send the output to a place with room", "the standard output")
+
+
+def error_of_system(error: OSError) -> MobileprepError | None:
+    """What to tell of a path that the system refuses; None of what may be a bug of ours."""
+    path, reason = error.filename, error.strerror
+    if path is None or error.errno not in _OF_PATHS | _OF_WRITING:
+        return None
+    where = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
+    if error.errno in _OF_WRITING:
+        return ArtifactError(f"cannot be written: {reason}", "", where)
+    return CorruptFileError(f"cannot be read: {reason}", "name a file that can be read", where)
 
 
 def tell_error(error: MobileprepError, *, as_json: bool) -> int:

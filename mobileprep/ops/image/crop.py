@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,12 +11,16 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.work import spend
 from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
 from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Operations that an element of a crop takes.
+_COST = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ def _checked(images: Array, boxes: Array, owners: Array, size: Array) -> tuple[i
         raise ValueError(message)
     shape = (len(boxes), *wanted, images.shape[3])
     check_allocation(shape, np.dtype(np.float32))
+    spend(_COST * math.prod(shape), "interpolating")
     return wanted[0], wanted[1]
 
 

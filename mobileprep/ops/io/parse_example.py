@@ -15,6 +15,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.texts import as_texts, one_text, texts
+from mobileprep.numerics.work import STEP, spend
 from mobileprep.ops.arrays import check_allocation
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
@@ -23,6 +24,8 @@ from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
 _INT64 = np.dtype(np.int64)
+# Steps that reading a feature of an example takes.
+_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,12 @@ class _Batch:
         if serialized.ndim > 1 or (single and serialized.ndim):
             message = f"serialized examples of shape {list(serialized.shape)} are no vector"
             raise ValueError(message)
+        spend(_STEPS * STEP * serialized.size, "reading the examples")
         return _Batch([read_example(data) for data in texts(serialized)], single)
 
     def column(self, name: bytes, kind: DType) -> list[Feature | None]:
         """One feature of every example, None where an example lacks it."""
+        spend(_STEPS * STEP * len(self.examples), "reading a feature")
         found = []
         for example in self.examples:
             data = example.get(name)

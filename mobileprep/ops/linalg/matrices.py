@@ -11,11 +11,15 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.work import spend
 from mobileprep.ops.common_shapes import same_as_both
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import at_least_rank, broadcast, concatenate, merge_dim
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Operations that each element takes for each row, at most.
+_COST = 8
 
 
 def check_matrices(x: Array) -> None:
@@ -35,6 +39,7 @@ def linear_algebra(node: Node, x: Array, *rest: Array) -> Array:
     check_matrices(x)
     adjoint = node.attr_bool("adjoint", False)
     source = np.conj(np.swapaxes(x, -1, -2)) if adjoint else x
+    spend(_COST * x.size * x.shape[-1])
     try:
         if node.op == "MatrixInverse":
             return np.linalg.inv(source)

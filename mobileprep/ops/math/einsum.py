@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.work import spend_products
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+_MOST_INPUTS = 16
+_LITTLE = 1 << 22
+# Products take so many times as long where axes stay on both sides, and no library helps.
+_COST = 8
 
 
 @kernel("Einsum")
@@ -22,11 +29,19 @@ def einsum(node: Node, *inputs: Array) -> Array:
     """The sum of products that the attribute ``equation`` tells, such as "bij,bjk->bik"."""
     same_type(node, *inputs)
     equation = node.attr_str("equation").replace(" ", "")
-    check_allocation(_shape(equation, inputs), inputs[0].dtype)
+    if len(inputs) > _MOST_INPUTS:
+        message = f"{len(inputs)} inputs, more than {_MOST_INPUTS}"
+        raise ValueError(message)
+    shape, combinations = _sizes(equation, inputs)
+    check_allocation(shape, inputs[0].dtype)
+    spend_products(_COST * combinations, inputs[0].dtype)
+    # Nothing on the way from several inputs to the result may be far larger than these are.
+    largest = max(_LITTLE, math.prod(shape), *(x.size for x in inputs))
+    path: Any = True if len(inputs) <= 2 else ("greedy", largest)
     if inputs[0].dtype.itemsize == 2 and inputs[0].dtype.kind not in "iu":
         wide = [x.astype(np.float32) for x in inputs]
-        return np.asarray(np.einsum(equation, *wide, optimize=True)).astype(inputs[0].dtype)
-    return np.asarray(np.einsum(equation, *inputs, optimize=True), dtype=inputs[0].dtype)
+        return np.asarray(np.einsum(equation, *wide, optimize=path)).astype(inputs[0].dtype)
+    return np.asarray(np.einsum(equation, *inputs, optimize=path), dtype=inputs[0].dtype)
 
 
 @shape_fn("Einsum")
@@ -58,8 +73,8 @@ def einsum_flops(sizes: Sizes) -> float:
     return 2 * combinations if len(terms) > 1 else max(combinations - sizes.made(), 0)
 
 
-def _shape(equation: str, inputs: tuple[Array, ...]) -> tuple[int, ...]:
-    """The shape of the result, from the lengths of the labelled axes."""
+def _sizes(equation: str, inputs: tuple[Array, ...]) -> tuple[tuple[int, ...], int]:
+    """The shape of the result, from the lengths of the labelled axes, and what it is summed of."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if not arrow or len(terms) != len(inputs):
@@ -83,4 +98,5 @@ def _shape(equation: str, inputs: tuple[Array, ...]) -> tuple[int, ...]:
         message = f"the equation {equation!r} sums to unknown labels {sorted(unknown)}"
         raise ValueError(message)
     middle = broadcast if dots else ()
-    return (*(lengths[c] for c in before), *middle, *(lengths[c] for c in after))
+    shape = (*(lengths[c] for c in before), *middle, *(lengths[c] for c in after))
+    return shape, math.prod(lengths.values()) * math.prod(broadcast)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.work import spend_products
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import (
@@ -44,7 +46,9 @@ def product(x: Array, y: Array) -> Array:
         return wide.astype(x.dtype)
     if x.shape[-1] == y.shape[-2]:
         lead = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-        check_allocation((*lead, x.shape[-2], y.shape[-1]), x.dtype)
+        shape = (*lead, x.shape[-2], y.shape[-1])
+        check_allocation(shape, x.dtype)
+        spend_products(math.prod(shape) * x.shape[-1], x.dtype)
     out: Array = np.matmul(x, y)
     return out
 

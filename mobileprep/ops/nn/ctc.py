@@ -9,11 +9,15 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.work import STEP, spend
 from mobileprep.ops.common_costs import per_input
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Steps that an entry of a batch takes.
+_STEPS = 8
 
 
 @kernel("CTCGreedyDecoder")
@@ -32,6 +36,7 @@ def ctc_greedy_decoder(node: Node, inputs: Array, lengths: Array) -> tuple[Array
     if lengths.shape != (batch,) or (lengths > steps).any() or not classes:
         message = f"lengths of shape {list(lengths.shape)} for inputs {list(inputs.shape)}"
         raise ValueError(message)
+    spend(_STEPS * STEP * batch)
     blank = node.attr_int("blank_index", -1) % classes
     merged = node.attr_bool("merge_repeated", False)
     best = inputs.argmax(axis=2)

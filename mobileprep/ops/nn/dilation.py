@@ -12,12 +12,16 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.tiles import lowest, padded_rows, whole_tile
 from mobileprep.numerics.windows import NHWC, make_window, spatial
+from mobileprep.numerics.work import STEP, spend
 from mobileprep.ops.arrays import same_type
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.window_shapes import window_places
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Operations that a sum and a comparison take.
+_COST = 64
 
 
 @kernel("Dilation2D")
@@ -35,6 +39,8 @@ def dilation_2d(node: Node, x: Array, filters: Array) -> Array:
         spatial(node.attr_ints("rates"), NHWC),
     )
     positions = window.positions(x.shape[1:3])
+    each = len(x) * math.prod(positions) * x.shape[-1]
+    spend(filters[..., 0].size * (_COST * each + STEP), "the filter")
     source = padded_rows(x, window, whole_tile(x, window), lowest(x))
     out = np.full((len(x), *positions, x.shape[-1]), lowest(x), dtype=x.dtype)
     for i, j in np.ndindex(*filters.shape[:2]):

@@ -11,11 +11,15 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.work import STEP, spend
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Operations that adding up a neighbour takes.
+_COST = 32
 
 
 @kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
@@ -128,6 +132,7 @@ def local_response_normalization(node: Node, x: Array) -> Array:
     kind: Any = x.dtype.type
     bias, alpha = kind(node.attr_float("bias", 1.0)), kind(node.attr_float("alpha", 1.0))
     beta = kind(node.attr_float("beta", 0.5))
+    spend((2 * radius + 1) * (_COST * x.size + STEP), f"a radius of {radius}")
     squares = np.square(x)
     total = np.zeros_like(x)
     channels = x.shape[-1]

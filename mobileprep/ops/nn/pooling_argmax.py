@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,14 +11,19 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.tiles import Tile, lowest, padded_rows, patches, whole_tile
 from mobileprep.numerics.windows import NHWC, Window, make_window, spatial
+from mobileprep.numerics.work import spend
 from mobileprep.ops.arrays import numpy_attr
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.pooling import pool_flops
 from mobileprep.ops.nn.window_shapes import pooled_shape
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+
+# Operations that an element of a window takes, and the bytes of its value, its place and both.
+_COST, _HELD = 512, 24
 
 
 @kernel("MaxPoolWithArgmax")
@@ -30,6 +36,9 @@ def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
     strides = spatial(node.attr_ints("strides"), NHWC)
     window = make_window(node, x.shape[1:3], size, strides, (1, 1))
     positions = window.positions(x.shape[1:3])
+    held = len(x) * math.prod(positions) * math.prod(size) * x.shape[-1]
+    spend(_COST * held, "the window")
+    check_bytes(_HELD * held, "all that the windows hold")
     numbers = np.arange(x[:1].size, dtype=np.int64).reshape(1, *x.shape[1:])
     if node.attr_bool("include_batch_in_index", False):
         numbers = numbers + np.arange(len(x)).reshape(-1, 1, 1, 1) * x[:1].size

@@ -28,12 +28,14 @@ class Folding:
         values: the constant tensors that other nodes or the user take; those of Const nodes, and
             those that are too large, left out.
         skipped: what was left, by reason.
+        costly: nodes that were left for the memory or the time that they would take.
     """
 
     run: Execution
     constant: ConstantNodes
     values: Mapping[Ref, Tensor]
     skipped: Mapping[str, int]
+    costly: Sequence[str]
 
 
 def find_folding(
@@ -53,12 +55,14 @@ def find_folding(
     Raises:
         TransformError: a node cannot be computed.
     """
+    costly: list[str] = []
     while True:
         constant = constant_nodes(run, sinks, rules.refusal, shape_of)
         wanted = _used_outside(run, constant)
         found = constant_values(run.nodes, constant, wanted, rules.tf115)
         if not found.left:
             break
+        costly += found.costly
         # What such a node feeds is not constant either: search again without it.
         for name, reason in found.left.items():
             rules.leave(name, reason)
@@ -71,7 +75,7 @@ def find_folding(
         decoded = {r for r, t in values.items() if is_decoded(run.nodes, r, t)}
         skipped.update([_DECODED] * len(decoded))
         values = {r: t for r, t in values.items() if r not in decoded}
-    return Folding(run, constant, values, skipped)
+    return Folding(run, constant, values, skipped, costly)
 
 
 def _used_outside(run: Execution, constant: ConstantNodes) -> set[Ref]:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mobileprep.errors import (
     InvalidGraphError,
-    MemoryLimitError,
+    RunLimitError,
     TransformError,
     UnsupportedError,
+    WorkLimitError,
 )
 from mobileprep.frozen import dataclass
 from mobileprep.ir.node import Node
@@ -18,6 +19,7 @@ from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.numerics.allocation import at_most, memory_left
+from mobileprep.numerics.work import working
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.rules import Kernels
@@ -27,6 +29,8 @@ _NAME = "fold_constants"
 # beyond it a graph grows that is small only as it is written.
 _LEAST_MEMORY = 1 << 29
 _TIMES_INPUT = 8
+# And so much arithmetic, some seconds of it, the same on each machine.
+_FLOPS = 1 << 38
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,12 @@ class ConstantValues:
     Args:
         tensors: the values asked for, but for those that need a node that was left out.
         left: the nodes that cannot be computed here, with the reason.
+        costly: those among them that are left for the memory or the time that they would take.
     """
 
     tensors: Mapping[Ref, Tensor]
     left: Mapping[str, str]
+    costly: tuple[str, ...] = ()
 
 
 def constant_values(
@@ -48,7 +54,9 @@ def constant_values(
     wanted: Iterable[Ref],
     tf115: Kernels | None,
 ) -> ConstantValues:
-    """Compute tensors of constant nodes, keeping no others for longer than they are used.
+    """Compute tensors of constant nodes, within bounds that are the same on each machine.
+
+    No others are kept for longer than they are used.
 
     Args:
         nodes: the graph's nodes by name.
@@ -59,13 +67,23 @@ def constant_values(
     Raises:
         TransformError: a node cannot be computed, as its inputs do not fit each other or it is a
             placeholder.
-        MemoryLimitError: a node would take more than all that this process may.
+        RunLimitError: a node would take more memory than this process may.
     """
-    kept = frozenset(wanted)
+    with working(_FLOPS):
+        return _computed(nodes, constant, frozenset(wanted), tf115)
+
+
+def _computed(
+    nodes: Mapping[str, Node],
+    constant: ConstantNodes,
+    kept: frozenset[Ref],
+    tf115: Kernels | None,
+) -> ConstantValues:
     inputs = _needed_inputs(nodes, constant, kept)
     uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
     left: dict[str, str] = {}
+    costly: list[str] = []
     limit = max(_LEAST_MEMORY, _TIMES_INPUT * sum(map(_constant_bytes, nodes.values())))
     for name in constant.order:
         refs = inputs.get(name)
@@ -77,8 +95,9 @@ def constant_values(
             if outputs is None:
                 with at_most(limit - taken):
                     outputs = _compute(nodes[name], [values[r] for r in refs], tf115)
-        except (UnsupportedError, MemoryLimitError) as error:
+        except (UnsupportedError, RunLimitError) as error:
             left[name] = _reason(error, nodes[name], limit, limit - taken)
+            costly += [name] if isinstance(error, RunLimitError) else []
             continue
         for index, tensor in enumerate(outputs):
             ref = Ref(name, index)
@@ -88,10 +107,10 @@ def constant_values(
             uses[ref] -= 1
             if not uses[ref] and ref not in kept:
                 del values[ref]
-    return ConstantValues(values, left)
+    return ConstantValues(values, left, tuple(costly))
 
 
-def _reason(error: UnsupportedError | MemoryLimitError, node: Node, limit: int, bound: int) -> str:
+def _reason(error: UnsupportedError | RunLimitError, node: Node, limit: int, bound: int) -> str:
     """Why a node is left; raises the error where it is this machine that lacks the memory.
 
     Args:
@@ -102,6 +121,8 @@ def _reason(error: UnsupportedError | MemoryLimitError, node: Node, limit: int, 
     """
     if isinstance(error, UnsupportedError):
         return f"no kernel for this {node.op}"
+    if isinstance(error, WorkLimitError):
+        return f"{node.op} would take more than {_FLOPS} operations to compute"
     # What is folded may not depend on the machine that does it.
     if memory_left(bound) < bound:
         raise error
@@ -140,7 +161,7 @@ def _compute(node: Node, inputs: Sequence[Tensor], tf115: Kernels | None) -> tup
         raise TransformError(message, "name it in the inputs")
     try:
         return evaluate_node(node, inputs, tf115=tf115)
-    except MemoryLimitError:
+    except RunLimitError:
         raise
     except InvalidGraphError as error:
         message = f"{_NAME}: {error.message}"

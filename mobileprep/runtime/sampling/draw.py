@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError, UsageError
+from mobileprep.errors import InvalidGraphError, LoopLimitError, UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
@@ -58,6 +58,7 @@ def draw_samples(graph: Graph, inputs: Sequence[FedTensor], count: int, run: Run
     Raises:
         UsageError: the graph runs with no sizes that were tried, or nothing can be drawn for
             the type of an input.
+        LoopLimitError: its loops do not end within their bound.
     """
     drawing = _Drawing(graph, inputs)
     count = count if inputs else 1
@@ -83,6 +84,8 @@ def _runnable_sizes(drawing: _Drawing, run: Run) -> Sizes:
         feeds = drawing.feeds(sizes, 0, 0)
         try:
             run(feeds)
+        except LoopLimitError:
+            raise  # after a time that no other choice should take again
         except (InvalidGraphError, UsageError) as error:
             first = first or error
             tried.append(sizes)

@@ -21,7 +21,7 @@ from mobileprep.ops.static_values import StaticValues
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.constant_folding.execution import execution
 from mobileprep.rewriting.constant_folding.rules import FoldingRules, Kernels
-from mobileprep.rewriting.constant_folding.search import find_folding
+from mobileprep.rewriting.constant_folding.search import Folding, find_folding
 from mobileprep.tf115.arithmetic import tf115_kernel
 from mobileprep.tf115.folding import check_feeds, fetch_order, folded_graph
 from mobileprep.tf115.importing import imported_nodes
@@ -30,6 +30,7 @@ from mobileprep.transforms.base import Context, Result, Transform, refuse, trans
 from mobileprep.transforms.fold_constants.in_place import folded_in_place
 
 MAX_CONSTANT_BYTES: Final = 10 * 1024 * 1024
+_MOST_NAMED: Final = 3
 
 
 @transform("fold_constants")
@@ -86,7 +87,8 @@ class FoldConstants(Transform):
         rules = self._rules(graph, tf115=tf115_kernel)
         folding = find_folding(run, fetch_order(run), rules, shape_of)
         nodes = folded_graph(graph, folding, context.serials)
-        return Result(graph.with_nodes(nodes), len(folding.values), folding.skipped)
+        folded = graph.with_nodes(nodes)
+        return Result(folded, len(folding.values), folding.skipped, _warnings(folding))
 
     def _in_place(self, graph: Graph, context: Context) -> Result:
         graph = without_idle_controls(graph, context.protected)
@@ -95,7 +97,7 @@ class FoldConstants(Transform):
         shape_of = _but_of_branches(graph, self._shapes(graph, StaticValues))
         folding = find_folding(run, sinks, self._rules(graph), shape_of)
         folded = folded_in_place(graph, folding)
-        return Result(folded, len(folding.values), folding.skipped)
+        return Result(folded, len(folding.values), folding.skipped, _warnings(folding))
 
     def _rules(self, graph: Graph, *, tf115: Kernels | None = None) -> FoldingRules:
         most = self.max_constant_size_in_bytes
@@ -118,6 +120,17 @@ class FoldConstants(Transform):
             return shapes[ref.index] if ref.index < len(shapes) else None
 
         return shape_of
+
+
+def _warnings(folding: Folding) -> tuple[str, ...]:
+    """What to tell of nodes that are constant and stay for what they would take."""
+    left = [folding.run.nodes[name] for name in folding.costly]
+    if not left:
+        return ()
+    named = ", ".join(f"{n.name!r} ({n.op})" for n in left[:_MOST_NAMED])
+    more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+    told = f"constant, and left to each run for the memory or time they would take: {named}{more}"
+    return (f"{told}; make them smaller, or compute them where the model is exported",)
 
 
 def _but_of_branches(

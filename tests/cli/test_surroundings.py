@@ -1,0 +1,122 @@
+"""What a shell or a file system can do to a command: closed streams, odd names, endless files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mobileprep.ir.files import write_graph
+from tests.cli.conftest import Run
+from tests.fuzz.seeds import small_graph
+
+RECIPE = """\
+version: 1
+name: r
+source: {frozen: model.pb}
+inputs: {x: {dtype: float32, shape: [-1, 4, 4, 3]}}
+outputs: [y]
+targets: {a: {}}
+"""
+TOLD = (2, 3, 4, 9)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    write_graph(Path("model.pb"), small_graph())
+    Path("recipe.yaml").write_text(RECIPE)
+
+
+def in_shell(arguments: str, redirected: str) -> subprocess.CompletedProcess[str]:
+    command = f"'{sys.executable}' -m mobileprep {arguments} {redirected}"
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+
+
+WRITES = "freeze --input_graph=model.pb --output_graph=o.pb --output_node_names=y"
+PRINTS = (
+    "summarize --in_graph=model.pb",
+    "header --graphs=model.pb",
+    "completion bash",
+    "plan recipe.yaml --json",
+    "dot --graph=model.pb --dot_output=-",
+)
+NAMING = (
+    ("build", "NAME"),
+    ("plan", "NAME"),
+    ("validate", "NAME"),
+    ("validate", "-r", "NAME"),
+    ("lock", "NAME"),
+    ("report", "NAME"),
+    ("init", "NAME", "--recipe=i.yaml"),
+    ("migrate", "NAME"),
+    ("diff", "NAME", "model.pb"),
+    ("summarize", "--in_graph=NAME"),
+    ("benchmark", "--graph=NAME"),
+    ("benchmark", "--graph=model.pb", "--checkpoint=NAME"),
+    ("dot", "--graph=NAME", "--dot_output=-"),
+    ("run", "--graph=model.pb", "--feed=x=random", "--fetch=y", "--labels=NAME"),
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell is another")
+@pytest.mark.parametrize("arguments", PRINTS)
+def test_a_standard_output_that_is_closed_is_told(arguments: str) -> None:
+    done = in_shell(arguments, ">&-")
+    assert done.returncode == 9, done.stderr
+    assert "cannot be written: Bad file descriptor" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell is another")
+def test_no_file_takes_the_place_of_a_closed_stream() -> None:
+    """What a library prints would go into the model."""
+    assert in_shell(WRITES, "").returncode == 0
+    expected = Path("o.pb").read_bytes()
+    for redirected in (">&- 2>&-", "<&- >&- 2>&-", "2>&-"):
+        Path("o.pb").unlink(missing_ok=True)
+        done = in_shell(WRITES, redirected)
+        assert done.returncode in (0, 9), done.stderr
+        assert Path("o.pb").read_bytes() == expected
+
+
+def test_names_that_no_file_has_are_told(run: Run) -> None:
+    Path("one").symlink_to("two")
+    Path("two").symlink_to("one")
+    for name in ("n" * 300, "n" * 300 + "/x", "one", "one/x", "model.pb/x"):
+        for arguments in NAMING:
+            told = run(*(a.replace("NAME", name) for a in arguments))
+            assert told.code in TOLD, (arguments, told.err)
+            assert name.split("/")[0][:40] in told.err
+        told = run("schema", "--modeline", name)
+        assert told.code in (0, *TOLD), told.err
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", "tools", "x.json", "~"])
+def test_names_that_no_plugin_has_are_told(name: str, run: Run) -> None:
+    Path("recipe.yaml").write_text(f"{RECIPE}plugins: ['{name}']\n")
+    for verb in ("validate", "plan", "build"):
+        assert run(verb, "recipe.yaml").code in (0, *TOLD)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no such device")
+def test_devices_without_end_are_no_samples(run: Run) -> None:
+    quantized = ("tflite", "--in_graph=model.pb", "--out_file=o.tflite", "--mode=int8")
+    for device in ("/dev/zero", "/dev/full"):
+        told = run(*quantized, f"--calibration={device}")
+        assert told.code in TOLD, told.err
+        assert f"{device}: cannot be read: it is a device" in told.err
+        for data in (
+            device,
+            *(f"{{{kind}: {device}}}" for kind in ("npz", "npy", "csv", "tfrecord")),
+        ):
+            named = f"validation: {{data: {data}, labels: l, metric: top1, max_drop: 1.0}}\n"
+            Path("recipe.yaml").write_text(RECIPE + named)
+            for verb in ("validate", "build", "lock"):
+                told = run(verb, "recipe.yaml")
+                assert told.code in TOLD, (verb, data, told.err)
+                assert device in told.err
