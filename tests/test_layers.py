@@ -27,6 +27,7 @@ FREE = {
     "regular_files",
     "processors",
     "user_code",
+    "work",
     "__init__",
 }
 # A folder with more modules than this is one that nobody finds his way in.

@@ -12,7 +12,7 @@ from mobileprep.numerics.matrix_products import multiply, parts_of
 from mobileprep.numerics.parallel import for_each
 from mobileprep.numerics.tiles import Finish, Tile, patches, tiles
 from mobileprep.numerics.windows import Window
-from mobileprep.numerics.work import spend_products
+from mobileprep.work import spend_products
 
 # Patches of one tile: small enough for the processor's last cache, large enough for BLAS.
 _PATCH_BYTES = 2 << 20

@@ -17,7 +17,7 @@ from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, tiles
 from mobileprep.numerics.windows import Window, reach
-from mobileprep.numerics.work import spend_products
+from mobileprep.work import spend_products
 
 # Of input: with what becomes of it, it stays in a core's own cache.
 _TILE_BYTES = 1 << 20

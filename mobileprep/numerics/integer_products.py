@@ -22,7 +22,7 @@ from mobileprep.numerics.matrix_products import LEAST_WORK
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Tile, cuts, patches, tiles
 from mobileprep.numerics.windows import Window
-from mobileprep.numerics.work import spend
+from mobileprep.work import spend
 
 # The largest eight-bit number, and the largest difference of two.
 _LARGEST = 255

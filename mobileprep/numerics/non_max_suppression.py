@@ -10,7 +10,7 @@ import numpy as np
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_kept
-from mobileprep.numerics.work import STEP, spend
+from mobileprep.work import STEP, spend
 
 # Operations that comparing two boxes takes.
 _COST = 1 << 11

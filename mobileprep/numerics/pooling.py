@@ -12,7 +12,7 @@ from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each, threads
 from mobileprep.numerics.tiles import Finish, Tile, padded_rows, tiles
 from mobileprep.numerics.windows import Window
-from mobileprep.numerics.work import STEP, spend
+from mobileprep.work import STEP, spend
 
 _TILE_BYTES = 1 << 18
 # Elements of output that are worth waking a thread for.

@@ -17,7 +17,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.backtracking import doublings
 from mobileprep.numerics.re2_in_python import INSTALL, differs, translated
-from mobileprep.numerics.work import STEP, spend
+from mobileprep.work import STEP, spend
 
 # About a thousand million steps: some 20 seconds, and far less for all but hostile patterns.
 _MOST_DOUBLINGS = 30

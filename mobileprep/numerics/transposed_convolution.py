@@ -8,7 +8,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_allocation
 from mobileprep.numerics.matrix_products import multiply
 from mobileprep.numerics.windows import Window, reach
-from mobileprep.numerics.work import STEP, spend
+from mobileprep.work import STEP, spend
 
 # Products of one image's rows that are held at once.
 _SCRATCH_BYTES = 4 << 20

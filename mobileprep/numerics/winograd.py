@@ -25,7 +25,7 @@ from mobileprep.numerics.tiles import Finish, Tile, cuts, grid, patches
 from mobileprep.numerics.windows import Window
 from mobileprep.numerics.winograd_schemes import Scheme
 from mobileprep.numerics.winograd_transforms import transforms
-from mobileprep.numerics.work import spend_products
+from mobileprep.work import spend_products
 
 # Of one group's transformed patches and its products: in the processor's last cache.
 _SPACE_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.work import spend
+from mobileprep.work import spend
 
 # Operations that take as long as reading a byte, or making one by some function.
 _READ: Final = 2

@@ -16,10 +16,10 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.numerics.work import working
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.ops.dims import UNKNOWN, element_count, is_full
+from mobileprep.work import working
 
 SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
 

@@ -7,11 +7,11 @@ import numpy as np
 from mobileprep.errors import InvalidGraphError, MemoryLimitError, MobileprepError, WorkLimitError
 from mobileprep.limits import FLOPS_VARIABLE, MEMORY_VARIABLE
 from mobileprep.numerics.allocation import OverBudgetError, check_bytes, memory_left
-from mobileprep.numerics.work import OverWorkError
 from mobileprep.ops.context import RunContext
 from mobileprep.ops.effort import charge
 from mobileprep.ops.planned_size import planned_bytes
 from mobileprep.runtime.actions import Action, Values
+from mobileprep.work import OverWorkError
 
 # What numpy raises when shapes, types, indices or sizes do not fit.
 _FAULTS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError)
@@ -73,7 +73,9 @@ def _placed(error: MobileprepError, action: Action, where: str) -> MobileprepErr
     name = repr(action.node.name)
     message = error.message
     if name not in message:
-        message = f"node {name} ({action.node.op}): {message}"
+        # Of another file that the graph names, the message names the graph too.
+        graph = f" of {where}" if error.where not in ("", where) else ""
+        message = f"node {name} ({action.node.op}){graph}: {message}"
     return error.at(error.where or where, message=message)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from mobileprep.errors import RunLimitError
 from mobileprep.ir.refs import Edge
 from mobileprep.numerics.allocation import at_most
-from mobileprep.numerics.work import working
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
+from mobileprep.work import working
 
 # Results beyond this are computed anew in each run rather than kept between runs.
 _LARGEST = 64 << 20

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
 from tests.cli.conftest import Run
 from tests.fuzz.seeds import small_graph
+from tests.ops.graphs import c, n
 
 RECIPE = """\
 version: 1
@@ -120,3 +124,22 @@ def test_devices_without_end_are_no_samples(run: Run) -> None:
                 told = run(verb, "recipe.yaml")
                 assert told.code in TOLD, (verb, data, told.err)
                 assert device in told.err
+
+
+def test_a_vocabulary_that_is_no_file_is_told_with_the_graph(run: Run) -> None:
+    table = {"key_dtype": DType.STRING, "value_dtype": DType.INT64, "shared_name": b"t"}
+    columns = {"key_index": -2, "value_index": -1, "vocab_size": -1, "delimiter": b"\t"}
+    Path("folder").mkdir()
+    for name in (b"folder", b"gone", b"", b"n" * 300, b"a\0b", b"/dev/zero/x"):
+        nodes = [
+            c("f", np.array(name, object)),
+            n("t", "HashTableV2", container=b"", use_node_name_sharing=False, **table),
+            n("fill", "InitializeTableFromTextFileV2", "t", "f", **columns),
+            c("keys", np.array([b"a"], object)),
+            c("default", np.array(-1, np.int64)),
+            n("y", "LookupTableFindV2", "t", "keys", "default", Tin=DType.STRING, Tout=DType.INT64),
+        ]
+        write_graph(Path("g.pb"), Graph(nodes))
+        told = run("run", "--graph=g.pb", "--fetch=y")
+        assert told.code in (*TOLD, 5), told.err
+        assert "g.pb" in told.err, told.err

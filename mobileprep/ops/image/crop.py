@@ -11,13 +11,13 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.work import spend
 from mobileprep.ops.arrays import check_allocation, integers
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import at_least_rank, merge_dim, with_rank
 from mobileprep.ops.image.image_shapes import given_size
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.work import spend
 
 # Operations that an element of a crop takes.
 _COST = 1 << 13

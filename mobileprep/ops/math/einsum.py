@@ -11,12 +11,12 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.work import spend_products
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.cost import Sizes, UnknownCostError, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.work import spend_products
 
 _MOST_INPUTS = 16
 _LITTLE = 1 << 22

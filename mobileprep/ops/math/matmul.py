@@ -10,7 +10,6 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.work import spend_products
 from mobileprep.ops.arrays import check_allocation, same_type
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import (
@@ -24,6 +23,7 @@ from mobileprep.ops.dims import (
 )
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.work import spend_products
 
 # What fused ops do to each element after the product.
 _AFTERWARDS = {

@@ -12,13 +12,13 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.tiles import lowest, padded_rows, whole_tile
 from mobileprep.numerics.windows import NHWC, make_window, spatial
-from mobileprep.numerics.work import STEP, spend
 from mobileprep.ops.arrays import same_type
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import UNKNOWN, merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.window_shapes import window_places
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.work import STEP, spend
 
 # Operations that a sum and a comparison take.
 _COST = 64

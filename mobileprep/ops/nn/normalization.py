@@ -11,12 +11,12 @@ import numpy as np
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.numerics.work import STEP, spend
 from mobileprep.ops.common_costs import per_output
 from mobileprep.ops.cost import Sizes, flop_rule
 from mobileprep.ops.dims import merge_dim, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.work import STEP, spend
 
 # Operations that adding up a neighbour takes.
 _COST = 32

@@ -14,13 +14,13 @@ from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.tiles import Tile, lowest, padded_rows, patches, whole_tile
 from mobileprep.numerics.windows import NHWC, Window, make_window, spatial
-from mobileprep.numerics.work import spend
 from mobileprep.ops.arrays import numpy_attr
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.pooling import pool_flops
 from mobileprep.ops.nn.window_shapes import pooled_shape
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
+from mobileprep.work import spend
 
 # Operations that an element of a window takes, and the bytes of its value, its place and both.
 _COST, _HELD = 512, 24

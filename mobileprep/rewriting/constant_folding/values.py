@@ -19,10 +19,10 @@ from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.numerics.allocation import at_most, memory_left
-from mobileprep.numerics.work import working
 from mobileprep.ops.constant_evaluation import evaluate_node
 from mobileprep.rewriting.constant_folding.nodes import ConstantNodes
 from mobileprep.rewriting.constant_folding.rules import Kernels
+from mobileprep.work import working
 
 _NAME = "fold_constants"
 # What is computed on the way may take so much, or a multiple of the constants that there are:
