@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(Benchmark(timings, costs, device).as_data(), indent=1))
     else:
-        print("\n".join(_lines(args, timings, costs, device)))
+        table = _lines(args, timings, costs, device)
+        show((line for part in table for line in part.split("\n")), keep="\t")
     if args.step_stats_name:
         _tell("no trace is written for --step_stats_name; --json tells the times of nodes")
     if args.benchmark_name and args.output_prefix:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, flag, verb
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
-        print("\n".join(_lines(found)))
+        show(_lines(found))
     return 0 if found.loads else 1
 
 

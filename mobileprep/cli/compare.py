@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import tolerance, verb
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([d.as_data() for d in differences], indent=1))
     else:
-        for difference in differences:
-            print(difference)
+        show(map(str, differences))
     return 1 if differences else 0
 
 

@@ -52,6 +52,7 @@ def _library(args: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
         told = f" ({found.abi})" if found.abi else ""
+        print(f"{'library':<18} {found.file}")
         print(f"{'machine':<18} {found.machine}{told}")
         print(f"{'alignment':<18} {found.alignment:,} bytes")
         print("\n".join(f"problem: {problem}" for problem in found.problems) or "no problems")

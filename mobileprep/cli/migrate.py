@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from mobileprep.cli._shared.ends_flags import add_ends
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import comma_list, flag, verb
 
 
@@ -41,6 +42,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
     else:
-        print(f"{found.graph}: {ends_text(found)}")
-        print("\n".join(way_lines(found)))
+        show([f"{found.graph}: {ends_text(found)}", *way_lines(found)])
     return 1 if found.routes[-1].verdict == "no" else 0

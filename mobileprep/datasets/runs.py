@@ -9,8 +9,10 @@ import numpy as np
 
 from mobileprep.datasets.dataset import Batch, Dataset
 from mobileprep.datasets.survey import DataSurvey
+from mobileprep.errors import MemoryLimitError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import OverBudgetError, check_total
 from mobileprep.runtime.sampling.inputs import FedTensor
 
 
@@ -125,9 +127,23 @@ def _whole(batch: Batch, feeds: Mapping[str, Array], along: Set[str], fixed: int
     count = len(batch.names)
     fed = fixed or count
     if fed > count:
+        _check_filled([feeds[name] for name in along], fed)
         filled = np.arange(fed) % count
         feeds = {name: a[filled] if name in along else a for name, a in feeds.items()}
     return FedRun(feeds, count, fed, batch.labels, batch.names, frozenset(along), bool(fixed))
+
+
+def _check_filled(arrays: Iterable[Array], fed: int) -> None:
+    """Refuse batches that inputs insist on and no machine holds, however few the samples.
+
+    Raises:
+        MemoryLimitError: they take more than a run may.
+    """
+    wanted = fed * (np.dtype(np.intp).itemsize + sum(array[:1].nbytes for array in arrays))
+    try:
+        check_total(wanted, f"a batch of {fed:,} samples, on which the inputs insist,")
+    except OverBudgetError as error:
+        raise MemoryLimitError(str(error), "let -1 be the first size of the inputs") from error
 
 
 def _same(array: Array) -> bool:

@@ -84,5 +84,16 @@ def texts_in(path: Path, library: SharedLibrary, texts: Iterable[str]) -> frozen
         CorruptFileError: the file cannot be read.
     """
     data: Buffer = map_file(path)
-    parts = [bytes(data[offset : offset + length]) for offset, length in library.loaded]
+    parts = [bytes(data[start:end]) for start, end in _apart(library.loaded)]
     return frozenset(text for text in texts if any(text.encode() + b"\0" in part for part in parts))
+
+
+def _apart(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Starts and ends of what some runs cover: headers may name the same bytes many times."""
+    found: list[tuple[int, int]] = []
+    for offset, length in sorted(runs):
+        if found and offset <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], offset + length))
+        else:
+            found.append((offset, offset + length))
+    return found

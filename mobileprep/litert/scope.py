@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
+from mobileprep.formats.tflite.layout import layout
 from mobileprep.formats.tflite.records import Options, OptionValue
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
@@ -116,9 +117,19 @@ class Scope:
             self._constants[key] = value
         return value
 
-    def integers_constant(self, numbers: Sequence[int], name: str = "") -> Value:
-        """A constant vector of int32, such as axes or sizes."""
-        return self.constant(np.array(numbers, np.int32), name)
+    def integers_constant(self, numbers: Sequence[int] | Array, name: str = "") -> Value:
+        """A constant of int32, such as axes or sizes, which have to fit.
+
+        Raises:
+            OverflowError: they do not.
+        """
+        wide = np.asarray(numbers)
+        if wide.size and (
+            wide.dtype.kind not in "biu" or not _BITS.min <= wide.min() <= wide.max() <= _BITS.max
+        ):
+            message = f"its {name or 'numbers'} are no integers of 32 bits"
+            raise OverflowError(message)
+        return self.constant(wide.astype(np.int32), name)
 
     def relaid(self, weights: Value, form: str, change: Array) -> Value:
         """A constant in another layout, made once however many nodes read it.
@@ -160,6 +171,7 @@ class Scope:
     ) -> tuple[Value, ...]:
         """Add an operator, and give its outputs."""
         made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        _check_options(table, options)
         described = Options(table, options) if table else None
         self.ops.append(Op(code, tuple(inputs), made, described))
         return made
@@ -201,5 +213,21 @@ class Scope:
         return found
 
 
+def _check_options(table: str, options: Mapping[str, OptionValue]) -> None:
+    """Integers that their fields can hold.
+
+    Raises:
+        OverflowError: one is beyond 32 bits.
+    """
+    for name, value in options.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if layout().field(table, name)[1] in ("int", "[int]") and any(
+            not _BITS.min <= number <= _BITS.max for number in numbers if isinstance(number, int)
+        ):
+            message = f"its {name} is beyond 32 bits"
+            raise OverflowError(message)
+
+
+_BITS = np.iinfo(np.int32)
 _SMALL = 1 << 12
 _WEIGHTS = (np.float16, np.float32)

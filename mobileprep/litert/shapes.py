@@ -99,7 +99,7 @@ def padded(scope: Scope, node: Node, value: Value, fill: float | None = None) ->
     padding = node.attr_str("padding")
     if padding != "EXPLICIT":
         return value, padding
-    amounts = np.array(node.attr_ints("explicit_paddings", ()), np.int32)
+    amounts = np.array(node.attr_ints("explicit_paddings", ()), np.int64)
     rank = value.rank or amounts.size // 2
     if amounts.size != 2 * rank:
         reason = f"it has {amounts.size} explicit paddings for {rank} dimensions"
@@ -118,7 +118,7 @@ def pad(scope: Scope, value: Value, pairs: np.ndarray, fill: float | None = None
     if shape is not None:
         sums = zip(shape, pairs, strict=True)
         shape = tuple(-1 if d < 0 else d + int(p.sum()) for d, p in sums)
-    amounts = scope.constant(pairs.astype(np.int32), "paddings")
+    amounts = scope.integers_constant(pairs, "paddings")
     if fill is None:
         return scope.emit("PAD", [value, amounts], shape, value.dtype, "PadOptions")
     filler = scope.constant(np.array(fill, value.dtype.numpy), "padding_value")

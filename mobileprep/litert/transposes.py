@@ -75,11 +75,12 @@ def _cancelled(program: Program) -> Program:
     readers = Readers(program)
     same: dict[Value, Value] = {}
     for op in program.ops:
-        order, before = _order(op), readers.maker(op.inputs[0])
+        order = _order(op)
+        before = None if order is None else readers.maker(op.inputs[0])
         first = _order(before)
         if order is None or first is None or before is None or before.inputs[0] is None:
             continue
-        if [first[i] for i in order] == list(range(len(order))):
+        if len(first) == len(order) and [first[i] for i in order] == list(range(len(order))):
             same[op.outputs[0]] = before.inputs[0]
     if not same:
         return program

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -97,35 +99,44 @@ def decode_png(data: bytes, channels: int, *, wide: bool = False) -> Array:
 def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
     """The frames of a GIF image as uint8 [frames, height, width, 3]; raises as ``decode_jpeg``."""
     image = _opened(data, "GIF")
-    count = 1 if first_only else getattr(image, "n_frames", 1)
+    with _told("GIF"):
+        count = 1 if first_only else getattr(image, "n_frames", 1)
     width, height = image.size
     if count * width * height * 3 > _MOST_FRAMES_BYTES:
         message = f"holds {count} frames of {width} x {height} pixels, which is too much"
         raise CorruptFileError(message, "use a smaller image", "GIF image")
     frames = []
     for index in range(count):
-        image.seek(index)
+        with _told("GIF"):
+            image.seek(index)
         frames.append(_pixels(image, "RGB"))
     return np.stack(frames)
 
 
 def _opened(data: bytes, kind: str) -> Any:  # noqa: ANN401 - an image of an optional library
     """An image of one kind, its header read and its pixels not."""
-    pillow = _pillow()
-    try:
-        with warnings.catch_warnings():
-            # Pillow's own bound is told by a warning; ours is checked below.
-            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            image = pillow.open(io.BytesIO(data), formats=[kind])
-    except pillow.UnidentifiedImageError as error:
-        raise _damaged(kind, "its header is not understood") from error
-    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
-        raise _damaged(kind, str(error)) from error
+    with _told(kind):
+        image = _pillow().open(io.BytesIO(data), formats=[kind])
     width, height = image.size
     if width * height > _MOST_PIXELS:
         message = f"has {width} x {height} pixels, which is too much"
         raise CorruptFileError(message, "use a smaller image", f"{kind} image")
     return image
+
+
+@contextlib.contextmanager
+def _told(kind: str) -> Iterator[None]:
+    """What Pillow says of a damaged image, whichever of its calls finds it, as our error."""
+    pillow = _pillow()
+    try:
+        with warnings.catch_warnings():
+            # Pillow's own bound is told by a warning; ours is checked when the size is known.
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+            yield
+    except pillow.UnidentifiedImageError as error:
+        raise _damaged(kind, "its header is not understood") from error
+    except (OSError, EOFError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+        raise _damaged(kind, str(error)) from error
 
 
 def _pillow() -> Any:  # noqa: ANN401
@@ -138,11 +149,9 @@ def _pillow() -> Any:  # noqa: ANN401
 
 def _pixels(image: Any, mode: str) -> Array:  # noqa: ANN401
     """An image's pixels [height, width, channels] in one of Pillow's modes."""
-    try:
+    with _told(str(image.format)):
         converted = image if image.mode == mode else image.convert(mode)
         pixels: Array = np.asarray(converted)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise _damaged(str(image.format), str(error)) from error
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mobileprep.errors import InvalidGraphError
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import MAX_OUTPUT_BYTES, check_allocation
@@ -22,6 +23,7 @@ __all__ = [
     "check_outputs",
     "dimensions",
     "integers",
+    "numpy_attr",
     "same_type",
     "scalar",
 ]
@@ -50,6 +52,16 @@ def same_type(node: Node, *arrays: Array) -> None:
         if array.dtype != first:
             message = f"node {node.name!r} ({node.op}) mixes {first} with {array.dtype}"
             raise InvalidGraphError(message, "cast one of its inputs")
+
+
+def numpy_attr(node: Node, name: str, default: DType) -> np.dtype[Any]:
+    """The numpy type that a type attribute names; the default's where numpy has none for it.
+
+    Raises:
+        InvalidGraphError: the attribute is of another kind.
+    """
+    kind = node.attr_dtype(name, default).numpy
+    return kind if kind is not None else np.dtype(default.numpy)
 
 
 def scalar(array: Array) -> int:

@@ -123,7 +123,12 @@ class StaticValues:
     def as_shape(self, ref: Ref) -> TensorShape:
         """A tensor read as a shape: -1 for each size that is not known, or None."""
         sizes = self._elements(ref, 0)
-        if sizes is None or sizes.ndim != 1 or len(sizes) > MAX_RANK:
+        if (
+            sizes is None
+            or sizes.ndim != 1
+            or len(sizes) > MAX_RANK
+            or sizes.dtype.kind not in "iu"
+        ):
             return None
         return tuple(max(int(size), UNKNOWN) for size in sizes)
 

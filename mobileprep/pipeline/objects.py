@@ -19,6 +19,8 @@ from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.obstacles import clear_way
 
 HINT = "free space on its disk, or set MOBILEPREP_CACHE to a folder that can be written"
+_SIZE = 2
+"""Where a stamp has the length."""
 _GONE_HINT = "build again: what is missing is made anew"
 
 
@@ -64,7 +66,7 @@ class Objects:
         absent = []
         for part, is_whole in zip(due, self._files.match_many(wanted), strict=True):
             stamp = found[part]
-            if not is_whole:
+            if not is_whole or not _fits(part, stamp):
                 absent.append(part)
             elif stamp is not None:
                 self._verified[part.sha256] = stamp
@@ -181,7 +183,8 @@ class Objects:
         return read_index(self.view(index), self._named(index))[0]
 
     def _is_verified(self, part: Part, stamp: tuple[int, ...] | None) -> bool:
-        return stamp is not None and self._verified.get(part.sha256) == stamp
+        is_known = stamp is not None and self._verified.get(part.sha256) == stamp
+        return is_known and _fits(part, stamp)
 
     def _name(self, sha256: str) -> str:
         # Thousands of times in a build; joining Path objects takes twenty times as long.
@@ -229,6 +232,11 @@ class Objects:
 def _let_go(mapped: object) -> None:
     if isinstance(mapped, _Map):
         release_pages(mapped)
+
+
+def _fits(part: Part, stamp: tuple[int, ...] | None) -> bool:
+    """Whether a file has the length that is told of it: a record may tell another."""
+    return stamp is None or stamp[_SIZE] == part.size
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

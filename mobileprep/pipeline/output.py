@@ -126,7 +126,8 @@ def _output(data: Mapping[str, Any]) -> Output:
 
 def _part(data: Mapping[str, Any]) -> Part:
     sha256, size = data["sha256"], data["size"]
-    if not isinstance(sha256, str) or not _DIGEST.match(sha256) or type(size) is not int:
+    is_size = type(size) is int and size >= 0
+    if not isinstance(sha256, str) or not _DIGEST.match(sha256) or not is_size:
         message = "no output of a record"
         raise TypeError(message)
     return Part(sha256, size)

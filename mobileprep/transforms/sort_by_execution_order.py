@@ -30,8 +30,8 @@ class SortByExecutionOrder(Transform):
         check_inputs(graph, self.transform_name)
         order = execution_order(graph)
         if len(order) < len(graph):
-            done = {n.name for n in order}
-            first = next(n.name for n in graph if n.name not in done)
+            done = set(map(id, order))  # of two nodes with one name, one may be left
+            first = next(n.name for n in graph if id(n) not in done)
             message = f"{len(graph) - len(order)} nodes are in a circle or after one, as {first!r}"
             raise refuse(self.transform_name, message, "export the graph again")
         moved = sum(a is not b for a, b in zip(order, graph.nodes, strict=True))

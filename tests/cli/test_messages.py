@@ -91,3 +91,14 @@ def test_a_graph_that_is_not_whole_is_named_by_every_verb(tmp_path: Path, run: R
         assert told.code in (5, 6), arguments
         assert str(path) in told.err
         assert "\n  hint: " in told.err
+
+
+def test_names_in_answers_do_nothing_to_a_terminal(tmp_path: Path, run: Run) -> None:
+    path, other = tmp_path / "g.pb", tmp_path / "valid.pb"
+    write_graph(path, Graph([Node("a\u202e\x1b[31m", "NoOp"), Node("b\x07", "No\x1bSuchOp")]))
+    write_graph(other, small_graph())
+    for verb in ("compare", "diff", "check-target", "migrate", "benchmark", "summarize"):
+        files = (path, other) if verb in ("compare", "diff") else (f"--graph={path}",)
+        files = (f"--in_graph={path}",) if verb == "summarize" else files
+        told = run(verb, *((path,) if verb in ("check-target", "migrate") else files))
+        assert all(c.isprintable() or c in "\n\t" for c in told.out + told.err), verb

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
-from mobileprep.formats.shared_library import read_library, texts_in
+from mobileprep.formats.shared_library import SharedLibrary, read_library, texts_in
 from tests.formats.elf_files import elf_library
 
 pytest.importorskip("elftools")
@@ -101,3 +101,11 @@ def test_a_real_library_has_the_alignment_that_it_was_linked_with(
     found = read_library(path)
     assert min(found.alignments) == alignment
     assert texts_in(path, found, ["Conv2D", "Conv3D"]) == {"Conv2D"}
+
+
+def test_bytes_that_many_segments_load_are_copied_once(tmp_path: Path) -> None:
+    path = tmp_path / "lib.so"
+    path.write_bytes(b"\0NoOp\0Neg\0" + bytes(1 << 20))
+    runs = ((0, 6), *[(2, 1 << 20)] * 20_000, (4, 7))
+    library = SharedLibrary("EM_ARM", "", 32, (), runs)
+    assert texts_in(path, library, ["NoOp", "Neg", "Add"]) == {"NoOp", "Neg"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tests.fuzz.formats
 from tests.fuzz.case import formats
-from tests.fuzz.runs import Finding, Progress, keep, run_many
+from tests.fuzz.runs import BATCH, Finding, Progress, keep, run_many
 
 _CORRUPT = Path(__file__).parents[1] / "corrupt"
 
@@ -57,7 +57,7 @@ def _run(name: str, args: argparse.Namespace) -> int:
 
     numbers = range(progress.done, max(args.cases, progress.done))
     for batch, found in enumerate(run_many(name, args.seed, numbers, args.workers)):
-        progress.note(min(50, len(numbers) - 50 * batch), found, tell)
+        progress.note(min(BATCH, len(numbers) - BATCH * batch), found, tell)
     seconds = time.monotonic() - start
     print(
         f"== {name}: {progress.done - before} cases, {seconds:.0f} s, {len(new)} new findings",

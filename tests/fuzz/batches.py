@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ def run_cases(cases: Sequence[Case]) -> Iterator[tuple[Case, Outcome]]:
 
 def _in_a_fork(cases: Sequence[Case]) -> tuple[list[Outcome], int]:
     """The outcomes of the first cases, all but where one ends the process, and what it grew by."""
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=limits.scratch()))
     reading, writing = os.pipe()
     before = limits.resident()
     child = os.fork()
@@ -68,14 +69,19 @@ def _answers(reading: int) -> Iterator[Outcome]:
     while True:
         *lines, text = text.split(b"\n")
         for line in lines:
-            code, error, seconds, printed = json.loads(line)
-            yield Outcome(code, error, 0, seconds, printed=printed)
+            yield _outcome(*json.loads(line))
         if not select.select([reading], [], [], SECONDS)[0]:
             return
         block = os.read(reading, _READ)
         if not block:
             return
         text += block
+
+
+def _outcome(
+    code: int, error: str, seconds: float, printed: str, falsified: Sequence[str]
+) -> Outcome:
+    return Outcome(code, error, 0, seconds, printed=printed, falsified=tuple(falsified))
 
 
 def _serve(cases: Sequence[Case], folder: Path, writing: int) -> None:
@@ -95,12 +101,12 @@ def _serve(cases: Sequence[Case], folder: Path, writing: int) -> None:
         os._exit(0)
 
 
-def _served(case: Case, folder: Path) -> tuple[int, str, float, str]:
-    """What an outcome is of: exit code, error, processor time, and what was printed."""
+def _served(case: Case, folder: Path) -> tuple[int, str, float, str, tuple[str, ...]]:
+    """What an outcome is of: exit code, error, processor time, what was printed and falsified."""
     folder.mkdir()
     (folder / "w").mkdir()
     case.write(folder / "w")
-    started = _seconds()
+    started = time.process_time()
     code: Any = 71
     try:
         code = limits.run_here(case, folder)
@@ -110,11 +116,7 @@ def _served(case: Case, folder: Path) -> tuple[int, str, float, str]:
         traceback.print_exc()
     limits.flush()
     error, printed = limits.printed(folder, "err"), limits.printed(folder, "out")
+    falsified = limits.falsified(case, folder / "w")
     os.chdir("/")
     shutil.rmtree(folder, ignore_errors=True)
-    return code, error, _seconds() - started, printed
-
-
-def _seconds() -> float:
-    used = os.times()
-    return used.user + used.system
+    return code, error, time.process_time() - started, printed, falsified

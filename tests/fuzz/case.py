@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 NOTE = "case.json"
 
@@ -20,12 +21,14 @@ class Case:
         files: bytes by path, relative to the folder that the command runs in.
         damaged: which of the files are damaged: what shrinking makes smaller.
         environment: variables that are set.
+        expected: the digests of files that the command has to leave, whatever is damaged.
     """
 
     arguments: tuple[str, ...]
     files: Mapping[str, bytes]
     damaged: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    expected: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Put the files into a folder."""
@@ -41,6 +44,7 @@ class Case:
             "arguments": self.arguments,
             "damaged": self.damaged,
             "environment": self.environment,
+            "expected": self.expected,
         }
         text = json.dumps(note, indent=1, default=dict) + "\n"
         (folder / NOTE).write_text(text, encoding="utf-8")
@@ -53,7 +57,8 @@ def kept_case(folder: Path) -> Case:
     files = {
         str(p.relative_to(found)): p.read_bytes() for p in sorted(found.rglob("*")) if p.is_file()
     }
-    return Case(tuple(note["arguments"]), files, tuple(note["damaged"]), note["environment"])
+    arguments, damaged = tuple(note["arguments"]), tuple(note["damaged"])
+    return Case(arguments, files, damaged, note["environment"], note.get("expected", {}))
 
 
 Make = Callable[[random.Random], Case]
@@ -70,6 +75,14 @@ def fuzzed(name: str) -> Callable[[Make], Make]:
         return make
 
     return register
+
+
+T = TypeVar("T")
+
+
+def shared_out(rng: random.Random, shares: Sequence[tuple[int, T]]) -> T:
+    """One of several, each as often as its share says: what takes long is chosen seldom."""
+    return rng.choices([x for _, x in shares], [share for share, _ in shares])[0]
 
 
 def tree(folder: Path, under: str = "") -> Iterator[tuple[str, bytes]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mobileprep.formats.tflite.layout import layout
 
@@ -33,9 +34,10 @@ class Place:
     kind: str
 
 
-def places(data: bytes) -> list[Place]:
+@lru_cache(maxsize=8)
+def places(data: bytes) -> tuple[Place, ...]:
     """Every number of a valid file that the format gives a meaning."""
-    return list(_Walk(data).root())
+    return tuple(_Walk(data).root())
 
 
 class _Walk:
@@ -106,7 +108,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(out)
 
 
-def _value(data: bytes, place: Place, found: list[Place], rng: random.Random) -> bytes:
+def _value(data: bytes, place: Place, found: Sequence[Place], rng: random.Random) -> bytes:
     """Another value, most often one that could be."""
     held = int.from_bytes(data[place.at : place.at + place.width], "little")
     if place.kind in _FLOATING:

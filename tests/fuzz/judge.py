@@ -12,14 +12,18 @@ from tests.fuzz.limits import MEMORY, Outcome
 _TOLD = re.compile(r"^mobileprep: error: (.*?)(?:^  hint: (.*))?\Z", re.DOTALL | re.MULTILINE)
 _PLACE = re.compile(r"mobileprep: error: ([^:\n]*\.[^:\n]*): ")
 _FRAME = re.compile(r'File "[^"]*/(mobileprep/[^"]+)", line (\d+), in (\S+)')
+_HERE = re.compile(r"/fuzz-[^/\s]+(?:/\d+)?/w\b")
+"""The folder that a command runs in."""
 _WARNING = re.compile(r"\.py:\d+: \w*Warning")
 _KNOWN_CODES = frozenset(range(10))
 _USAGE = 2
 _RECIPE = 3
-_ANSWERS = frozenset({"cache", "verify"})
+_ANSWERS = frozenset({"cache", "doctor", "verify"})
 """Verbs whose answer, on the standard output, has an exit code of its own: it names the files."""
-LONGEST = 20_000
-"""Characters of a whole message; a recipe's problems are many."""
+LONGEST = 4_000
+"""Characters of a whole message."""
+LONGEST_LIST = 20_000
+"""Characters of all problems of a recipe, each on a line."""
 
 
 def faults(case: Case, outcome: Outcome) -> list[str]:
@@ -36,8 +40,16 @@ def _faults(case: Case, outcome: Outcome) -> Iterator[str]:
     if outcome.code not in _KNOWN_CODES or "Traceback" in outcome.error:
         yield f"code {outcome.code}: {_cause(outcome.error)}"
         return
+    if not _is_printable(outcome.error):
+        yield f"unprintable errors: {_form(case, outcome)}"
+    if not _is_printable(outcome.printed.replace("\t", " ")):
+        yield f"unprintable answer: {case.arguments[0]}"
     if _WARNING.search(outcome.error):
         yield f"warning: {_digitless(_last_line(outcome.error))}"
+    if case.expected and outcome.code:
+        yield f"ended: {_form(case, outcome)}"
+    elif outcome.falsified:
+        yield f"falsified: {case.arguments[0]} {', '.join(map(_kind, outcome.falsified))}"
     if outcome.code > 1:
         yield from (f"{fault}: {_form(case, outcome)}" for fault in _bad_message(case, outcome))
 
@@ -47,13 +59,9 @@ def _bad_message(case: Case, outcome: Outcome) -> Iterator[str]:
     if told is None:
         if case.arguments[0] not in _ANSWERS or not names_a_file(case, outcome.printed):
             yield "no message"
-        elif not _is_printable(outcome.printed):
-            yield "unprintable answer"
         return
-    if len(told[0]) > LONGEST:
+    if len(told[0]) > (LONGEST_LIST if outcome.code == _RECIPE else LONGEST):
         yield "long message"
-    if not _is_printable(told[0]):
-        yield "unprintable message"
     # A recipe's problems each have their mend beside them.
     if outcome.code != _RECIPE and not (told[2] or "").strip():
         yield "no mend"
@@ -74,7 +82,7 @@ def names_a_file(case: Case, message: str) -> bool:
     place = _PLACE.match(message)
     # A file may stand inside an argument, as of a transform.
     within = place is not None and any(place[1] in a for a in case.arguments[1:])
-    return within or any(p in message for p in paths)
+    return within or any(p in message for p in paths) or _HERE.search(message) is not None
 
 
 def _cause(error: str) -> str:
@@ -87,6 +95,10 @@ def _cause(error: str) -> str:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "nothing printed"
+
+
+def _kind(name: str) -> str:
+    return PurePath(name).suffix
 
 
 def _form(case: Case, outcome: Outcome) -> str:

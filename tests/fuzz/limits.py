@@ -12,9 +12,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
+from mobileprep.fsio import sha256_bytes
 from tests.fuzz.case import Case
 
 SECONDS = 20.0
@@ -40,6 +42,7 @@ class Outcome:
         seconds: how long it took.
         timed_out: whether it was stopped.
         printed: what it printed to the standard output.
+        falsified: which of the expected files are not there, or others.
     """
 
     code: int
@@ -48,16 +51,27 @@ class Outcome:
     seconds: float
     timed_out: bool = False
     printed: str = ""
+    falsified: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def scratch() -> str | None:
+    """Where the folders of cases lie: in memory, where the machine has a file system for that."""
+    memory = Path("/dev/shm")
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 * _LARGEST_FILE:
+        return str(memory)
+    return None
 
 
 def run_case(case: Case) -> Outcome:
     """Run a case in a fork of this process."""
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=scratch()))
     try:
         work = folder / "w"
         work.mkdir()
         case.write(work)
-        return _forked(case, folder)
+        outcome = _forked(case, folder)
+        return replace(outcome, falsified=falsified(case, folder / "w"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -88,6 +102,15 @@ def _awaited(child: int, folder: Path, before: int) -> Outcome:
     grown = max((used.ru_maxrss << 10) - before, 0)
     code = os.waitstatus_to_exitcode(status)
     return Outcome(code, error, grown, used.ru_utime + used.ru_stime, not ended, answer)
+
+
+def falsified(case: Case, folder: Path) -> tuple[str, ...]:
+    """The files that a command should have left in its folder and has not."""
+    return tuple(n for n, digest in case.expected.items() if _digest(folder / n) != digest)
+
+
+def _digest(path: Path) -> str | None:
+    return sha256_bytes(path.read_bytes()) if path.is_file() else None
 
 
 def resident() -> int:

@@ -50,7 +50,7 @@ class Damage:
         """The bytes of a message with one to a few faults; it is changed in place."""
         rng = self._rng
         for _ in range(rng.choice((1, 1, 1, 2, 3, 5))):
-            found = list(_messages(message))
+            found = list(messages_within(message))
             self._damage(rng.choice(found), found)
         data = message.SerializePartialToString(deterministic=True)
         return damaged_bytes(data, rng, 2) if rng.random() < 0.08 else data
@@ -63,7 +63,7 @@ class Damage:
         field = self._rng.choice(present if present and self._rng.random() < 0.8 else fields)
         if self._is_map(field):
             self._damage_map(message, field)
-        elif _is_list(message, field):
+        elif is_list(message, field):
             self._damage_list(message, field, all_found)
         elif field.message_type is not None:
             self._damage_part(message, field, all_found)
@@ -160,7 +160,7 @@ class Damage:
         )
 
 
-def _messages(message: Message) -> Iterator[Message]:
+def messages_within(message: Message) -> Iterator[Message]:
     """A message and all within."""
     yield message
     for field, held in message.ListFields():
@@ -169,15 +169,15 @@ def _messages(message: Message) -> Iterator[Message]:
         if field.message_type.GetOptions().map_entry:
             if field.message_type.fields_by_name["value"].message_type is not None:
                 for key in sorted(held):
-                    yield from _messages(held[key])
-        elif _is_list(message, field):
+                    yield from messages_within(held[key])
+        elif is_list(message, field):
             for each in held:
-                yield from _messages(each)
+                yield from messages_within(each)
         else:
-            yield from _messages(held)
+            yield from messages_within(held)
 
 
-def _is_list(message: Message, field: Field) -> bool:
+def is_list(message: Message, field: Field) -> bool:
     # What the descriptor calls it differs among releases of protobuf.
     return hasattr(getattr(message, field.name), "extend")
 
@@ -185,10 +185,10 @@ def _is_list(message: Message, field: Field) -> bool:
 def texts_of(message: Message) -> list[str]:
     """The short texts of a message: names of nodes, ops and attributes."""
     found: set[str] = set()
-    for part in _messages(message):
+    for part in messages_within(message):
         for field, held in part.ListFields():
             if field.type == Field.TYPE_STRING:
-                found.update(held if _is_list(part, field) else [held])
+                found.update(held if is_list(part, field) else [held])
             elif field.message_type is not None and field.message_type.GetOptions().map_entry:
                 found.update(held)
     return sorted(x for x in found if len(x) < 1 << _FEW)

@@ -19,7 +19,7 @@ from tests.fuzz.judge import faults
 from tests.fuzz.limits import run_case
 from tests.fuzz.shrink import shrunk
 
-_BATCH = 50
+BATCH = 100
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def run_many(name: str, seed: int, numbers: range, workers: int = 0) -> Iterator
     """The findings of each batch of cases, in order."""
     seeds.import_all()
     case_of(name, seed, numbers.start)  # what is made once is made before the workers fork
-    batches = [(name, seed, numbers[at : at + _BATCH]) for at in range(0, len(numbers), _BATCH)]
+    batches = [(name, seed, numbers[at : at + BATCH]) for at in range(0, len(numbers), BATCH)]
     context = multiprocessing.get_context("fork")
     with context.Pool(workers or cores(), _settle) as pool:
         yield from pool.imap(_batch, batches)

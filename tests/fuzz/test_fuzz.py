@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -9,9 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from mobileprep.cli.main import main
+from mobileprep.formats.protos import graph_pb2
+from mobileprep.fsio import sha256_bytes
 from mobileprep.ir.files import write_graph
+from mobileprep.ir.serde import graph_to_bytes
 from tests.fuzz import batches, flatbuffer, seeds
 from tests.fuzz.__main__ import import_formats
 from tests.fuzz.batches import run_cases
@@ -46,7 +51,8 @@ def test_a_case_is_the_same_each_time() -> None:
 
 
 def test_a_case_that_is_kept_is_read_again(tmp_path) -> None:
-    case = Case(("run", "--graph=a/g.pb"), {"a/g.pb": b"\x00\xff"}, ("a/g.pb",), {"KEY": "1"})
+    graph, digest = {"a/g.pb": b"\x00\xff"}, {"o.pb": "ab"}
+    case = Case(("run", "--graph=a/g.pb"), graph, ("a/g.pb",), {"KEY": "1"}, digest)
     case.keep(tmp_path)
     assert kept_case(tmp_path) == case
 
@@ -87,6 +93,24 @@ def test_an_answer_is_looked_at_where_there_is_no_message(verb: str) -> None:
         assert [f.split(":")[0] for f in found] == ([fault] if fault else [])
 
 
+def test_a_build_that_has_to_leave_files_may_neither_fail_nor_leave_others() -> None:
+    case = Case(("build", "r.yaml"), {"r.yaml": b""}, expected={"out/m.pb": "ab"})
+    failed = Outcome(4, "mobileprep: error: r.yaml: is bad\n  hint: mend it\n", 0, 0)
+    other = Outcome(0, "", 0, 0, falsified=("out/m.pb",))
+    for outcome, told in ((failed, "ended: build"), (other, "falsified: build .pb")):
+        assert [f[: len(told)] for f in faults(case, outcome)] == [told]
+    assert faults(case, Outcome(0, "", 0, 0)) == []
+
+
+def test_what_a_command_leaves_is_compared() -> None:
+    files = {"g.pb": graph_to_bytes(seeds.small_graph())}
+    words = ("freeze", "--input_graph=g.pb", "--output_graph=o.pb", "--output_node_names=y")
+    for digest, falsified in ((sha256_bytes(files["g.pb"]), ()), ("ab", ("o.pb",))):
+        case = Case(words, files, expected={"o.pb": digest})
+        assert [outcome.falsified for _, outcome in run_cases([case])] == [falsified]
+        assert run_case(case).falsified == falsified
+
+
 def test_a_file_may_be_named_within_an_argument() -> None:
     case = Case(("transform", "--in_graph=g.pb", "--transforms=a(log='run.log')"), {"g.pb": b""})
     for name, known in (("run.log", True), ("other.log", False)):
@@ -105,7 +129,7 @@ def test_a_case_that_ends_the_process_ends_no_other(monkeypatch: pytest.MonkeyPa
     cases = [case_of("graph", SEED, number) for number in range(4)]
     codes = [run_case(case).code for case in cases]
 
-    def killed(case: Case, folder: Path) -> tuple[int, str, float, str]:
+    def killed(case: Case, folder: Path) -> tuple[int, str, float, str, tuple[str, ...]]:
         if case == cases[1]:
             os.kill(os.getpid(), signal.SIGKILL)
         return served(case, folder)
@@ -132,3 +156,19 @@ def test_every_number_of_a_tflite_file_is_known(tmp_path: Path) -> None:
 def test_damage_changes_bytes_most_of_the_time() -> None:
     rng = random.Random(1)
     assert sum(damaged_bytes(b"valid bytes", rng) != b"valid bytes" for _ in range(100)) > 90
+
+
+def test_shrinking_leaves_out_nodes_and_files_of_no_use() -> None:
+    data = graph_to_bytes(seeds.small_graph())
+    case = Case((), {"g.pb": data, "other": b"x"}, ("g.pb",))
+
+    def has_mean(tried: Case) -> bool:
+        with contextlib.suppress(DecodeError):
+            nodes = graph_pb2.GraphDef.FromString(tried.files["g.pb"]).node
+            return any(node.op == "Mean" for node in nodes)
+        return False
+
+    small = shrunk(case, has_mean)
+    assert list(small.files) == ["g.pb"]
+    assert len(small.files["g.pb"]) < 12
+    assert has_mean(small)

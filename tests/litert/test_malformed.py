@@ -36,11 +36,15 @@ def split(count: int) -> Node:
         (op("y", "Conv2D", ["x", "w"], padding="SME", **STRIDES), "there is no padding b'SME'"),
         (op("y", "Reshape", ["x"]), "takes 1 tensors, not 2"),
         (op("y", "Sub", ["x"]), "takes 1 tensors, not 2"),
+        (op("y", "Transpose", ["x", "pairs"]), "is no order of dimensions"),
+        (op("y", "DepthToSpace", ["x"], block_size=1 << 40), "its block_size is beyond 32 bits"),
+        (op("y", "Pack", ["x"], N=1, axis=1 << 40), "its axis is beyond 32 bits"),
         (split(1 << 62), "declares 4611686018427387904 tensors for 'output'"),
     ],
 )
 def test_a_node_that_is_not_whole_is_named(node: Node, told: str) -> None:
-    graph = Graph([feed("x", (1, 4, 4, 3)), const("w", numbers(3, 3, 3, 2)), node, AXIS])
+    weights, pairs = const("w", numbers(3, 3, 3, 2)), const("pairs", np.array([0, 2, 1, 1], "i4"))
+    graph = Graph([feed("x", (1, 4, 4, 3)), weights, pairs, node, AXIS])
     with pytest.raises(InvalidGraphError, match="node 'y'") as caught:
         model(graph, ["x"], ["y"])
     assert told in str(caught.value)

@@ -149,8 +149,13 @@ def test_a_damaged_object_is_neither_held_nor_given(
 
 def test_a_digest_does_not_vouch_for_another_length(objects: Objects) -> None:
     objects.put([b"abc"])
-    for size in (2, 4):
-        assert not anew(objects.path(ABC.sha256).parents[2]).holds(Part(ABC.sha256, size))
+    for size in (2, 4, -3):
+        other = Part(ABC.sha256, size)
+        assert not anew(objects.path(ABC.sha256).parents[2]).holds(other)
+        # Nor where this process knows the bytes: a record may tell a length of its own.
+        assert not objects.holds(other)
+        with pytest.raises(CorruptFileError, match="missing or damaged"):
+            objects.view(other)
 
 
 def test_an_object_is_hashed_once_in_a_run(

@@ -46,3 +46,9 @@ def test_a_circle_is_an_error_that_names_a_node_of_it():
 def test_a_missing_input_is_an_error():
     with pytest.raises(InvalidGraphError, match="takes 'gone', which is not there"):
         apply("sort_by_execution_order", Graph([node("a", "Relu", "gone")]))
+
+
+def test_a_circle_among_nodes_of_one_name_is_told():
+    graph = Graph([placeholder("a"), placeholder("b"), node("b", "Add", "a b")])
+    with pytest.raises(TransformError, match="1 nodes are in a circle or after one, as 'b'"):
+        apply("sort_by_execution_order", graph)

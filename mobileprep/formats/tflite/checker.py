@@ -83,10 +83,11 @@ class _Checker:
         fields = self._facts.tables[kind]
         for number, field in enumerate(fields[:slots]):
             place = self._number(_UINT16, vtable + 4 + 2 * number)
-            if not place or field is None:
+            if not place:
                 continue
             if place < 4 or place + self._width(fields, number) > size:
-                what = f"the field {field[0]!r} of a {kind} lies outside of it"
+                named = field[0] if field else number
+                what = f"the field {named!r} of a {kind} lies outside of it"
                 raise self._corrupt(position, what)
             self._field(position, vtable, number, kind, depth)
 
@@ -102,8 +103,9 @@ class _Checker:
         return (length - 4) // 2, size
 
     def _width(self, fields: tuple[tuple[str, str] | None, ...], number: int) -> int:
+        # A field without a name is the number of a union, a byte, or has gone out of use.
         field = fields[number]
-        return 4 if field is None else self._facts.width(field[1]) or 4
+        return 1 if field is None else self._facts.width(field[1]) or 4
 
     def _field(self, position: int, vtable: int, number: int, table: str, depth: int) -> None:
         field = self._facts.tables[table][number]

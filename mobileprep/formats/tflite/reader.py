@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,13 @@ from mobileprep.formats.tflite.records import (
 from mobileprep.formats.tflite.texts import fault_of_texts
 
 _OLD_CODES: Final = 127
+_SHARED_OPTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), "Pool2DOptions"),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_ALL", "REDUCE_ANY"), "ReducerOptions"),
+    **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"), "ReducerOptions"),
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimumOptions"),
+    "L2_NORMALIZATION": "L2NormOptions",
+}
 # Bits of an element of each type; text has a table of its own.
 _BITS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("FLOAT32", "INT32", "UINT32"), 32),
@@ -153,7 +161,16 @@ class _Reader:
             raise self._corrupt(what)
         inputs = self._indices(operator.InputsAsNumpy(), tensors, -1)
         outputs = self._indices(operator.OutputsAsNumpy(), tensors, 0)
-        return OperatorRecord(_code(self._model.OperatorCodes(number)), inputs, outputs)
+        code = _code(self._model.OperatorCodes(number))
+        self._check_options(operator.BuiltinOptionsType(), code.builtin)
+        return OperatorRecord(code, inputs, outputs)
+
+    def _check_options(self, given: int, builtin: str) -> None:
+        own = _own_options(builtin)
+        if own is not None and given not in (0, own):
+            # LiteRT's interpreter may end the process over such an operator.
+            what = f"an operator {builtin} has options of another"
+            raise self._corrupt(what)
 
     def _signature(self, entry: Any, graphs: tuple[SubGraphRecord, ...]) -> SignatureRecord:  # noqa: ANN401
         number = entry.SubgraphIndex()
@@ -189,6 +206,14 @@ def _code(code: Any) -> OperatorCode:  # noqa: ANN401
         number = old
     builtin = layout().name("BuiltinOperator", number)
     return OperatorCode(builtin, _text(code.CustomCode()), code.Version())
+
+
+@lru_cache(maxsize=256)
+def _own_options(builtin: str) -> int | None:
+    """The number of the options of a builtin, most often named after it; None where it has none."""
+    named = _SHARED_OPTIONS.get(builtin, f"{builtin.replace('_', '')}options").lower()
+    tables = layout().unions["BuiltinOptions"].items()
+    return next((number for table, number in tables if table.lower() == named), None)
 
 
 def _quantization(details: Any) -> Quantization | None:  # noqa: ANN401

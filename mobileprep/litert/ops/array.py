@@ -15,6 +15,7 @@ from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
 from mobileprep.litert.shapes import reshaped
 from mobileprep.litert.types import NAMES, need
+from mobileprep.ops.arrays import integers
 
 _MIRRORS: Final = {"REFLECT": "REFLECT", "SYMMETRIC": "SYMMETRIC"}
 
@@ -72,6 +73,10 @@ def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("Transpose")
 def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """TRANSPOSE."""
+    known = scope.known(node, 1)
+    if known is not None and sorted(integers(known)) != list(range(known.size)):
+        message = f"{list(integers(known))} is no order of dimensions"
+        raise ValueError(message)
     order = _int32(scope, node, 1, inputs[1])
     shape = scope.output_shape(node)
     values = [inputs[0], order]
@@ -84,7 +89,7 @@ def _int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
         return value
     known = scope.known(node, index)
     if known is not None:
-        return scope.constant(known.astype(np.int32), value.name)
+        return scope.integers_constant(known, value.name)
     kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": "INT32"}
     return scope.emit("CAST", [value], value.shape, DType.INT32, "CastOptions", **kinds)
 

@@ -32,14 +32,14 @@ def reduction(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """A reduction along axes."""
     code, types = _CODES[node.op]
     need(node, inputs[:1], types)
-    axes = scope.needed(node, 1, "axes").reshape(-1).astype(np.int32)
+    axes = scope.needed(node, 1, "axes").reshape(-1)
     value = inputs[0]
     if value.rank == 0 or not axes.size:
         return value
     keep = node.attr_bool("keep_dims", False)
     return scope.emit(
         code,
-        [value, scope.constant(axes, "axes")],
+        [value, scope.integers_constant(axes, "axes")],
         scope.output_shape(node),
         value.dtype,
         "ReducerOptions",
@@ -55,7 +55,7 @@ def arg(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if kind not in (DType.INT32, DType.INT64):
         msg = f"its indices are {kind.short}"
         raise CannotExpressError(msg, "let them be int32 or int64")
-    axis = scope.constant(scope.needed(node, 1, "axis").astype(np.int32), "axis")
+    axis = scope.integers_constant(scope.needed(node, 1, "axis"), "axis")
     code, table = (
         ("ARG_MAX", "ArgMaxOptions") if node.op == "ArgMax" else ("ARG_MIN", "ArgMinOptions")
     )

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.ops.arrays import (
     axis_of,
     integers,
+    numpy_attr,
     scalar,
 )
 from mobileprep.ops.common_costs import free
@@ -33,13 +35,9 @@ from mobileprep.ops.dims import (
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
 
-_INT32 = np.dtype(np.int32)
-
 
 def _out_type(node: Node) -> np.dtype[Any]:
-    found = node.attrs.get("out_type")
-    kind: np.dtype[Any] | None = found.value.numpy if found is not None else None
-    return kind if kind is not None else _INT32
+    return numpy_attr(node, "out_type", DType.INT32)
 
 
 @kernel("Shape")
@@ -91,7 +89,7 @@ flop_rule("Size")(free)
 @kernel("Rank")
 def rank(node: Node, x: Array) -> Array:
     """The number of axes."""
-    return np.array(x.ndim, dtype=_INT32)
+    return np.array(x.ndim, dtype=np.int32)
 
 
 shape_fn("Rank")(scalars_only)

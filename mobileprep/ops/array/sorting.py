@@ -7,22 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import axis_of, integers, scalar
+from mobileprep.ops.arrays import axis_of, integers, numpy_attr, scalar
 from mobileprep.ops.common_costs import free, per_input
 from mobileprep.ops.common_shapes import two_vectors, unchanged
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import UNKNOWN, at_least_rank, unknown_dims, with_rank
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-
-
-def _type_attr(node: Node, name: str) -> np.dtype[Any]:
-    found = node.attrs.get(name)
-    kind: np.dtype[Any] | None = found.value.numpy if found is not None else None
-    return kind if kind is not None else np.dtype(np.int32)
 
 
 @kernel("TopKV2")
@@ -50,7 +45,9 @@ def _top(node: Node, x: Array, count: int) -> tuple[Array, Array]:
         message = f"there are no {count} elements along the last axis of {list(x.shape)}"
         raise ValueError(message)
     order = _descending(x)[..., :count]
-    return np.take_along_axis(x, order, axis=-1), order.astype(_type_attr(node, "index_type"))
+    return np.take_along_axis(x, order, axis=-1), order.astype(
+        numpy_attr(node, "index_type", DType.INT32)
+    )
 
 
 def _descending(x: Array) -> Array:
@@ -126,7 +123,7 @@ def _unique(node: Node, x: Array, axis: int) -> tuple[Array, ...]:
     places: dict[Any, int] = {}
     which = [places.setdefault(key, len(places)) for key in keys]
     firsts = np.unique(np.array(which, dtype=np.int64), return_index=True)[1]
-    kind = _type_attr(node, "out_idx")
+    kind = numpy_attr(node, "out_idx", DType.INT32)
     outputs = (np.take(x, firsts, axis=axis), np.array(which, dtype=kind))
     if "Counts" not in node.op:
         return outputs
@@ -157,7 +154,9 @@ def list_diff(node: Node, x: Array, y: Array) -> tuple[Array, Array]:
         raise ValueError(message)
     excluded = set(y.tolist())
     kept = [i for i, value in enumerate(x.tolist()) if value not in excluded]
-    return x[np.array(kept, dtype=np.int64)], np.array(kept, dtype=_type_attr(node, "out_idx"))
+    return x[np.array(kept, dtype=np.int64)], np.array(
+        kept, dtype=numpy_attr(node, "out_idx", DType.INT32)
+    )
 
 
 shape_fn("ListDiff")(two_vectors)
@@ -214,7 +213,7 @@ def bound(node: Node, ordered: Array, values: Array) -> Array:
         np.searchsorted(a, v, side="left" if node.op == "LowerBound" else "right")
         for a, v in zip(ordered, values, strict=True)
     ]
-    return np.array(rows, dtype=_type_attr(node, "out_type")).reshape(values.shape)
+    return np.array(rows, dtype=numpy_attr(node, "out_type", DType.INT32)).reshape(values.shape)
 
 
 @shape_fn("LowerBound", "UpperBound")

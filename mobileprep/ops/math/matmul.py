@@ -105,13 +105,12 @@ def batch_mat_mul(node: Node, x: Array, y: Array) -> Array:
     if node.op == "BatchMatMul" and x.shape[:-2] != y.shape[:-2]:
         message = "the leading axes must be equal"
         raise ValueError(message)
-    out = node.attrs.get("Tout")
     left = _adjoint(x) if node.attr_bool("adj_x", False) else x
     right = _adjoint(y) if node.attr_bool("adj_y", False) else y
-    if out is None:
+    if "Tout" not in node.attrs:
         same_type(node, x, y)
         return product(left, right)
-    kind = out.value.numpy
+    kind = node.attr_dtype("Tout").numpy
     if kind is None or kind.itemsize > 2:
         return product(left.astype(kind), right.astype(kind))
     return product(left, right).astype(kind)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import as_array, axes_of, axis_of, scalar
+from mobileprep.ops.arrays import as_array, axes_of, axis_of, numpy_attr, scalar
 from mobileprep.ops.common_costs import free, per_input, per_output
 from mobileprep.ops.common_shapes import scalars_only, unchanged
 from mobileprep.ops.cost import Sizes, flop_rule
@@ -139,8 +140,7 @@ def arg_extreme(node: Node, x: Array, dimension: Array) -> Array:
     if x.shape[axis] == 0:
         message = f"axis {axis} has no elements"
         raise ValueError(message)
-    output = node.attrs.get("output_type")
-    kind = output.value.numpy if output is not None else np.dtype(np.int64)
+    kind = numpy_attr(node, "output_type", DType.INT64)
     return np.asarray(find(x, axis=axis), dtype=kind)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import check_bytes
 from mobileprep.numerics.tiles import Tile, lowest, padded_rows, patches, whole_tile
 from mobileprep.numerics.windows import NHWC, Window, make_window, spatial
+from mobileprep.ops.arrays import numpy_attr
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.nn.pooling import pool_flops
@@ -49,10 +51,10 @@ def max_pool_with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
     best = np.argmax(np.where(places >= 0, values, lowest(x)), axis=-2)
     first = np.argmax(places >= 0, axis=-2)
     at = np.where(np.take_along_axis(places, best[..., None, :], -2)[..., 0, :] < 0, first, best)
-    kind = node.attrs.get("Targmax")
+    kind = numpy_attr(node, "Targmax", DType.INT64)
     found = np.take_along_axis(places, at[..., None, :], axis=-2)[..., 0, :]
     chosen = np.take_along_axis(values, at[..., None, :], axis=-2)[..., 0, :]
-    return chosen, found.astype(np.int64 if kind is None else kind.value.numpy)
+    return chosen, found.astype(kind)
 
 
 @shape_fn("MaxPoolWithArgmax")

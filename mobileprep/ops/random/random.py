@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from mobileprep.errors import UnsupportedError
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.arrays import check_allocation, integers
+from mobileprep.ops.arrays import check_allocation, integers, numpy_attr
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.common_shapes import unchanged
 from mobileprep.ops.context import RunContext, context_kernel
@@ -117,8 +118,7 @@ def multinomial(context: RunContext, node: Node, logits: Array, count: Array) ->
     shape = (len(logits), number, logits.shape[1])
     check_allocation(shape, np.dtype(np.float64))
     noise = generator(context, node).gumbel(size=shape)
-    output = node.attrs.get("output_dtype")
-    kind = output.value.numpy if output is not None else np.dtype(np.int64)
+    kind = numpy_attr(node, "output_dtype", DType.INT64)
     return np.asarray(np.argmax(logits[:, None, :] + noise, axis=-1), dtype=kind)
 
 

@@ -16,7 +16,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ir.verify import check_tensors
+from mobileprep.ir.verify import check_inputs, check_tensors
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.options.declare import Option
 from mobileprep.runtime.interpreter import Interpreter
@@ -82,6 +82,7 @@ class RemoteOptions(Transform):
         if not self.remote_fused_graph_executor_name:
             message = "remote_fused_graph_executor_name is empty"
             raise self.refused(message, "name an executor")
+        check_inputs(graph, self.transform_name)
         check_tensors(graph, context.inputs, "input", self.transform_name)
         check_tensors(graph, context.outputs, "output", self.transform_name)
         return self._with_shapes(graph, context) if self.input_types else graph

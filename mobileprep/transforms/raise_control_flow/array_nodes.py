@@ -19,6 +19,7 @@ from mobileprep.transforms.raise_control_flow.region import cannot_raise
 from mobileprep.transforms.raise_control_flow.tracing import TracedArray, flow_of
 
 _INT32: Final = attr.dtype(DType.INT32)
+_MOST: Final = (1 << 31) - 1
 
 Size = int | Ref
 """A size that is known, or a scalar of int32 that has it."""
@@ -170,6 +171,8 @@ class ArrayNodes:
 
     def _sizes(self, node: Node, sizes: Sequence[Size]) -> Ref:
         """A vector of sizes."""
+        if any(isinstance(size, int) and size > _MOST for size in sizes):
+            raise cannot_raise(node, "has elements of a size beyond 32 bits")
         if all(isinstance(size, int) for size in sizes):
             return self._constant(node, "sizes", np.array(sizes, np.int32))
         parts = tuple(

@@ -12,7 +12,7 @@ from mobileprep.formats.protos import saved_model_pb2 as sm
 from mobileprep.ops.kernel import kernel_names
 from mobileprep.transforms.base import transform_names
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzzed, shared_out
 from tests.fuzz.damage import damaged_text
 from tests.fuzz.messages import Damage, texts_of
 from tests.transforms.busy import OPTIONS
@@ -21,11 +21,14 @@ _PLAIN = (
     "summarize --in_graph=G", "summarize --in_graph=G --print_structure --details --json",
     "dot --graph=G --dot_output=o.dot --shapes", "dot --graph=G --dot_output=o.svg --format=svg",
     "diff G valid.pb", "diff valid.pb G --json", "compare G valid.pb", "compare valid.pb G",
-    "init G", "init G --no-try", "header --graphs=G", "header --graphs=G --tensorflow=2.21",
+    "init G --no-try", "header --graphs=G", "header --graphs=G --tensorflow=2.21",
+    "migrate G", "migrate G --json",
     "memmap --in_graph=G --out_graph=o.pb --min_conversion_size_in_bytes=1", "check-target G",
-    "check-target G --json", "benchmark --graph=G --max_num_runs=1 --warmup_runs=0",
-    "benchmark --graph=G --max_num_runs=1 --show_flops --show_memory --show_sizes --json",
+    "check-target G --json", "benchmark --graph=G --max_num_runs=1 --warmup_runs=0 LOOPS",
+    "benchmark --graph=G --max_num_runs=1 --show_flops --show_memory --show_sizes --json LOOPS",
 )  # fmt: skip
+_LOOPS = ((99, "--max_iterations=1000"), (1, ""))
+"""Loops of damaged graphs seldom end: the bound that a run has of its own takes seconds."""
 
 
 @lru_cache(maxsize=1)
@@ -46,14 +49,16 @@ def damaged_graph(rng: random.Random, valid: bytes) -> bytes:
 def graph_command(rng: random.Random, proto: pb.GraphDef) -> str:
     """A command on a graph ``G``."""
     kind, names = rng.random(), [x.name for x in proto.node if x.name.isalnum()] or ["y"]
+    if kind < 0.01:
+        return "init G"  # which builds what it proposes
     if kind < 0.3:
-        return rng.choice(_PLAIN)
+        return rng.choice(_PLAIN).replace("LOOPS", shared_out(rng, _LOOPS))
     if kind < 0.6:
         fed = [x.name for x in proto.node if "Placeholder" in x.op and x.name.isalnum()]
         values = ("random", "1", "random:1,4,4,3", "[[1,2],[3,4]]", "text:a", "random:2")
         feeds = "".join(f" --feed={name}={rng.choice(values)}" for name in fed)
         fetch = "" if rng.random() < 0.3 else f" --fetch={rng.choice(names)}"
-        return f"run --graph=G{feeds}{fetch} --seed=1"
+        return f"run --graph=G{feeds}{fetch} --seed=1 {shared_out(rng, _LOOPS)}"
     if kind < 0.7:
         lower = rng.choice(("keep", "lower"))
         name = rng.choice(names)
@@ -89,11 +94,20 @@ def graph(rng: random.Random) -> Case:
     return Case(tuple(arguments), {name: data, "valid.pb": valid}, (name,))
 
 
+_FREEZE = "freeze --input_saved_model_dir=M --output_graph=o.pb"
 _MODEL = (
-    "init M", "init M --no-try", "freeze --input_saved_model_dir=M --output_graph=o.pb",
-    "freeze --input_saved_model_dir=M --output_graph=o.pb --signature=serve --control_flow=lower",
-    "summarize --in_graph=M", "summarize --in_graph=M --json", "run --graph=M --feed=x=random",
-    "benchmark --graph=M --max_num_runs=1", "diff M M", "check-target M",
+    (2, "init M"), (10, "init M --no-try"), (10, _FREEZE),
+    (10, f"{_FREEZE} --signature=serve --control_flow=lower"),
+    (10, "summarize --in_graph=M"), (10, "summarize --in_graph=M --json"),
+    (10, "run --graph=M --feed=x=random --max_iterations=1000"),
+    (10, "benchmark --graph=M --max_num_runs=1 --max_iterations=1000"),
+    (10, "diff M M"), (10, "check-target M"), (5, "migrate M"),
+)  # fmt: skip
+_META = (
+    (2, "init m.meta"), (10, "init m.meta --no-try"), (10, "summarize --in_graph=m.meta"),
+    (10, "diff m.meta m.meta"), (10, "check-target m.meta"),
+    (10, "freeze --input_meta_graph=m.meta --output_graph=o.pb --output_node_names=y"),
+    (10, "run --graph=m.meta --feed=x=random --max_iterations=1000"),
 )  # fmt: skip
 
 
@@ -118,7 +132,7 @@ def saved_model(rng: random.Random) -> Case:
     model = sm.SavedModel(saved_model_schema_version=1)
     model.meta_graphs.append(_meta(seeds.any_graph(rng)))
     data = Damage(rng, texts_of(model)).damaged(model)
-    command = rng.choice(_MODEL).replace("=M", "=m").replace(" M", " m").split()
+    command = shared_out(rng, _MODEL).replace("=M", "=m").replace(" M", " m").split()
     files = {"m/saved_model.pb": data, "m/variables/variables.index": b""}
     for name in ("types.index", "types.data-00000-of-00001"):
         files[f"m/variables/{name.replace('types', 'variables')}"] = (
@@ -132,7 +146,4 @@ def meta_graph(rng: random.Random) -> Case:
     """A .meta file."""
     meta = _meta(seeds.any_graph(rng))
     data = Damage(rng, texts_of(meta)).damaged(meta)
-    commands = ("init m.meta", "summarize --in_graph=m.meta", "diff m.meta m.meta",
-                "freeze --input_meta_graph=m.meta --output_graph=o.pb --output_node_names=y",
-                "run --graph=m.meta --feed=x=random", "check-target m.meta")  # fmt: skip
-    return Case(tuple(rng.choice(commands).split()), {"m.meta": data}, ("m.meta",))
+    return Case(tuple(shared_out(rng, _META).split()), {"m.meta": data}, ("m.meta",))

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
-from tests.fuzz.damage import ODD_TEXTS, damaged_text
+from tests.fuzz.case import Case, fuzzed, shared_out
+from tests.fuzz.damage import ODD_TEXTS, damaged_bytes, damaged_text
 
 _WORDS = tuple(
     w.encode()
@@ -40,9 +40,13 @@ _WORDS = tuple(
 )
 _VERBS = (
     "validate recipe.yaml", "plan recipe.yaml", "build recipe.yaml --dry-run", "validate . --json",
-    "build recipe.yaml", "calibrate recipe.yaml", "clean recipe.yaml --dry-run", "lock recipe.yaml",
+    "build recipe.yaml", "calibrate recipe.yaml", "clean recipe.yaml", "lock recipe.yaml",
     "report recipe.yaml", "debug-quantization recipe.yaml", "plan recipe.yaml --json",
 )  # fmt: skip
+
+
+RECIPES = ((3, seeds.RECIPE), (25, seeds.VALIDATED), (72, seeds.PLAIN))
+"""With their shares: that with all stages takes five times as long as the last."""
 
 
 @lru_cache(maxsize=1)
@@ -60,11 +64,10 @@ def recipe(rng: random.Random) -> Case:
     return Case(tuple(rng.choice(_VERBS).split()), files, ("recipe.yaml",))
 
 
-@lru_cache(maxsize=1)
-def _ranged() -> dict[str, bytes]:
-    files = dict(seeds.recipe_files())
-    text = files["recipe.yaml"].replace(b"min_max}", b"min_max, range_file: ranges.yaml}")
-    return _without_store(seeds.made_by({**files, "recipe.yaml": text}, "calibrate recipe.yaml"))
+@lru_cache(maxsize=2)
+def _ranged(recipe: str) -> dict[str, bytes]:
+    text = recipe.replace("min_max}", "min_max, range_file: ranges.yaml}")
+    return _without_store(seeds.made_by(seeds.recipe_files(text), "calibrate recipe.yaml"))
 
 
 def _without_store(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -74,49 +77,56 @@ def _without_store(files: dict[str, bytes]) -> dict[str, bytes]:
 @fuzzed("ranges")
 def ranges(rng: random.Random) -> Case:
     """A range file."""
-    files = _ranged()
+    files = _ranged(shared_out(rng, ((5, seeds.RECIPE), (95, seeds.CALIBRATED))))
     text = damaged_text(files["ranges.yaml"], rng)
-    verbs = ("build recipe.yaml", "calibrate recipe.yaml --check", "plan recipe.yaml", "validate .")
-    return Case(tuple(rng.choice(verbs).split()), {**files, "ranges.yaml": text}, ("ranges.yaml",))
+    verbs = ((5, "build recipe.yaml"), (10, "calibrate recipe.yaml --check"),
+             (45, "plan recipe.yaml"), (40, "validate ."))  # fmt: skip
+    command = shared_out(rng, verbs)
+    return Case(tuple(command.split()), {**files, "ranges.yaml": text}, ("ranges.yaml",))
 
 
-@lru_cache(maxsize=1)
-def _locked() -> dict[str, bytes]:
-    return _without_store(seeds.made_by(dict(seeds.recipe_files()), "lock recipe.yaml"))
+@lru_cache(maxsize=3)
+def _locked(recipe: str) -> dict[str, bytes]:
+    return _without_store(seeds.made_by(seeds.recipe_files(recipe), "lock recipe.yaml"))
 
 
 @fuzzed("lock")
 def lock(rng: random.Random) -> Case:
     """A lock file."""
-    files = _locked()
+    files = _locked(shared_out(rng, RECIPES))
     text = damaged_text(files["mobileprep.lock"], rng)
-    verbs = (
-        "build recipe.yaml --locked",
-        "lock recipe.yaml",
-        "plan recipe.yaml",
-        "build . --dry-run",
-    )
+    verbs = ((10, "build . --locked"), (40, "build . --locked --dry-run"), (20, "lock ."),
+             (15, "plan ."), (15, "build . --dry-run"))  # fmt: skip
     files = {**files, "mobileprep.lock": text}
-    return Case(tuple(rng.choice(verbs).split()), files, ("mobileprep.lock",))
+    return Case(tuple(shared_out(rng, verbs).split()), files, ("mobileprep.lock",))
 
 
-@lru_cache(maxsize=1)
-def built() -> dict[str, bytes]:
+@lru_cache(maxsize=3)
+def built(recipe: str) -> dict[str, bytes]:
     """A recipe that is built, with its store."""
-    return seeds.made_by(dict(seeds.recipe_files()), "build recipe.yaml")
+    return seeds.made_by(seeds.recipe_files(recipe), "build recipe.yaml")
+
+
+def any_built(rng: random.Random) -> dict[str, bytes]:
+    """One of several recipes that are built, with its store; seldom that with all stages."""
+    return built(shared_out(rng, RECIPES))
 
 
 @fuzzed("manifest")
 def manifest(rng: random.Random) -> Case:
     """What a build leaves beside the model: manifests and reports."""
-    files = _without_store(built())
-    names = [n for n in files if n.startswith("out/") and n.endswith((".json", ".txt", ".yaml"))]
+    files = _without_store(any_built(rng))
+    kinds = (".json", ".txt", ".yaml", ".html")
+    names = [n for n in files if n.startswith("out/") and n.endswith(kinds)]
     name = rng.choice(names)
-    damage = damaged_json if name.endswith(".json") else damaged_text
+    is_page = name.endswith(".html")  # too long to be searched for words
+    damage = damaged_json if name.endswith(".json") else damaged_bytes if is_page else damaged_text
     files[name] = damage(files[name], rng)
-    verbs = ("verify out --quick", "verify out", "report recipe.yaml", "report recipe.yaml --json",
-             "plan recipe.yaml", "clean recipe.yaml", "build recipe.yaml --dry-run")  # fmt: skip
-    return Case(tuple(rng.choice(verbs).split()), files, (name,))
+    verbs = ((25, "verify out --quick"), (4, "verify out"), (5, "report out/small"),
+        (5, "report recipe.yaml --compare=out/small"), (15, "report recipe.yaml"),
+             (15, "report recipe.yaml --json"), (13, "plan recipe.yaml"), (13, "clean recipe.yaml"),
+             (15, "build recipe.yaml --dry-run"))  # fmt: skip
+    return Case(tuple(shared_out(rng, verbs).split()), files, (name,))
 
 
 def damaged_json(text: bytes, rng: random.Random) -> bytes:

@@ -11,7 +11,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.serde import graph_to_bytes
 from tests.datasets.made import tf_record
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzzed, shared_out
 from tests.fuzz.damage import damaged_bytes, damaged_text
 from tests.ops.examples import example, floats_of, integers_of, texts_of
 from tests.ops.graphs import n, p
@@ -19,19 +19,26 @@ from tests.ops.pictures import encoded
 from tests.ops.sounds import wav
 from tests.transforms.graphs import node
 
-_BUILDS = ("build recipe.yaml", "calibrate recipe.yaml", "debug-quantization recipe.yaml")
+_BUILDS = (
+    (52, (seeds.VALIDATED, "validate .")),
+    (10, (seeds.RECIPE, "validate .")),
+    (30, (seeds.CALIBRATED, "calibrate recipe.yaml")),
+    (4, (seeds.VALIDATED, "build recipe.yaml")),
+    (1, (seeds.RECIPE, "build recipe.yaml")),
+    (1, (seeds.RECIPE, "calibrate recipe.yaml")),
+    (2, (seeds.RECIPE, "debug-quantization recipe.yaml")),
+)
+"""Recipes and verbs with their shares: a whole build takes as long as ten calibrations."""
 _SHAPES = ((), (0,), (1,), (6,), (6, 4, 4, 3), (2, 4, 4, 3), (4, 4, 3), (6, 1, 1, 1), (6, 5, 5, 3))
 _TYPES = ("f4", "f8", "u1", "i8", "S3", "U3", "?", "c8", "f2", "M8[s]", ">f4")
 
 
-def _recipe(data: str) -> bytes:
-    text = seeds.RECIPE.replace("calibration: {data: data.npz", f"calibration: {{data: {data}")
-    return text.replace("validation: {data: data.npz", f"validation: {{data: {data}").encode()
-
-
-def _built(data: str, **files: bytes) -> dict[str, bytes]:
+def _read(rng: random.Random, data: str, files: dict[str, bytes]) -> Case:
+    """A case in which a recipe reads samples, whose files are damaged."""
+    recipe, command = shared_out(rng, _BUILDS)
+    text = recipe.replace("{data: data.npz", f"{{data: {data}").encode()
     held = {n: d for n, d in seeds.recipe_files().items() if n != "data.npz"}
-    return {**held, "recipe.yaml": _recipe(data), **files}
+    return Case(tuple(command.split()), {**held, "recipe.yaml": text, **files}, tuple(files))
 
 
 def _array(rng: random.Random) -> np.ndarray:
@@ -54,9 +61,12 @@ def npz(rng: random.Random) -> Case:
     data = seeds.archive(arrays)
     if rng.random() < 0.6:
         data = damaged_bytes(data, rng)
-    files = {**seeds.recipe_files(), "data.npz": data}
-    commands = (*_BUILDS, "run --graph=model.pb --feed=x=data.npz", "init model.pb --data=data.npz")
-    return Case(tuple(rng.choice(commands).split()), files, ("data.npz",))
+    if rng.random() < 0.6:
+        return _read(rng, "data.npz", {"data.npz": data})
+    files = {"model.pb": seeds.recipe_files()["model.pb"], "data.npz": data}
+    commands = ((95, "run --graph=model.pb --feed=x=data.npz"),
+                (5, "init model.pb --data=data.npz"))  # fmt: skip
+    return Case(tuple(shared_out(rng, commands).split()), files, ("data.npz",))
 
 
 @lru_cache(maxsize=1)
@@ -85,8 +95,8 @@ def tfrecord(rng: random.Random) -> Case:
     reading = rng.choice(
         ("{key: x}", "{key: raw, encoding: raw}", "{key: image, encoding: picture}")
     )
-    files = _built(f"{{tfrecord: d.tfrecord, features: {{x: {reading}}}, labels: label}}")
-    return Case(tuple(rng.choice(_BUILDS).split()), {**files, "d.tfrecord": data}, ("d.tfrecord",))
+    source = f"{{tfrecord: d.tfrecord, features: {{x: {reading}}}, labels: label}}"
+    return _read(rng, source, {"d.tfrecord": data})
 
 
 @fuzzed("csv")
@@ -96,8 +106,8 @@ def csv(rng: random.Random) -> Case:
     lines = [",".join([*columns, "label"])]
     lines += [",".join([*(str(i * r % 5 / 4) for i in range(48)), str(r % 3)]) for r in range(6)]
     text = damaged_text("\n".join(lines).encode() + b"\n", rng, (b",", b'"', b"\r", b"\n", b";"))
-    files = _built(f"{{csv: d.csv, inputs: {{x: [{', '.join(columns)}]}}, labels: label}}")
-    return Case(tuple(rng.choice(_BUILDS).split()), {**files, "d.csv": text}, ("d.csv",))
+    source = f"{{csv: d.csv, inputs: {{x: [{', '.join(columns)}]}}, labels: label}}"
+    return _read(rng, source, {"d.csv": text})
 
 
 @lru_cache(maxsize=1)
@@ -130,10 +140,8 @@ def _picture(rng: random.Random, kind: str, op: str) -> Case:
     )
     name = f"a.{kind.lower()}"
     if rng.random() < 0.3:
-        files = _built(
-            "{pictures: photos, labels: folders}", **{f"photos/{i}/{name}": data for i in "ab"}
-        )
-        return Case(tuple(rng.choice(_BUILDS).split()), files, (f"photos/a/{name}",))
+        photos = {f"photos/{i}/{name}": data for i in "ab"}
+        return _read(rng, "{pictures: photos, labels: folders}", photos)
     files = {"model.pb": seeds.recipe_files()["model.pb"], "d.pb": _decoder(op), name: data}
     commands = (f"run --graph=model.pb --feed=x={name}", f"run --graph=d.pb --feed=x={name}",
                 f"run --graph=model.pb --image={name} --input_layer=x")  # fmt: skip

@@ -12,7 +12,7 @@ from tests.fuzz.damage import damaged_bytes
 _VERBS = (
     "run --graph=M --feed=x=random", "benchmark --graph=M --max_num_runs=1",
     "summarize --in_graph=M",
-    "header --graphs=M", "check-target M", "diff M valid", "compare valid M",
+    "header --graphs=M", "check-target M", "migrate M", "diff M valid", "compare valid M",
     "dot --graph=M --dot_output=o.dot",
     "transform --in_graph=M --out_graph=o.pb --inputs=x --outputs=y --transforms=fold_constants",
 )  # fmt: skip
@@ -20,10 +20,9 @@ _VERBS = (
 
 @lru_cache(maxsize=1)
 def _made() -> dict[str, bytes]:
-    files = dict(seeds.recipe_files())
     more = "  locked: {platform: android, protect: {encrypt: {key: 'env:MODEL_KEY'}}}\n"
-    files["recipe.yaml"] += more.encode()
     memmap = "memmap --in_graph=model.pb --out_graph=m.mmap --min_conversion_size_in_bytes=1"
+    files = seeds.recipe_files(seeds.VALIDATED + more)
     return seeds.made_by(files, memmap, "build recipe.yaml")
 
 

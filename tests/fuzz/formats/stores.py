@@ -6,62 +6,83 @@ import random
 from functools import lru_cache
 
 from mobileprep.fsio import sha256_bytes
+from mobileprep.report.page.render import PAGE
 from tests.fuzz import seeds
-from tests.fuzz.case import Case, fuzzed
+from tests.fuzz.case import Case, fuzzed, shared_out
 from tests.fuzz.damage import damaged_bytes
-from tests.fuzz.formats.recipes import built, damaged_json
+from tests.fuzz.formats.recipes import RECIPES, any_built, damaged_json
 from tests.fuzz.limits import FOLDER
 
 _VERBS = (
-    "build recipe.yaml", "build recipe.yaml --dry-run", "plan recipe.yaml --json",
-    "report recipe.yaml", "cache info", "cache verify", "build recipe.yaml --out=other",
-    "clean recipe.yaml", "verify out",
+    (14, "build recipe.yaml"), (6, "build recipe.yaml --out=other"), (2, "verify out"),
+    (14, "build recipe.yaml --dry-run"), (14, "plan recipe.yaml --json"),
+    (12, "report recipe.yaml"), (6, "cache info"), (14, "cache verify"),
+    (6, "cache gc --max-size=10KB"), (12, "clean recipe.yaml"),
 )  # fmt: skip
+_SHARED_VERBS = ((25, "build recipe.yaml"), (40, "build recipe.yaml --dry-run"),
+                 (35, "plan recipe.yaml"))  # fmt: skip
 
 
-def _damaged(data: bytes, rng: random.Random) -> bytes:
-    """A record with a digest that fits, or any bytes that do not."""
+def _damaged(data: bytes, rng: random.Random, *, sealed: bool) -> bytes:
+    """Bytes that do not fit their digest; ``sealed`` a record that has one that does."""
     digest, line, body = data.partition(b"\n")
-    if line and len(digest) == 64 and body[:1] == b"{" and rng.random() < 0.7:
+    if sealed and line and len(digest) == 64 and body[:1] == b"{":
         body = damaged_json(body, rng)
         return sha256_bytes(body).encode() + b"\n" + body
     return damaged_bytes(data, rng)
 
 
+def _expected(files: dict[str, bytes], command: str) -> dict[str, str]:
+    """The digests of what a build leaves; of another verb nothing."""
+    if not command.startswith("build") or "--dry-run" in command:
+        return {}
+    out = "other/" if "other" in command else "out/"
+    return {
+        out + name.removeprefix("out/"): sha256_bytes(data)
+        for name, data in files.items()
+        if name.startswith("out/") and not name.endswith(PAGE)
+    }
+
+
 @fuzzed("store")
 def store(rng: random.Random) -> Case:
     """A user's own store."""
-    files = dict(built())
+    valid = any_built(rng)
+    files, sealed = dict(valid), rng.random() < 0.5
     names = [n for n in files if n.startswith("store/") and files[n]]
     chosen = rng.sample(names, rng.choice((1, 1, 3, len(names))))
     for name in chosen:
         if rng.random() < 0.1:
             del files[name]
         else:
-            files[name] = _damaged(files[name], rng)
+            files[name] = _damaged(files[name], rng, sealed=sealed)
     if rng.random() < 0.5:  # so that the build has to look at its objects
         files = {n: d for n, d in files.items() if not n.startswith("out/")}
-    return Case(tuple(rng.choice(_VERBS).split()), files, tuple(n for n in chosen if n in files))
+    command, damaged = shared_out(rng, _VERBS), tuple(n for n in chosen if n in files)
+    # A record with a digest that fits is believed: who may write it could write any.
+    expected = {} if sealed else _expected(valid, command)
+    return Case(tuple(command.split()), files, damaged, expected=expected)
 
 
 _REMOTE = {"MOBILEPREP_REMOTE_CACHE": f"file://{FOLDER}/shared"}
 
 
-@lru_cache(maxsize=1)
-def _shared() -> dict[str, bytes]:
-    made = seeds.made_by(
-        {**seeds.recipe_files(), "shared/.here": b""}, "build recipe.yaml", **_REMOTE
-    )
-    return {n: d for n, d in made.items() if not n.startswith(("store/", "out/"))}
+@lru_cache(maxsize=3)
+def _shared(recipe: str) -> dict[str, bytes]:
+    files = {**seeds.recipe_files(recipe), "shared/.here": b""}
+    made = seeds.made_by(files, "build recipe.yaml", **_REMOTE)
+    return {name: data for name, data in made.items() if not name.startswith("store/")}
 
 
 @fuzzed("remote")
 def remote(rng: random.Random) -> Case:
     """A store that machines share, in a folder: each of its files is an answer."""
-    files = dict(_shared())
+    valid, sealed = _shared(shared_out(rng, RECIPES)), rng.random() < 0.4
+    files = {name: data for name, data in valid.items() if not name.startswith("out/")}
     names = [n for n in files if n.startswith("shared/") and files[n]]
     chosen = rng.sample(names, rng.choice((1, 1, 3, len(names))))
     for name in chosen:
-        files[name] = _damaged(files[name], rng)
-    verbs = ("build recipe.yaml", "build recipe.yaml --dry-run", "plan recipe.yaml")
-    return Case(tuple(rng.choice(verbs).split()), files, tuple(chosen), _REMOTE)
+        files[name] = _damaged(files[name], rng, sealed=sealed)
+    command = shared_out(rng, _SHARED_VERBS)
+    expected = {} if sealed else _expected(valid, command)
+    return Case(tuple(command.split()), files, tuple(chosen), _REMOTE, expected)

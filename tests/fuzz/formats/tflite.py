@@ -17,7 +17,7 @@ _VERBS = (
     "compare M valid", "compare valid M", "compare model.pb M",
     "benchmark --graph=M --max_num_runs=1",
     "header --graphs=M", "check-target M", "diff M valid", "dot --graph=M --dot_output=o.dot",
-    "init M", "tflite --in_graph=M --out_file=o.tflite",
+    "init M --no-try", "migrate M", "tflite --in_graph=M --out_file=o.tflite",
 )  # fmt: skip
 
 

@@ -8,8 +8,13 @@ from collections.abc import Iterable
 from mobileprep.inspection.visible import plain
 
 
-def show(lines: Iterable[str]) -> None:
-    """Print lines, whatever they hold and the standard output can encode."""
+def show(lines: Iterable[str], keep: str = "") -> None:
+    """Print lines, whatever they hold and the standard output can encode.
+
+    Args:
+        lines: without their ends.
+        keep: controls to leave as they are.
+    """
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
-        print(plain(line).encode(encoding, "backslashreplace").decode(encoding))
+        print(plain(line, keep).encode(encoding, "backslashreplace").decode(encoding))

@@ -1,33 +1,16 @@
-node {
-  name: "node_0_0"
-  op: "Const"
-  attr {
-    key: "dtype"
-    value {
-      type: DT_INT32
-    }
-  }
-  attr {
-    key: "value"
-    value {
-      tensor {
-        dtype: DT_INT32
-        tensor_shape {
-        }
-        int_val: 4
-      }
-    }
-  }
+de {e: ""
+tr {ey: "d"
+ue {pe: D  } }r {
+y: "e"e {s {pe:N2
+pe {}
+ } } }
 }
 node {
-  name: "node_0"
-  op: "TensorArrayV3"
-  tensor_array_name: "node_0_0"
-  attr {
-    key: "clear_after_read"
-    value {
-      b: true
-    }
+name: "n0" op: "TensorArrayV3"
+ame: "node_0_0"tr {
+ey: "d"
+  ue {
+ b: t   }
   }
   attr {
     key: "dtype"
@@ -36,33 +19,22 @@ node {
     }
   }
   attr {
-    key: "dynamic_size"
-    value {
-      b: false
-    }
+    key: "dynsize"value {
+   }
   }
-  attr {
-    key: "element_shape"
-    value {
+  attr {key: "element_shape"value {
       shape {
-        dim {
-          size: 2
-        }
-        dim {
-          size: 3
-        }
+   dim {}
       }
     }
   }
-  attr {
-    key: "identical_element_shapes"
-    value {
-      b: true
-    }
+r {
+ y: "es"
+  ue {
+  }
   }
   attr {
-    key: "tensor_array_name"
-    value {
+    key: "tenname"value {
       s: ""
     }
   }
@@ -70,54 +42,45 @@ node {
 node {
   name: "node_1"
   op: "Const"
-  attr {
-    key: "dtype"
-    value {
-      type: DT_INT32
+r {
+ y: "dtype"value {
+  ype: T32
     }
   }
   attr {
     key: "value"
-    value {
-      tensor {
-        dtype: DT_INT32
-        tensor_shape {
-        }
-        int_val: 0
-      }
+alue {
+   nsor {
+ sope {
+   }
+  }
     }
   }
 }
 node {
   name: "node_2"
-  op: "Placeholder"
-  attr {
-    key: "dtype"
-    value {
-      type: DT_FLOAT
+  op: "Plader"
+r {
+ y: "dtype"value {
+  ype: OAT
     }
   }
   attr {
-    key: "shape"
-    value {
-      shape {
-      }
+lue {
     }
   }
 }
 node {
   name: "node"
   op: "TensorArrayReadV3"
-  input: "node_0"
+ t: "n"
   input: "node_1"
-  input: "node_2"
+ut: "2"
   attr {
     key: "dtype"
-    value {
-      type: DT_FLOAT
-    }
+ lue {e: DT }
   }
 }
-versions {
-  producer: 1482
+vns {
+ducer: 1482
 }

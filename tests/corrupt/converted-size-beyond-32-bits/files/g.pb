@@ -1,14 +1,11 @@
 
-7
+"
 node_0Placeholder*
-dtype0*
-shape
-:
+dtype0
 7
 node_1Placeholder*
 dtype0*
 shape
 :€€€€
-)
-nodeFloorModnode_0node_1*
-T0"Ê
+ 
+nodeFloorModnode_0node_1

@@ -1,0 +1,4 @@
+
+
+node	FakeParam*
+dtype0

@@ -1,0 +1,9 @@
+
+Conv2D
+
+low
+
+same
+	array:1
+
+x

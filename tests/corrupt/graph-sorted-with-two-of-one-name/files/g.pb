@@ -1,0 +1,5 @@
+Placeholder
+
+node_1
+
+node_1node_1
