@@ -119,7 +119,7 @@ def _prepared(
     """The plan of recipes, held to their locks where that is asked for; else misfits are told."""
     from mobileprep.api.building import prepared
     from mobileprep.api.lock import check_locks, lock_warnings
-    from mobileprep.cli._shared.load import warn
+    from mobileprep.cli._shared.warn import warn_all
 
     targets = targets_of(args)
     out = Path(args.out)
@@ -129,7 +129,7 @@ def _prepared(
     if args.locked:
         check_locks(recipes, state, whole=not targets)
     else:
-        warn(lock_warnings(recipes, state, whole=not targets))
+        warn_all(lock_warnings(recipes, state, whole=not targets))
     return state
 
 
@@ -137,8 +137,8 @@ def _build(
     args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
 ) -> BuildRun:
     from mobileprep.api.building import run_build
-    from mobileprep.cli._shared.load import warn
     from mobileprep.cli._shared.terminal.progress import Progress
+    from mobileprep.cli._shared.warn import warn_all
     from mobileprep.pipeline.runner import stale_stages
 
     if args.explain:
@@ -156,7 +156,7 @@ def _build(
             keep_going=args.keep_going,
             memory=[recipe.memory for recipe in recipes],
         )
-    warn(done.warnings)
+    warn_all(done.warnings)
     _tell_targets(args, done.targets)
     if args.depfile is not None and not done.failures:
         _write_depfile(args, recipes, state)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, flag, verb
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     release = release_of(args.tensorflow)
     found = check_target(
-        Path(args.graph), release, args.platform, selective=args.selective, tell=_warn
+        Path(args.graph), release, args.platform, selective=args.selective, tell=warn
     )
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
@@ -68,7 +68,3 @@ def _lines(found: TargetCheck) -> Iterator[str]:
     build = f"TensorFlow {found.tensorflow} for {found.platform}"
     missing = f"{len(found.gaps)} things are missing" if found.gaps else "nothing is missing"
     yield f"{found.graph}: {build}: {missing}"
-
-
-def _warn(sentence: str) -> None:
-    print(f"mobileprep: warning: {sentence}", file=sys.stderr)

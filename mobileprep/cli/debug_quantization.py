@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from mobileprep.api.quantization_debugging import debug_quantization
-    from mobileprep.cli._shared.load import load_recipes, warn
+    from mobileprep.cli._shared.load import load_recipes
+    from mobileprep.cli._shared.warn import warn
 
     if args.samples < 1 or args.tensors < 0 or args.seed < 0:
         message = "--samples is at least 1, --seed and --tensors at least 0"
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         args.target,
         samples=args.samples,
         seed=args.seed,
-        warn=lambda text: warn([text]),
+        warn=warn,
         tell=_progress if sys.stderr.isatty() else lambda done, count: None,
     )
     if args.json:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, flag, tolerance, verb, whole_number
 from mobileprep.destinations import is_stdout
 
@@ -67,7 +68,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "tolerance": args.tolerance,
         "samples": args.samples,
         "outputs": comma_list(args.outputs),
-        "warn": lambda text: print(f"mobileprep: warning: {text}", file=sys.stderr),
+        "warn": warn,
     }
 
 

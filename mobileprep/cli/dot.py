@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import UsageError
@@ -57,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
     if kind == "model-explorer":
         damage = Path(args.damage) if args.damage else None
         label = Path(args.graph).name
-        for path in write_model_explorer(target, graph, label, options, _warn, damage=damage):
+        for path in write_model_explorer(target, graph, label, options, warn, damage=damage):
             print(f"Created {path}.", file=results)
         return 0
-    text = dot_text(graph, options, _warn)
+    text = dot_text(graph, options, warn)
     if kind == "dot":
         write_text(target, text)
         print(f"Created DOT file '{args.dot_output}'.", file=results)
@@ -85,7 +86,3 @@ def _format(args: argparse.Namespace, target: Path) -> Format:
         message = "--damage is an overlay, which only --format=model-explorer has"
         raise UsageError(message, "leave it out, or name that format")
     return kind
-
-
-def _warn(sentence: str) -> None:
-    print(f"mobileprep: warning: {sentence}", file=sys.stderr)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import (
     bool_flag,
     comma_list,
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _tell(result: FreezeResult, results: TextIO) -> None:
     for warning in result.warnings:
-        print(f"mobileprep: warning: {warning}", file=sys.stderr)
+        warn(warning)
     for name in result.init_ops:
         print(f"mobileprep: run {name!r} once after loading: it fills a table", file=sys.stderr)
     for asset in result.assets:

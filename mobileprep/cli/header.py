@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, flag, verb
 from mobileprep.destinations import STDOUT
 from mobileprep.errors import UsageError
@@ -61,10 +61,6 @@ def run(args: argparse.Namespace) -> int:
         text = pairs_header(listed, files, release, defaults)
     else:
         graphs = [read_shipped_graph(Path(file)) for file in files]
-        text = graphs_header(graphs, files, release, defaults, _warn)
+        text = graphs_header(graphs, files, release, defaults, warn)
     write_text(STDOUT, text)
     return 0
-
-
-def _warn(sentence: str) -> None:
-    print(f"mobileprep: warning: {sentence}", file=sys.stderr)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, flag, verb
 from mobileprep.destinations import output_path
 
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     moved = sum(tensor.nbytes for _, tensor in regions)
     print(f"{args.out_graph}: {len(regions)} constants mapped, {moved:,} bytes", file=sys.stderr)
     for sentence in _cautions(done, safe=args.safe):
-        print(f"mobileprep: warning: {sentence}", file=sys.stderr)
+        warn(sentence)
     return 0
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 from mobileprep.cli._shared.ends_flags import add_ends
 from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import comma_list, flag, verb
 
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         args.platform,
         inputs=comma_list(args.inputs),
         outputs=comma_list(args.outputs),
-        tell=lambda sentence: print(f"mobileprep: warning: {sentence}", file=sys.stderr),
+        tell=warn,
     )
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))

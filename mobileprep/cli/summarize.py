@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.terminal.plain import show
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.errors import InvalidGraphError
 from mobileprep.inspection.visible import plain, shortened
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         details=args.details or args.json,
     )
     for name in found.graph.undecoded:
-        print(f"mobileprep: warning: {plain(name)!r} has no value", file=sys.stderr)
+        warn(f"{plain(name)!r} has no value")
     if args.json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
         return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     schemas = plugin_schemas(comma_list(args.plugins))
     parsed, warnings = parse_transforms_flag(args.transforms, schemas)
     for warning in warnings:
-        _warn(warning)
+        warn(warning)
     if not parsed:
         msg = "no transforms are named"
         raise UsageError(msg, "give --transforms='strip_unused_nodes ...'")
@@ -63,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
     graph = read_graph(source)
     context = Context(comma_list(args.inputs), comma_list(args.outputs), tf115=True)
     steps = runnable(parsed)
-    tell_beforehand(graph, steps, context, _warn)
-    compare = comparison(graph, source, context, _warn) if args.check else None
-    graph, _ = run_steps(graph, steps, context, compare=compare, watch=_tell, warn=_warn)
+    tell_beforehand(graph, steps, context, warn)
+    compare = comparison(graph, source, context, warn) if args.check else None
+    graph, _ = run_steps(graph, steps, context, compare=compare, watch=_tell, warn=warn)
     write_graph(target, graph, as_text=args.output_as_text)
     written = _size(target)
     if size is not None and written is not None:
@@ -83,10 +84,6 @@ def _tell(record: StepRecord, gap: Difference | None) -> None:
 def _size(path: Path) -> int | None:
     """The bytes of a file; None for a device or a pipe."""
     return path.stat().st_size if path.is_file() else None
-
-
-def _warn(sentence: str) -> None:
-    print(f"mobileprep: warning: {sentence}", file=sys.stderr)
 
 
 def _told(record: StepRecord) -> str:

@@ -20,7 +20,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("validate", "check recipes without building anything", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
-    from mobileprep.cli._shared.load import load_recipes, warn, warn_of_chains
+    from mobileprep.cli._shared.load import load_recipes, warn_of_chains
+    from mobileprep.cli._shared.warn import warn_all
     from mobileprep.recipe import check_files
 
     recipes = load_recipes(args)
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             check_files(recipe)
         foreseen = check_models(recipes)
     warn_of_chains(recipes)
-    warn(foreseen)
+    warn_all(foreseen)
     if args.json:
         data = [
             {"file": r.file, "name": r.name, "targets": [t.folder for t in r.targets]}

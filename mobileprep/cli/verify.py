@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
+from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
 
@@ -59,12 +59,9 @@ def _rebuilt(
     args: argparse.Namespace, found: dict[Path, Manifest], jobs: int
 ) -> list[CheckedFolder]:
     from mobileprep.api.verify import verify_builds
-    from mobileprep.cli._shared.load import warn
 
     recipes = list(_recipes(args, {manifest.recipe for manifest in found.values()}))
-    return verify_builds(
-        found, recipes, jobs=jobs, warn=lambda task, text: warn([f"{task}: {text}"])
-    )
+    return verify_builds(found, recipes, jobs=jobs, warn=lambda task, text: warn(f"{task}: {text}"))
 
 
 def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
@@ -81,7 +78,7 @@ def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
             if args.recipes:
                 raise
             # One that nobody named may be of something else; if not, its absence is told.
-            print(f"mobileprep: warning: passed over {path}: {error}", file=sys.stderr)
+            warn(f"passed over {path}: {error}")
             continue
         if recipe.name in names:
             wanted.append(recipe)

@@ -126,7 +126,7 @@ def _attributes(node: Node) -> list[str]:
 def _text(value: AttrValue) -> str:
     """An attribute in a few words; of a tensor of few elements what it holds too."""
     text = attribute_text(value)
-    if value.kind != "tensor" or value.value.size > _FEW:
+    if value.kind != "tensor" or not 0 < value.value.size <= _FEW:
         return text
     try:
         return f"{text} {str(value.value.array().tolist())[:_LONGEST]}"

@@ -37,6 +37,10 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
     entering = [
         n for n in frame.of_op(ENTERS) if n.name in started or (n.name, 0) not in inner.constants
     ]
+    empty = next((n for n in (*entering, *carrying, *exits) if not n.data_inputs), None)
+    if empty is not None:
+        message = f"the node {empty.name!r} ({empty.op}) of a loop takes no tensor"
+        raise InvalidGraphError(message, "export the graph again", inner.survey.where)
     wanted = [inner.tensor(n.data_inputs[0]) for n in (*carrying, *exits)]
     own = [(n.name, 0) for n in entering] + [(h.name, i) for h in heads for i in (0, 1)]
     actions, constants = [*watches(own, inner.survey.watched), *inner.actions], inner.constants
@@ -54,10 +58,6 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
         named.name,
         inner.survey.where,
     )
-    empty = next((n.name for n in entering if not n.data_inputs), None)
-    if empty is not None:
-        message = f"the node {empty!r} (Enter) takes no tensor into its loop"
-        raise InvalidGraphError(message, "export the graph again", inner.survey.where)
     inputs = (*(outside(n.data_inputs[0]) for n in entering), *free)
     outputs = tuple((i, (n.name, 0)) for i, n in enumerate(exits))
     return Action(named, loop, inputs, outputs, (), pure=False)

@@ -66,3 +66,12 @@ def test_labels_are_lines_of_a_file_that_is_not_too_large(tmp_path: Path) -> Non
         stream.truncate((16 << 20) + 1)
     with pytest.raises(CorruptFileError):
         read_labels(tmp_path / "labels")
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"), [((0,), True), ((2, 0), True), ((1 << 40, 0), False), ((64,), True)]
+)
+def test_values_are_told_where_their_lists_are_few(shape: tuple[int, ...], told: bool) -> None:
+    facts = described("x", np.zeros(shape, np.float32))
+    assert facts["shape"] == list(shape)
+    assert ("values" in facts) is told

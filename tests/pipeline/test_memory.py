@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
 from mobileprep.pipeline import memory
@@ -20,7 +22,7 @@ class Library:
 
 def test_all_is_asked_for_on_linux_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _name: library)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
     monkeypatch.setattr(memory.sys, "platform", "linux")
     return_free_memory()
     assert library.asked == [0]
@@ -31,7 +33,7 @@ def test_all_is_asked_for_on_linux_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_library_without_the_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
-    monkeypatch.setattr(memory.ctypes, "CDLL", opened.append)
+    monkeypatch.setattr(ctypes, "CDLL", opened.append)
     monkeypatch.setattr(memory.sys, "platform", "linux")
     return_free_memory()
     assert opened == [None]

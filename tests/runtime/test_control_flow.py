@@ -253,7 +253,18 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
                 n("y", "Exit", "sum"),
             ],
             "y",
-            "takes no tensor into its loop",
+            "of a loop takes no tensor",
+        ),
+        (
+            [
+                p("x"),
+                n("a", "Enter", "x", frame_name="a"),
+                n("head", "Merge", "a", "next"),
+                n("next", "NextIteration", "^head"),
+                n("y", "Exit", "head"),
+            ],
+            "y",
+            "of a loop takes no tensor",
         ),
         (
             [p("x"), n("next", "NextIteration", "x"), n("y", "AddV2", "next", "x")],
@@ -261,7 +272,7 @@ def test_an_op_in_a_loop_that_cannot_be_run() -> None:
             "goes round a loop that it is not in",
         ),
     ],
-    ids=["exit", "two loops", "head", "enter", "next"],
+    ids=["exit", "two loops", "head", "enter", "next without input", "next"],
 )
 def test_malformed_loops_are_refused(nodes: list[Node], fetch: str, message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable
 
 from mobileprep.api.recipes import check_names
 from mobileprep.cli._shared.arguments import OUT, settings_of
 from mobileprep.cli._shared.folders import recipe_files
+from mobileprep.cli._shared.warn import warn_all
 from mobileprep.errors import RecipeError
 from mobileprep.recipe import load_recipe
 from mobileprep.recipe.cautions import recipe_cautions
@@ -43,10 +43,4 @@ def load_recipes(args: argparse.Namespace) -> list[Recipe]:
 def warn_of_chains(recipes: Iterable[Recipe]) -> None:
     """Tell what the chains of recipes alone show to go wrong."""
     for recipe in recipes:
-        warn(recipe_cautions(recipe))
-
-
-def warn(sentences: Iterable[str]) -> None:
-    """Tell on the standard error stream what the user should know."""
-    for sentence in sentences:
-        print(f"mobileprep: warning: {sentence}", file=sys.stderr)
+        warn_all(recipe_cautions(recipe))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -121,7 +122,8 @@ def described(name: str, array: Array) -> dict[str, Any]:
             "max": _number(float(wide.max())),
             "mean": _number(float(wide.mean())),
         }
-    if array.size <= _MOST_VALUES:
+    # Of no elements there may still be any number of lists.
+    if math.prod(itertools.takewhile(bool, array.shape)) <= _MOST_VALUES:
         facts["values"] = _values(array)
     return facts
 

@@ -19,6 +19,7 @@ from mobileprep.cli._shared.terminal import StatusLine, is_terminal
 from mobileprep.cli._shared.terminal.rates import Count
 from mobileprep.cli._shared.terminal.stage_output import StageOutput
 from mobileprep.cli._shared.terminal.waiting import Above
+from mobileprep.cli._shared.warn import warn
 from mobileprep.pipeline.execute import Moment
 
 _BAR = 20
@@ -88,7 +89,7 @@ class Progress:
 
     def warn(self, task: str, text: str) -> None:
         """A stage has something to say before it does its work."""
-        print(f"mobileprep: warning: {task}: {text}", file=sys.stderr)
+        warn(f"{task}: {text}")
 
     def advance(self, task: str, done: int, total: int) -> None:
         """A stage has run some of its samples; called by the thread that runs it."""
