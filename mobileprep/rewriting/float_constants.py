@@ -48,8 +48,8 @@ def float_value(node: Node, transform: str) -> Tensor | None:
 
 def each_float(
     graph: Graph, transform: str, convert: Callable[[Node, Tensor], _Result]
-) -> dict[str, _Result]:
-    """What ``convert`` gives for each float32 constant, by the node's name.
+) -> list[_Result | None]:
+    """What ``convert`` gives for each node that is a float32 constant; None for the others.
 
     Args:
         graph: the graph.
@@ -60,19 +60,22 @@ def each_float(
         TransformError: a constant without type or value.
         InvalidGraphError: an attribute is of the wrong kind; and what ``convert`` raises.
     """
-    values = [(node, float_value(node, transform)) for node in graph]
-    floats = [(node, value) for node, value in values if value is not None]
-    large = [found for found in floats if found[1].size >= _LARGE]
+    # By place, for a graph may have two nodes of one name.
+    values = [float_value(node, transform) for node in graph]
+    large = [at for at, value in enumerate(values) if value is not None and value.size >= _LARGE]
 
-    def converted_large(found: tuple[Node, Tensor]) -> _Result:
-        result = convert(*found)
-        found[1].let_go()
+    def converted(at: int) -> _Result | None:
+        value = values[at]
+        return None if value is None else convert(graph.nodes[at], value)
+
+    def converted_large(at: int) -> _Result | None:
+        result, value = converted(at), values[at]
+        if value is not None:
+            value.let_go()
         return result
 
-    done = at_once(converted_large, large)
-    converted = {node.name: result for (node, _), result in zip(large, done, strict=True)}
-    small = (found for found in floats if found[1].size < _LARGE)
-    return converted | {node.name: convert(node, value) for node, value in small}
+    done = dict(zip(large, at_once(converted_large, large), strict=True))
+    return [done[at] if at in done else converted(at) for at in range(len(values))]
 
 
 def value_range(values: Array) -> tuple[np.float32, np.float32]:

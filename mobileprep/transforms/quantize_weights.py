@@ -63,11 +63,11 @@ class QuantizeWeights(Transform):
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         matched = 0
-        for node in graph:
-            if node.name not in found:
+        for node, result in zip(graph, found, strict=True):
+            if result is None:
                 nodes.append(node)
                 continue
-            reason, quantized = found[node.name]
+            reason, quantized = result
             if quantized is None:
                 skipped[reason] += 1
                 nodes.append(node)

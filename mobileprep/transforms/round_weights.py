@@ -68,11 +68,11 @@ class RoundWeights(Transform):
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
         matched = 0
-        for node in graph:
-            if node.name not in found:
+        for node, result in zip(graph, found, strict=True):
+            if result is None:
                 nodes.append(node)
                 continue
-            reason, rounded = found[node.name]
+            reason, rounded = result
             if rounded is None:
                 skipped[reason] += 1
                 nodes.append(node)

@@ -105,3 +105,25 @@ def test_device_and_control_inputs_stay_in_a_recipe_alone():
 def test_no_steps_are_an_error(steps):
     with pytest.raises(TransformError, match=f"num_steps is {steps}"):
         apply("round_weights", Graph([const("w", np.arange(16))]), num_steps=steps)
+
+
+@pytest.mark.parametrize("transform", ["round_weights", "quantize_weights"])
+@pytest.mark.parametrize("size", [2000, 1 << 15])
+def test_two_nodes_of_one_name_keep_their_own_values(transform, size):
+    pair = [const("w", np.linspace(0, 1, size)), const("w", np.linspace(0, 9, size))]
+    both = apply(transform, Graph(pair)).graph.nodes
+    alone = [apply(transform, Graph([one])).graph.nodes for one in pair]
+    values = [
+        [n.attr_tensor("value").array().tolist() for n in nodes if n.op == "Const"]
+        for nodes in (both, [*alone[0], *alone[1]])
+    ]
+    assert values[0] == values[1]
+
+
+@BOTH
+def test_a_node_with_the_name_of_a_constant_stays(tf115):
+    graph = Graph([const("w", np.arange(16.0)), replace(placeholder(), name="w")])
+    assert [n.op for n in apply("round_weights", graph, tf115=tf115).graph] == [
+        "Const",
+        "Placeholder",
+    ]
