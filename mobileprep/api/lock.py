@@ -70,7 +70,8 @@ def write_locks(recipes: Sequence[Recipe]) -> list[Locked]:
             if lock_path(Path(recipe.file)) == path
         }
         before = _before(path)
-        kept = {n: p for n, p in before.items() if path.with_name(n).is_file()}
+        beside = {other.name for other in path.parent.iterdir() if other.is_file()}
+        kept = {n: p for n, p in before.items() if n in beside}
         text = lock_text(LockFile(path, {**kept, **mine}))
         is_changed = not path.is_file() or path.read_bytes() != text.encode()
         if is_changed:

@@ -175,6 +175,16 @@ def test_paths_that_a_variable_gives_are_pinned_by_their_ends(
     assert run("build", digits, *flags).code == 4
 
 
+@pytest.mark.parametrize("name", ["/", ".", "..", "", "data/test.npz", "a\\0b", "n" * 300])
+def test_a_section_whose_name_is_no_file_beside_it_goes(locked: Path, run: Run, name: str) -> None:
+    whole = LOCK.read_text()
+    section = whole.partition("recipes:\n")[2].replace('"recipe.yaml"', f'"{name}"')
+    LOCK.write_text(whole + section)
+    told = run("lock", locked)
+    assert (told.code, told.err.rpartition(": ")[2]) == (0, "written\n")
+    assert LOCK.read_text() == whole
+
+
 def test_a_lock_that_is_none_is_told_at_its_place(locked: Path, run: Run) -> None:
     LOCK.write_text("<<<<<<< HEAD\nversion: 1\n")
     for command in (["build", locked], ["build", locked, "--locked"], ["lock", locked]):
