@@ -21,9 +21,10 @@ DIGITS = Path(__file__).parent.parent / "recipes" / "digits"
 
 def main() -> None:
     cold, edited, idle = [], [], []
-    for _ in range(5):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+    # Nothing is removed before the end: see measure.set_aside.
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(5):
+            folder = Path(name, str(number))
             recipe = folder / "digits" / "recipe.yaml"
             shutil.copytree(DIGITS, recipe.parent)
             env = {"MOBILEPREP_CACHE": str(folder / "store")}

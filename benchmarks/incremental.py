@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measure import Measured, measure, mobileprep
+from measure import Measured, measure, mobileprep, set_aside
 
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
@@ -106,7 +106,7 @@ class Workplace:
 
     def start_over(self) -> None:
         for folder in (self.out, self.store):
-            shutil.rmtree(folder, ignore_errors=True)
+            set_aside(folder, self.folder / "aside")
 
 
 def network(layers: int, channels: int) -> Graph:

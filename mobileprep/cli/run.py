@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.model_flags import add_model_flags, model_flags
 from mobileprep.cli._shared.originals import LABELLED, LABELLED_BY
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb, whole_number
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import AccuracyError, UnsupportedError, UsageError
@@ -116,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         outputs = dict(zip(fetches, _computed(args, model, engine, turn, fetches), strict=True))
         results.append(RunOutputs.of(turn.title, outputs, labels, count))
         if not args.json:
-            print(results[-1], file=shown)
+            show(str(results[-1]).split("\n"), file=shown)
         if args.out:
             place = f"{number}/" if turn.title else ""
             written |= {f"{place}{name}": array for name, array in outputs.items()}

@@ -104,7 +104,7 @@ class _Lowering:
         self.where = where
         fed = frozenset(self.source.inputs)
         tables = self.source.tables
-        self.scope = Scope(graph, infer_shapes(graph), fed, self._function, tables)
+        self.scope = Scope(graph, infer_shapes(graph, strict=True), fed, self._function, tables)
         for node in execution_order(graph, where):
             self._node(node)
 

@@ -37,6 +37,7 @@ def infer_shapes(
     *,
     values: type[StaticValues] = StaticValues,
     recorded: bool = False,
+    strict: bool = False,
 ) -> Mapping[str, Shapes]:
     """The shape of each output of each node.
 
@@ -48,12 +49,14 @@ def infer_shapes(
         feeds: shapes of tensors that are fed, by their names; they replace what the graph says.
         values: finds the values of tensors that shapes depend on; that of ``tf115`` finds fewer.
         recorded: whether to believe shapes that are recorded as ``_output_shapes``.
+        strict: whether inputs that do not fit each other are an error.
 
     Raises:
-        InvalidGraphError: an input of a node is missing, or nodes feed each other in a circle.
+        InvalidGraphError: an input of a node is missing, nodes feed each other in a circle, or
+            inputs of a node do not fit each other and that is an error.
     """
     given = {parse_ref(name): shape for name, shape in (feeds or {}).items()}
-    return _Inference(graph, given, values, recorded, {}).run()
+    return _Inference(graph, given, values, recorded, strict, {}).run()
 
 
 class _Inference:
@@ -65,6 +68,7 @@ class _Inference:
         fed: Mapping[Ref, TensorShape],
         values: type[StaticValues],
         recorded: bool,
+        strict: bool,
         calls: dict[tuple[str, Shapes], Shapes],
     ) -> None:
         self.calls = calls
@@ -72,6 +76,7 @@ class _Inference:
         self.graph = graph
         self.fed = fed
         self.recorded = recorded
+        self.strict = strict
         self.shapes: dict[str, Shapes] = {}
         self.handles: dict[str, TensorShape] = {}
         fed_nodes = frozenset(ref.node for ref in fed)
@@ -112,7 +117,7 @@ class _Inference:
         graph = self.graph.with_nodes([*args, *body.nodes])
         if len(self.callers) >= _MOST_CALLS:
             return (None,) * len(body.rets)
-        inner = _Inference(graph, given, type(self.values), self.recorded, self.calls)
+        inner = _Inference(graph, given, type(self.values), self.recorded, self.strict, self.calls)
         inner.callers = (*self.callers, func.name)
         inner.run()
         return tuple(map(inner.shape_of, body.rets))
@@ -125,13 +130,11 @@ class _Inference:
             args = _Args(node, tuple(map(self.shape_of, node.data_inputs)), self)
             try:
                 outputs = tuple(function(args))
-            except (
-                ShapeConflictError,
-                InvalidGraphError,
-                UnsupportedError,
-                IndexError,
-                ValueError,
-            ):
+            except ShapeConflictError as error:
+                if self.strict:
+                    raise _conflict(node, error) from error
+                return self._unknown(node)
+            except (InvalidGraphError, UnsupportedError, IndexError, ValueError):
                 # Running the graph will say so, if this node runs at all.
                 return self._unknown(node)
             if node.op in _PASS_HANDLES and node.data_inputs:
@@ -144,6 +147,11 @@ class _Inference:
             return (None,) * (output_count(node, self.graph.library) or 0)
         except InvalidGraphError:
             return ()
+
+
+def _conflict(node: Node, error: ShapeConflictError) -> InvalidGraphError:
+    message = f"the inputs of node {node.name!r} ({node.op}) do not fit each other: {error}"
+    return InvalidGraphError(message, "give other shapes, or export the graph again")
 
 
 def _declares_many(node: Node) -> bool:

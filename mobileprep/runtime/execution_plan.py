@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.refs import Edge
 from mobileprep.runtime.actions import Action, Constants
@@ -45,7 +46,11 @@ class ExecutionPlan:
 
 
 def placed(
-    actions: Sequence[Action], constants: Constants, feeds: Sequence[Edge], wanted: Sequence[Edge]
+    actions: Sequence[Action],
+    constants: Constants,
+    feeds: Sequence[Edge],
+    wanted: Sequence[Edge],
+    where: str,
 ) -> ExecutionPlan:
     """The plan of some actions in the order given, a slot for every tensor that anything reads.
 
@@ -54,8 +59,13 @@ def placed(
         constants: tensors that are there from the start.
         feeds: tensors that each run is given, in the order in which it is given them.
         wanted: tensors that each run is to give.
+        where: the graph's name, for messages.
+
+    Raises:
+        InvalidGraphError: something reads an output that its node has not.
     """
     read = {e for a in actions for e in a.inputs} | set(wanted)
+    _check_given(read, {*constants, *feeds, *(e for a in actions for _, e in a.outputs)}, where)
     slots: dict[Edge, int] = {}
 
     def slot(tensor: Edge) -> int:
@@ -80,3 +90,12 @@ def placed(
         for action, (inputs, outputs), freed in zip(actions, places, frees, strict=True)
     )
     return ExecutionPlan(tuple(held.get(i) for i in range(len(slots))), given, steps, fetches)
+
+
+def _check_given(read: Set[Edge], given: Set[Edge], where: str) -> None:
+    """Refuse what nothing gives: of a node that runs, its results are counted then."""
+    lacking = read - given
+    if lacking:
+        name, index = min(lacking)
+        message = f"node {name!r} has no output {index}"
+        raise InvalidGraphError(message, "read another output, or export the graph again", where)

@@ -48,7 +48,7 @@ def plan_loop(inner: Region, outside: Callable[[Ref], Edge]) -> Action:
         actions, constants = fold(actions, constants, wanted, inner.survey.where)
         actions = fuse(actions, constants, wanted)
     free = _free(actions, wanted, {*own, *constants})
-    plan = placed(actions, constants, [*own, *free], wanted)
+    plan = placed(actions, constants, [*own, *free], wanted, inner.survey.where)
     named = next((n for n in frame.nodes if n.op == "LoopCond"), frame.nodes[0])
     loop = Loop(
         plan,

@@ -72,7 +72,7 @@ def make_plan(
         actions, constants = fold(actions, constants, wanted, where)
         actions = share_inputs(fuse(actions, constants, wanted), wanted)
         actions = combine_by_channel(actions, constants, wanted)
-    return placed(actions, constants, given, wanted)
+    return placed(actions, constants, given, wanted, where)
 
 
 def _calls(node: Node, graph: Graph) -> bool:

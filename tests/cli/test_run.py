@@ -192,6 +192,13 @@ def test_people_are_shown_the_digits_of_single_precision(run: Run, plain: Path) 
     assert told.out == "out: float32[1, 2] [[0.3, 0.3]]\n"
 
 
+def test_names_do_nothing_to_a_terminal(run: Run, tmp_path: Path) -> None:
+    named = "a\x1b[2J\nb"
+    write_graph(tmp_path / "named.pb", Graph([image_input("x", 1), const(named, [1.0], "f4")]))
+    told = run("run", "--graph", tmp_path / "named.pb", "--feed=x=1", "--fetch", named)
+    assert told.out == "a\\x1b[2J\\nb: float32[1] [1.0]\n"
+
+
 def test_json_tells_results_and_classes(run: Run, graph: Path, photo: Path, labels: Path) -> None:
     told = run("run", "--graph", graph, "--image", photo, "--labels", labels, "--json", "--top=1")
     data = json.loads(told.out)

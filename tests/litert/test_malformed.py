@@ -36,7 +36,7 @@ def split(count: int) -> Node:
         (op("y", "Conv2D", ["x", "w"], padding="SME", **STRIDES), "there is no padding b'SME'"),
         (op("y", "Reshape", ["x"]), "takes 1 tensors, not 2"),
         (op("y", "Sub", ["x"]), "takes 1 tensors, not 2"),
-        (op("y", "Transpose", ["x", "pairs"]), "is no order of dimensions"),
+        (op("y", "Transpose", ["x", "pairs"]), "is no order of 4 axes"),
         (op("y", "DepthToSpace", ["x"], block_size=1 << 40), "its block_size is beyond 32 bits"),
         (op("y", "Pack", ["x"], N=1, axis=1 << 40), "its axis is beyond 32 bits"),
         (split(1 << 62), "declares 4611686018427387904 tensors for 'output'"),
@@ -48,6 +48,14 @@ def test_a_node_that_is_not_whole_is_named(node: Node, told: str) -> None:
     with pytest.raises(InvalidGraphError, match="node 'y'") as caught:
         model(graph, ["x"], ["y"])
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Add", "DivNoNan", "Maximum"])
+def test_inputs_that_do_not_fit_each_other_are_told(name: str) -> None:
+    graph = Graph([feed("a", (8,)), feed("b", (3,)), op("y", name, ["a", "b"], T=DType.FLOAT)])
+    with pytest.raises(InvalidGraphError, match=f"node 'y' .{name}. do not fit each other") as told:
+        model(graph, ["a", "b"], ["y"])
+    assert "a dimension cannot be 8 and 3" in str(told.value)
 
 
 def test_two_nodes_of_one_name_are_told() -> None:

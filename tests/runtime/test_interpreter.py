@@ -143,6 +143,13 @@ def test_an_output_that_a_node_does_not_have() -> None:
     assert "has no output 1" in error.message
 
 
+@pytest.mark.parametrize("combine", [True, False])
+def test_an_output_that_a_constant_does_not_have(*, combine: bool) -> None:
+    graph = Graph([p("x"), c("w", 1.0), n("sum", "Add", "x", "w:9")])
+    with pytest.raises(InvalidGraphError, match="node 'w' has no output 9"):
+        Interpreter(graph, combine=combine).run(["sum"], {"x": X})
+
+
 def test_a_missing_input_is_an_error() -> None:
     error = failure(Graph([n("a", "Identity", "gone")]), ["a"], {})
     assert (type(error), error.message) == (

@@ -14,6 +14,7 @@ import numpy as np
 from mobileprep.errors import UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import read_bytes
+from mobileprep.inspection.visible import plain
 from mobileprep.ir.tensor import Array
 
 _MOST_LABELS = 16 << 20
@@ -130,7 +131,7 @@ def described(name: str, array: Array) -> dict[str, Any]:
 
 def line(facts: dict[str, Any]) -> str:
     """A tensor's description in a line."""
-    shown = f"{facts['name']}: {facts['dtype']}{facts['shape']}"
+    shown = f"{plain(facts['name'])}: {facts['dtype']}{facts['shape']}"
     if "values" in facts:
         return f"{shown} {_shortened(facts['values'])}"
     if "min" in facts:

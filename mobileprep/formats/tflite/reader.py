@@ -22,6 +22,7 @@ from mobileprep.formats.tflite.records import (
     SignatureRecord,
     SubGraphRecord,
 )
+from mobileprep.formats.tflite.tensor_use import fault_of_tensor_use
 from mobileprep.formats.tflite.texts import fault_of_texts
 
 _OLD_CODES: Final = 127
@@ -109,7 +110,11 @@ class _Reader:
         )
         inputs = self._indices(graph.InputsAsNumpy(), len(tensors), 0)
         outputs = self._indices(graph.OutputsAsNumpy(), len(tensors), 0)
-        return SubGraphRecord(_text(graph.Name()), tensors, inputs, outputs, operators)
+        record = SubGraphRecord(_text(graph.Name()), tensors, inputs, outputs, operators)
+        fault = fault_of_tensor_use(record, self._buffers)
+        if fault is not None:
+            raise self._corrupt(fault)
+        return record
 
     def _indices(self, given: Any, count: int, lowest: int) -> tuple[int, ...]:  # noqa: ANN401
         """Numbers of tensors that are there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,3 +102,55 @@ def test_a_constant_of_the_wrong_size_is_refused() -> None:
     short = ModelRecord((graph,), (b"", b"12345"))
     with pytest.raises(CorruptFileError, match="takes 6 bytes, and has 5"):
         read_model(bytes(model_bytes(short)), "m.tflite")
+
+
+def changed(**changes: tuple[int, ...]) -> bytes:
+    """The file with other indices of tensors: of the dense layer, or of the subgraph."""
+    whole = record()
+    graph = whole.subgraphs[0]
+    dense, custom = graph.operators
+    own = {name: changes.pop(name) for name in ("reads", "writes") if name in changes}
+    dense = replace(
+        dense, inputs=own.get("reads", dense.inputs), outputs=own.get("writes", dense.outputs)
+    )
+    graph = replace(graph, operators=(dense, custom), **changes)
+    return bytes(model_bytes(replace(whole, subgraphs=(graph,))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"inputs": ()}, r"operator 0 \(FULLY_CONNECTED\) reads 'x' before anything gives it"),
+        ({"inputs": (1,)}, "the constant 'w' is an input"),
+        ({"reads": (3, 1, -1)}, r"operator 0 \(FULLY_CONNECTED\) reads 'z' before"),
+        ({"writes": (1,)}, r"operator 0 \(FULLY_CONNECTED\) writes the constant 'w'"),
+        ({"writes": (0,)}, r"operator 1 \(Mine\) reads 'y' before"),
+    ],
+)
+def test_a_tensor_that_nothing_gives_is_refused(
+    changes: dict[str, tuple[int, ...]], told: str
+) -> None:
+    with pytest.raises(CorruptFileError, match=told):
+        read_model(changed(**changes), "m.tflite")
+
+
+def test_an_output_that_nothing_gives_is_refused() -> None:
+    whole = record()
+    graph = replace(whole.subgraphs[0], operators=whole.subgraphs[0].operators[:1])
+    with pytest.raises(CorruptFileError, match="the output 'z' is given by nothing"):
+        read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
+
+
+def test_what_is_empty_or_a_variable_needs_no_bytes() -> None:
+    whole = record()
+    state = LiteTensor("state", "FLOAT32", (1, 2), is_variable=True)
+    nothing = LiteTensor("nothing", "INT32", (0,))
+    graph = whole.subgraphs[0]
+    dense, custom = graph.operators
+    graph = replace(
+        graph,
+        tensors=(*graph.tensors, state, nothing),
+        operators=(dense, replace(custom, inputs=(2, 4, 5))),
+    )
+    found = read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
+    assert found.subgraphs[0].operators[1].inputs == (2, 4, 5)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import TextIO
 
 from mobileprep.inspection.visible import plain
 
 
-def show(lines: Iterable[str], keep: str = "") -> None:
-    """Print lines, whatever they hold and the standard output can encode.
+def show(lines: Iterable[str], keep: str = "", *, file: TextIO | None = None) -> None:
+    """Print lines, whatever they hold and the stream can encode.
 
     Args:
         lines: without their ends.
         keep: controls to leave as they are.
+        file: where to, by default the standard output.
     """
-    encoding = sys.stdout.encoding or "utf-8"
+    stream = sys.stdout if file is None else file
+    encoding = stream.encoding or "utf-8"
     for line in lines:
-        print(plain(line, keep).encode(encoding, "backslashreplace").decode(encoding))
+        print(plain(line, keep).encode(encoding, "backslashreplace").decode(encoding), file=stream)
