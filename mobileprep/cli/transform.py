@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
@@ -76,9 +77,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _tell(record: StepRecord, gap: Difference | None) -> None:
     checked = f", largest difference {_share(gap)}" if gap else ""
-    print(f"{_told(record)}{checked}", file=sys.stderr)
-    for reason, count in record.skipped.items():
-        print(f"  {count} left as they were: {reason}", file=sys.stderr)
+    lines = [f"  {count} left as they were: {reason}" for reason, count in record.skipped.items()]
+    show([f"{_told(record)}{checked}", *lines], file=sys.stderr)
 
 
 def _size(path: Path) -> int | None:

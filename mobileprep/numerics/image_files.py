@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import struct
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +14,18 @@ import numpy as np
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import check_bytes
 
 # TensorFlow's own bound: pixels of one image.
 _MOST_PIXELS = 1 << 29
 _MOST_FRAMES_BYTES = 1 << 32
+# Bytes a pixel: what Pillow decodes, converts and copies, or what luminance is computed in; and
+# each frame, which is put beside the others then.
+_AT_WORK = 16
+_KEPT = 6
+
+# What Pillow raises over damaged files.
+_FAULTS = (OSError, EOFError, SyntaxError, ValueError, LookupError, struct.error)
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -51,6 +60,7 @@ def decode_jpeg(data: bytes, channels: int, ratio: int = 1) -> Array:
 
     Raises:
         CorruptFileError: the image is damaged, or too large.
+        OverBudgetError: its pixels would take more memory than is left.
         UnsupportedError: Pillow is not installed.
     """
     if channels not in (0, 1, 3) or ratio not in (1, 2, 4, 8):
@@ -105,6 +115,8 @@ def decode_gif(data: bytes, *, first_only: bool = False) -> Array:
     if count * width * height * 3 > _MOST_FRAMES_BYTES:
         message = f"holds {count} frames of {width} x {height} pixels, which is too much"
         raise CorruptFileError(message, "use a smaller image", "GIF image")
+    what = f"an image of {count} frames of {width} x {height} pixels"
+    check_bytes((_AT_WORK + _KEPT * count) * width * height, what)
     frames = []
     for index in range(count):
         with _told("GIF"):
@@ -135,7 +147,7 @@ def _told(kind: str) -> Iterator[None]:
             yield
     except pillow.UnidentifiedImageError as error:
         raise _damaged(kind, "its header is not understood") from error
-    except (OSError, EOFError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+    except (*_FAULTS, pillow.DecompressionBombError) as error:
         raise _damaged(kind, str(error)) from error
 
 
@@ -149,6 +161,8 @@ def _pillow() -> Any:  # noqa: ANN401
 
 def _pixels(image: Any, mode: str) -> Array:  # noqa: ANN401
     """An image's pixels [height, width, channels] in one of Pillow's modes."""
+    width, height = image.size
+    check_bytes(_AT_WORK * width * height, f"an image of {width} x {height} pixels")
     with _told(str(image.format)):
         converted = image if image.mode == mode else image.convert(mode)
         pixels: Array = np.asarray(converted)

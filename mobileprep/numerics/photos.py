@@ -7,6 +7,7 @@ import numpy as np
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
+from mobileprep.numerics.allocation import OverBudgetError
 from mobileprep.numerics.bmp import decode_bmp
 from mobileprep.numerics.image_files import decode_gif, decode_jpeg, decode_png, image_kind
 from mobileprep.numerics.resizing import Sampling, resize_bilinear
@@ -73,9 +74,16 @@ def decoded(data: bytes, channels: int = 3) -> Array:
             as TensorFlow does, that of others as ``tf.image.rgb_to_grayscale`` makes it.
 
     Raises:
-        CorruptFileError: the file is damaged, or no JPEG, PNG, GIF or BMP.
+        CorruptFileError: the file is damaged, too large, or no JPEG, PNG, GIF or BMP.
         UnsupportedError: Pillow is not installed.
     """
+    try:
+        return _decoded(data, channels)
+    except OverBudgetError as error:
+        raise CorruptFileError(str(error), "use a smaller picture, or allow more") from error
+
+
+def _decoded(data: bytes, channels: int) -> Array:
     kind = image_kind(data)
     if kind == "JPEG":
         return decode_jpeg(data, channels)

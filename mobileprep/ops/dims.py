@@ -9,6 +9,8 @@ from typing import Final
 from mobileprep.ir.attrs import TensorShape
 
 UNKNOWN: Final = -1
+MAX_RANK: Final = 254
+"""The most dimensions that TensorFlow's tensors have."""
 
 
 class ShapeConflictError(Exception):
@@ -16,7 +18,14 @@ class ShapeConflictError(Exception):
 
 
 def unknown_dims(rank: int) -> tuple[int, ...]:
-    """A shape of which only the rank is known."""
+    """A shape of which only the rank is known.
+
+    Raises:
+        ShapeConflictError: no tensor has that rank.
+    """
+    if rank > MAX_RANK:
+        message = f"no tensor has {rank} dimensions"
+        raise ShapeConflictError(message)
     return (UNKNOWN,) * rank
 
 

@@ -18,7 +18,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.ops.constant_evaluation import evaluate_node
-from mobileprep.ops.dims import UNKNOWN, element_count, is_full
+from mobileprep.ops.dims import MAX_RANK, UNKNOWN, element_count, is_full
 from mobileprep.work import working
 
 SHAPE_OPS: Final = frozenset({"Shape", "ShapeN", "Rank", "Size"})
@@ -29,8 +29,6 @@ Values = tuple[Tensor, ...] | None
 _MAX_ELEMENTS: Final = 1 << 16
 # And take a moment at most.
 _FLOPS: Final = 1 << 33
-# The ranks that TensorFlow can hold.
-MAX_RANK: Final = 254
 # How far a partly known shape is followed back.
 MAX_DEPTH: Final = 64
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -89,10 +90,18 @@ def last_run_data(record: Record) -> dict[str, Any]:
 def last_run_from(data: object) -> LastRun | None:
     """What ``last_run_data`` gave; None for anything else."""
     try:
-        components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
+        components, seconds = data["components"], _seconds(data["seconds"])  # type: ignore[index]
         return LastRun(dict(components), seconds, int(data["bytes"]))  # type: ignore[index]
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+def _seconds(found: Any) -> float:  # noqa: ANN401 - JSON
+    seconds = float(found)
+    if not 0 <= seconds < math.inf:
+        message = "no time that anything takes"
+        raise ValueError(message)
+    return seconds
 
 
 def _output_data(output: Output) -> dict[str, Any]:
@@ -108,7 +117,7 @@ def record_from(data: object) -> Record | None:
     """The record that ``record_data`` gave; None for anything else."""
     try:
         outputs = {k: _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
-        components, seconds = data["components"], float(data["seconds"])  # type: ignore[index]
+        components, seconds = data["components"], _seconds(data["seconds"])  # type: ignore[index]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     return Record(components, outputs, seconds) if isinstance(components, dict) else None

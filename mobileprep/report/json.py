@@ -14,13 +14,13 @@ from mobileprep.report.comparison.model import Comparison
 
 def report_data(report: Report) -> dict[str, Any]:
     """The report as JSON-able data; JSON has no infinity and no NaN, so those are null."""
-    data: dict[str, Any] = _finite(report)
+    data: dict[str, Any] = finite(report)
     return data
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """A comparison as JSON-able data; numbers that are not finite are null."""
-    data: dict[str, Any] = _finite(comparison)
+    data: dict[str, Any] = finite(comparison)
     return data
 
 
@@ -36,13 +36,14 @@ def report_key(report: Report) -> bytes:
     return text.encode()
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-able data
+def finite(value: Any) -> Any:  # noqa: ANN401 - a record, or JSON-able data
+    """Records and data as JSON has them, null for numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if dataclasses.is_dataclass(value):
-        return {name: _finite(item) for name, item in fields_of(value).items()}
+        return {name: finite(item) for name, item in fields_of(value).items()}
     return value

@@ -11,8 +11,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.ops.dims import UNKNOWN, concatenate, unknown_dims
-from mobileprep.ops.static_values import MAX_DEPTH, MAX_RANK, StaticValues, is_static
+from mobileprep.ops.dims import MAX_RANK, UNKNOWN, concatenate, unknown_dims
+from mobileprep.ops.static_values import MAX_DEPTH, StaticValues, is_static
 
 _TOLD_BY_SHAPES = frozenset({"Rank", "Shape", "Size"})
 _SPECIAL_MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")

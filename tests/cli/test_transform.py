@@ -175,6 +175,14 @@ def test_a_wrong_name_is_told_with_the_likely_ones(
         assert (told.code, f"hint: {hint}" in told.err) == (7, True)
 
 
+def test_what_is_left_as_it_was_does_nothing_to_a_terminal(run: Run) -> None:
+    graph = Graph([const("w", [1.0]), node("y", "Un\x1b[2Jknown", "w")])
+    write_graph(Path("in.pb"), graph)
+    told = run("transform", *flags(transforms="fold_constants", inputs="", outputs="y"))
+    assert "unknown op Un\\x1b[2Jknown" in told.err
+    assert "\x1b" not in told.err
+
+
 def test_the_bytes_of_both_files_are_told(run: Run) -> None:
     before = Path("in.pb").stat().st_size
     told = run("transform", *flags(transforms="strip_unused_nodes"))

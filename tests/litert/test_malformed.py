@@ -50,6 +50,20 @@ def test_a_node_that_is_not_whole_is_named(node: Node, told: str) -> None:
     assert told in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        (0, "is no order of dimensions"),
+        ([0, 5], "there is no axis 5 in 2 dimensions"),
+        ([[0, 1]], "expected a vector"),
+    ],
+)
+def test_what_is_no_order_of_dimensions_is_told(order: Any, told: str) -> None:
+    nodes = [feed("x", None), const("p", np.array(order, "i4")), op("y", "Transpose", ["x", "p"])]
+    with pytest.raises(InvalidGraphError, match=f"node 'y' .Transpose. .*{told}"):
+        model(Graph(nodes), ["x"], ["y"])
+
+
 @pytest.mark.parametrize("name", ["Add", "DivNoNan", "Maximum"])
 def test_inputs_that_do_not_fit_each_other_are_told(name: str) -> None:
     graph = Graph([feed("a", (8,)), feed("b", (3,)), op("y", name, ["a", "b"], T=DType.FLOAT)])

@@ -71,3 +71,5 @@ def test_a_rank_is_checked_or_assumed():
     assert with_rank(None, 2) == (-1, -1)
     with pytest.raises(ShapeConflictError, match="rank 2"):
         with_rank((1,), 2)
+    with pytest.raises(ShapeConflictError, match="no tensor has 9223372036854775807 dimensions"):
+        with_rank(None, (1 << 63) - 1)

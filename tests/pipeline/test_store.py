@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from pathlib import Path
@@ -104,6 +105,9 @@ def test_a_damaged_record_is_none(store: Store, text: str) -> None:
         {"components": [], "outputs": {}, "seconds": 1},
         {"components": {}, "outputs": [], "seconds": 1},
         {"components": {}, "outputs": {}, "seconds": "x"},
+        {"components": {}, "outputs": {}, "seconds": math.nan},
+        {"components": {}, "outputs": {}, "seconds": math.inf},
+        {"components": {}, "outputs": {}, "seconds": -1},
         {"components": {}, "outputs": {"a": 5}, "seconds": 1},
         {"components": {}, "outputs": {"a": {"sha256": "0" * 64}}, "seconds": 1},
         {"components": {}, "outputs": {"a": {"sha256": "0" * 64, "size": "3"}}, "seconds": 1},

@@ -117,11 +117,10 @@ def described(name: str, array: Array) -> dict[str, Any]:
         "shape": list(array.shape),
     }
     if array.size and array.dtype.kind in "biuf":
-        wide = array.astype(np.float64)
         facts |= {
-            "min": _number(float(wide.min())),
-            "max": _number(float(wide.max())),
-            "mean": _number(float(wide.mean())),
+            "min": _number(float(array.min())),
+            "max": _number(float(array.max())),
+            "mean": _number(float(array.mean(dtype=np.float64))),
         }
     # Of no elements there may still be any number of lists.
     if math.prod(itertools.takewhile(bool, array.shape)) <= _MOST_VALUES:

@@ -74,7 +74,7 @@ def expand_dims(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """TRANSPOSE."""
     known = scope.known(node, 1)
-    if known is not None and sorted(integers(known)) != list(range(known.size)):
+    if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
         message = f"{list(integers(known))} is no order of dimensions"
         raise ValueError(message)
     order = _int32(scope, node, 1, inputs[1])

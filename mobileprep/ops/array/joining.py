@@ -91,7 +91,7 @@ def concat_offset(node: Node, axis: Array, *shapes: Array) -> tuple[Array, ...]:
     for dims in shapes:
         offset = np.zeros_like(dims)
         offset[along] = position
-        position += int(dims[along])
+        position += dims[along].item()
         offsets.append(offset)
     return tuple(offsets)
 

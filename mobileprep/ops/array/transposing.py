@@ -15,6 +15,7 @@ from mobileprep.ops.arrays import (
 from mobileprep.ops.common_costs import free
 from mobileprep.ops.cost import flop_rule
 from mobileprep.ops.dims import (
+    MAX_RANK,
     ShapeConflictError,
     axis_index,
     unknown_dims,
@@ -22,8 +23,6 @@ from mobileprep.ops.dims import (
 )
 from mobileprep.ops.kernel import kernel
 from mobileprep.ops.shape_function import ShapeArgs, shape_fn
-
-_MAX_RANK = 255
 
 
 @kernel("Transpose", "ConjugateTranspose")
@@ -47,7 +46,7 @@ def transpose_shape(args: ShapeArgs) -> Sequence[TensorShape]:
         return [tuple(source[a] for a in order)]
     if source is None:
         axes = with_rank(args.shapes[1], 1)[0]
-        return [unknown_dims(axes) if 0 <= axes < _MAX_RANK else None]
+        return [unknown_dims(axes) if 0 <= axes <= MAX_RANK else None]
     # One dimension has only one order; of equal ones any order is the same.
     return [source if len(set(source)) <= 1 else unknown_dims(len(source))]
 

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from mobileprep.report.json import finite
+
 PAGE: Final = "report.html"
 """The name of the page."""
 _MARK: Final = b"<!doctype html>\n<!-- mobileprep report "
@@ -96,9 +98,16 @@ def _source(part: bytes) -> str:
 
 def _data(name: str, data: Mapping[str, Any]) -> bytes:
     # Halves of characters, which UTF-8 does not have, are escaped with all that is not ASCII.
-    text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    try:
+        text = _text(data)
+    except ValueError:  # a store's record may hold any number; they are looked for only then
+        text = _text(finite(data))
     escaped = text.translate(_ESCAPES)
     return f'<script type="application/json" id="{name}">{escaped}</script>\n'.encode("ascii")
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 
 def _printable(text: str) -> str:

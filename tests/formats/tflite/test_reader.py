@@ -154,3 +154,18 @@ def test_what_is_empty_or_a_variable_needs_no_bytes() -> None:
     )
     found = read_model(bytes(model_bytes(replace(whole, subgraphs=(graph,)))), "m.tflite")
     assert found.subgraphs[0].operators[1].inputs == (2, 4, 5)
+
+
+@pytest.mark.parametrize(("sizes", "is_sound"), [((1, 6), True), ((1, 7), False), ((), False)])
+def test_what_is_unpacked_has_the_elements_that_it_is_unpacked_from(
+    sizes: tuple[int, ...], *, is_sound: bool
+) -> None:
+    tensors = (LiteTensor("w", "FLOAT16", (2, 3), None, 1), LiteTensor("y", "FLOAT32", sizes))
+    unpack = OperatorRecord(OperatorCode("DEQUANTIZE"), (0,), (1,))
+    graph = SubGraphRecord("main", tensors, (), (1,), (unpack,))
+    data = bytes(model_bytes(ModelRecord((graph,), (b"", bytes(12)))))
+    if is_sound:
+        assert read_model(data, "m.tflite").subgraphs[0].operators == (unpack,)
+        return
+    with pytest.raises(CorruptFileError, match=r"DEQUANTIZE\) gives other sizes than it takes"):
+        read_model(data, "m.tflite")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,13 @@ def test_where_parts_begin() -> None:
         [0, 0],
         [0, 3],
     ]
+
+
+def test_where_parts_begin_is_told_in_whole_numbers() -> None:
+    sizes = np.array([2 + 1j], np.complex64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [o.dtype for o in run_all("ConcatOffset", i32(0), sizes, sizes)] == ["c8", "c8"]
 
 
 def test_stacked_along_a_new_axis() -> None:

@@ -9,8 +9,14 @@ import zlib
 import numpy as np
 import pytest
 
-from mobileprep.errors import CorruptFileError, InvalidGraphError, UnsupportedError
+from mobileprep.errors import (
+    CorruptFileError,
+    InvalidGraphError,
+    MemoryLimitError,
+    UnsupportedError,
+)
 from mobileprep.formats.dtypes import DType
+from mobileprep.limits import set_limits
 from tests.ops.cases import CostCase, OpCase, cost, shapes
 from tests.ops.graphs import run
 from tests.ops.pictures import PIXELS, Image, encoded, text
@@ -145,6 +151,19 @@ def test_a_picture_too_large_to_be_one_is_refused(monkeypatch: pytest.MonkeyPatc
     huge[29:33] = zlib.crc32(bytes(huge[12:29])).to_bytes(4, "big")
     with pytest.raises(CorruptFileError, match=r"65536 x 65536 pixels"):
         run("DecodePng", text(bytes(huge)))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF"])
+def test_pixels_are_counted_before_they_are_decoded(kind: str) -> None:
+    small = text(encoded(np.zeros((30, 20, 3), np.uint8), kind))
+    try:
+        set_limits(memory=20_000)
+        assert run("DecodeImage", small, expand_animations=False).shape == (30, 20, 3)
+        set_limits(memory=8_000)
+        with pytest.raises(MemoryLimitError, match="20 x 30 pixels takes"):
+            run("DecodeImage", small, expand_animations=False)
+    finally:
+        set_limits()
 
 
 @pytest.mark.parametrize(("op", "channels"), [("DecodePng", 2), ("DecodeJpeg", 4)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from typing import Any
 
@@ -67,6 +68,11 @@ def test_no_name_becomes_markup(name: str) -> None:
 
 def test_half_a_character_is_no_obstacle() -> None:
     assert held(render_page(data("\ud800")))["recipe"] == "\ud800"
+
+
+def test_numbers_that_json_has_not_are_null() -> None:
+    page = render_page({**data("m"), "odd": [math.nan, {"x": math.inf}, 1.5]})
+    assert held(page)["odd"] == [None, {"x": None}, 1.5]
 
 
 def test_the_policy_lets_only_the_program_and_the_style_of_the_page_in() -> None:
