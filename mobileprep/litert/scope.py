@@ -17,6 +17,7 @@ from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.tables import Tables
+from mobileprep.litert.types import NAMES
 from mobileprep.ops.shape_inference import Shapes
 from mobileprep.ops.static_values import StaticValues
 
@@ -79,7 +80,7 @@ class Scope:
         value = self._static.value(Ref(node.name))
         if value is None or value.dtype.kind not in "biuf" or value.dtype in _WEIGHTS:
             return None
-        return value
+        return value if dtype_from_numpy(value.dtype) in NAMES else None
 
     def as_shape(self, node: Node, index: int) -> TensorShape:
         """A node's input read as a shape, -1 for each size that is not known, or None."""
@@ -170,7 +171,7 @@ class Scope:
         **options: OptionValue,
     ) -> tuple[Value, ...]:
         """Add an operator, and give its outputs."""
-        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        made = _made(outputs)
         _check_options(table, options)
         described = Options(table, options) if table else None
         self.ops.append(Op(code, tuple(inputs), made, described))
@@ -185,7 +186,7 @@ class Scope:
         subgraphs: Sequence[Program],
     ) -> tuple[Value, ...]:
         """Add an operator that runs subgraphs, and give its outputs."""
-        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        made = _made(outputs)
         op = Op(code, tuple(inputs), made, Options(table), subgraphs=tuple(subgraphs))
         self.ops.append(op)
         return made
@@ -198,7 +199,7 @@ class Scope:
         options: bytes,
     ) -> tuple[Value, ...]:
         """Add a custom operator, and give its outputs."""
-        made = tuple(Value("", dtype, shape) for shape, dtype in outputs)
+        made = _made(outputs)
         op = Op("CUSTOM", tuple(inputs), made, None, custom, options)
         self.ops.append(op)
         return made
@@ -211,6 +212,19 @@ class Scope:
             found = f"{name}_{number}"
         self._names.add(found)
         return found
+
+
+def _made(outputs: Sequence[tuple[TensorShape, DType]]) -> tuple[Value, ...]:
+    """What an operator gives.
+
+    Raises:
+        CannotExpressError: it would be of a type that LiteRT has not.
+    """
+    unknown = next((kind for _, kind in outputs if kind not in NAMES), None)
+    if unknown is not None:
+        reason = f"LiteRT has no operators on {unknown.short}"
+        raise CannotExpressError(reason, "cast what it takes to another type before it")
+    return tuple(Value("", dtype, shape) for shape, dtype in outputs)
 
 
 def _check_options(table: str, options: Mapping[str, OptionValue]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -214,6 +215,14 @@ def test_what_is_no_number_is_valid_json(run: Run, plain: Path, tmp_path: Path) 
         *("run", "--graph", plain, "--feed", f"x={tmp_path / 'x.npy'}", "--feed=y=random", "--json")
     )
     assert json.loads(told.out)["outputs"][0]["values"] == [["nan", "inf"]]
+
+
+def test_infinities_of_both_signs_have_no_mean(run: Run, plain: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.float32([[-np.inf, np.inf]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = run("run", "--graph", plain, "--feed", f"x={tmp_path / 'x.npy'}", "--feed=y=0")
+    assert told.out == "out: float32[1, 2] [['-inf', 'inf']]\n"
 
 
 def test_the_engine_is_told_where_it_was_chosen(run: Run, graph: Path, photo: Path) -> None:

@@ -16,7 +16,8 @@ from mobileprep.formats.tflite.records import (
 )
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
+from mobileprep.ir.node import Node, constant
+from mobileprep.ir.tensor import Tensor
 from tests.litert.graphs import const, feed, model, op
 from tests.litert.one_op import numbers
 
@@ -70,6 +71,14 @@ def test_inputs_that_do_not_fit_each_other_are_told(name: str) -> None:
     with pytest.raises(InvalidGraphError, match=f"node 'y' .{name}. do not fit each other") as told:
         model(graph, ["a", "b"], ["y"])
     assert "a dimension cannot be 8 and 3" in str(told.value)
+
+
+def test_a_type_that_litert_has_not_is_told() -> None:
+    kind = DType.FLOAT8_E5M2
+    numbers = [constant(n, Tensor.of(np.ones((), kind.numpy))) for n in ("a", "b", "c")]
+    nodes = [*numbers, op("y", "Range", ["a", "b", "c"], Tidx=kind)]
+    with pytest.raises(UnsupportedError, match="LiteRT has no operators on float8_e5m2"):
+        model(Graph([feed("x", (2,)), *nodes]), ["x"], ["y"])
 
 
 def test_two_nodes_of_one_name_are_told() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Function, Graph, Library, Versions
@@ -143,6 +144,11 @@ def test_diagonals_that_are_aligned_alike(k: object, align: str, op: str) -> Non
     out = op_after(*nodes)
     assert out.op == op
     assert ("align" in out.attrs) == (op == "MatrixDiagV3")
+
+
+def test_a_diagonal_without_its_inputs_is_named() -> None:
+    with pytest.raises(InvalidGraphError, match=r"\(MatrixDiagV3\) takes 1 tensors, not 5"):
+        op_after(const("x", 0.0), node("out", "MatrixDiagV3", "x"))
 
 
 def test_new_attributes_at_their_defaults_go() -> None:

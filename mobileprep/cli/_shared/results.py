@@ -117,10 +117,12 @@ def described(name: str, array: Array) -> dict[str, Any]:
         "shape": list(array.shape),
     }
     if array.size and array.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities are told as they are
+            mean = float(array.mean(dtype=np.float64))
         facts |= {
             "min": _number(float(array.min())),
             "max": _number(float(array.max())),
-            "mean": _number(float(array.mean(dtype=np.float64))),
+            "mean": _number(mean),
         }
     # Of no elements there may still be any number of lists.
     if math.prod(itertools.takewhile(bool, array.shape)) <= _MOST_VALUES:
