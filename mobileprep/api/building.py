@@ -215,8 +215,8 @@ def prepared(
         ArtifactError: an output folder holds what the build reads.
     """
     targets = list(targets)
-    if checksum and files is None:
-        files = being_hashed(recipes, out, targets)
+    if files is None and (checksum or cache is None):
+        files = being_hashed(recipes, out, targets, checksum=checksum)
     store = Store(cache, files) if cache is not None else shared_store(recipes, out, files)
     state = plan_state(recipes, targets, store=store, force=force)
     check_overlaps(recipes, state.plan, state.store, out)

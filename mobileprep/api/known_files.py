@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from mobileprep.api.recipes import target_folders
+from mobileprep.errors import CorruptFileError
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.published import held
 from mobileprep.pipeline.store_folder import FORMAT, default_folder, index_file
+from mobileprep.plan.sources import checkpoint_files, graph_files
 from mobileprep.recipe.model import Recipe
 
 
@@ -22,18 +25,34 @@ def files_of_builds(out: Path, *, checksum: bool = False) -> FileIndex:
     return FileIndex(index_file(default_folder() / FORMAT, out), checksum=checksum)
 
 
-def being_hashed(recipes: Sequence[Recipe], out: Path, targets: Collection[str] = ()) -> FileIndex:
-    """An index that trusts nothing of before; to hash what is published has begun.
+def being_hashed(
+    recipes: Sequence[Recipe], out: Path, targets: Collection[str] = (), *, checksum: bool
+) -> FileIndex:
+    """What earlier builds have hashed; to hash the models, where that is due, has begun.
 
     Args:
         recipes: what is to be built.
         out: the output folder.
         targets: the names of targets; all without any.
+        checksum: trust nothing of before, and hash what is published too.
 
     Raises:
         ArtifactError: a name leads out of the output folder.
     """
-    files = files_of_builds(out, checksum=True)
-    folders = target_folders(recipes, out, targets)
-    files.begin(path for folder in folders for path in held(folder))
+    files = files_of_builds(out, checksum=checksum)
+    folders = target_folders(recipes, out, targets) if checksum else ()
+    published = [path for folder in folders for path in held(folder)]
+    files.begin({*published, *_models(recipes, targets)})
     return files
+
+
+def _models(recipes: Sequence[Recipe], names: Collection[str]) -> Iterator[Path]:
+    """The files of the models that some targets are built from, as far as they are there."""
+    targets = [target for recipe in recipes for target in recipe.targets]
+    chosen = [t for t in targets if not names or t.name in names or t.folder in names]
+    for source in {target.source for target in chosen}:
+        with contextlib.suppress(CorruptFileError):  # the plan says so
+            yield from (member.path for member in graph_files(source).members)
+        if source.checkpoint is not None:
+            with contextlib.suppress(CorruptFileError):
+                yield from (member.path for member in checkpoint_files(source.checkpoint).members)

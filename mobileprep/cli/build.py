@@ -93,12 +93,10 @@ def run(args: argparse.Namespace) -> int:
     from mobileprep.cli._shared.load import load_recipes
 
     recipes, out = load_recipes(args), Path(args.out)
-    files = None
-    if args.checksum:
-        # Before the rest is imported: hashing runs beside that.
-        from mobileprep.api.known_files import being_hashed
+    # Before the rest is imported: hashing runs beside that.
+    from mobileprep.api.known_files import being_hashed
 
-        files = being_hashed(recipes, out, targets_of(args))
+    files = being_hashed(recipes, out, targets_of(args), checksum=args.checksum)
     state = _prepared(args, recipes, files)
     if args.dry_run:
         return _dry(args, _explain(state, out))

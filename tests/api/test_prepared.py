@@ -145,5 +145,15 @@ def test_what_is_published_is_being_hashed_before_anything_is_planned(
     monkeypatch.setattr(
         FileIndex, "begin", lambda self, paths: begin(self, begun.extend(paths) or begun)
     )
-    known_files.being_hashed([load_recipe("recipe.yaml")], OUT)
-    assert {path.name for path in begun} >= {"manifest.json", "report.json"}
+    known_files.being_hashed([load_recipe("recipe.yaml")], OUT, checksum=True)
+    assert {path.name for path in begun} >= {"manifest.json", "report.json", "model.pb"}
+
+
+@pytest.mark.parametrize(("names", "is_begun"), [((), True), (("phone",), True), (("x",), False)])
+def test_models_are_being_hashed_before_anything_is_planned(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], *, is_begun: bool
+) -> None:
+    begun: list[Path] = []
+    monkeypatch.setattr(FileIndex, "begin", lambda _self, paths: begun.extend(paths))
+    known_files.being_hashed([load_recipe("recipe.yaml")], OUT, names, checksum=False)
+    assert [path.name for path in begun] == ["model.pb"] * is_begun
