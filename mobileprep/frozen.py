@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, ge, gt, le, lt
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, kw_only=False, slots=False, **others):  # noqa: ANN001, ANN003, ANN201 - as Python's
-        """``dataclasses.dataclass``, quick for ``frozen=True`` with ``kw_only``, ``slots``."""
+    def dataclass(cls=None, /, *, frozen=False, kw_only=False, order=False, slots=False, **others):  # noqa: ANN001, ANN003, ANN201 - as Python's
+        """``dataclasses.dataclass``, quick for ``frozen=True`` with the flags that are named."""
 
         def make(found: type) -> type:
             if not frozen or others:
-                return dataclasses.dataclass(frozen=frozen, kw_only=kw_only, slots=slots, **others)(
-                    found
+                plain = dataclasses.dataclass(
+                    frozen=frozen, kw_only=kw_only, order=order, slots=slots, **others
                 )
+                return plain(found)
+            # Without a text Python makes one of the signature, which takes a millisecond or two.
+            found.__doc__ = found.__doc__ or found.__name__
             # Python lets no frozen dataclass come below one that is not, and the other way round.
             below = any(dataclasses.is_dataclass(base) for base in found.__bases__)
             bare = dataclasses.dataclass(
                 init=False, repr=False, eq=False, frozen=below, kw_only=kw_only, slots=slots
             )
-            return _complete(bare(found), slots=slots)
+            return _complete(bare(found), order=order, slots=slots)
 
         return make if cls is None else make(cls)
 
@@ -57,7 +60,7 @@ class _Factory:
 _FACTORY: Final = _Factory()
 
 
-def _complete(cls: type, *, slots: bool) -> type:
+def _complete(cls: type, *, order: bool, slots: bool) -> type:
     """Give a dataclass what it lacks of making, comparing, hashing and showing."""
     fields = dataclasses.fields(cls)
     compared = _values([f.name for f in fields if f.compare])
@@ -73,6 +76,8 @@ def _complete(cls: type, *, slots: bool) -> type:
     own = cls.__dict__
     # A class that compares itself, and has no hash of its own, has None there.
     wanted = {"__eq__": equal, "__hash__": hashed, "__repr__": _shown, "__init__": _Init(cls)}
+    if order:
+        wanted |= _ordering(compared)
     if slots:
         wanted |= {"__getstate__": _state, "__setstate__": _set_state}
     if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
@@ -82,6 +87,20 @@ def _complete(cls: type, *, slots: bool) -> type:
         if own.get(name) is None:
             setattr(cls, name, function)
     return cls
+
+
+def _ordering(compared: Callable[[object], tuple[Any, ...]]) -> dict[str, Any]:
+    """What puts objects of one class in order, by their fields."""
+
+    def by(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], object]:
+        def ordered(self: object, other: object) -> object:
+            if other.__class__ is not self.__class__:
+                return NotImplemented
+            return compare(compared(self), compared(other))
+
+        return ordered
+
+    return {"__lt__": by(lt), "__le__": by(le), "__gt__": by(gt), "__ge__": by(ge)}
 
 
 def _refusing(cls: type[Any], names: frozenset[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import itertools
 import pickle
 from collections.abc import Callable
 from dataclasses import field
@@ -58,6 +59,8 @@ def made(dataclass: Callable[..., Any]) -> dict[str, type]:
     @dataclass(frozen=True, order=True)
     class Ordered:
         value: int
+        second: str = ""
+        aside: int = field(default=0, compare=False)
 
     @dataclass(frozen=True, slots=True)
     class Slotted:
@@ -200,3 +203,17 @@ def test_a_dataclass_that_is_not_frozen_is_pythons() -> None:
     one = plain(1)
     one.value = 2
     assert one == plain(2)
+
+
+def test_objects_of_one_class_are_in_order_by_their_fields() -> None:
+    answers = []
+    for classes in (OURS, THEIRS):
+        kind = classes["Ordered"]
+        pairs = itertools.product([kind(1, "b"), kind(1, "a", 5), kind(0, "c")], repeat=2)
+        answers.append([(a < b, a <= b, a > b, a >= b) for a, b in pairs])
+        assert sorted([kind(2), kind(1)]) == [kind(1), kind(2)]
+        with pytest.raises(TypeError, match="not supported between"):
+            assert kind(1) < 1
+        with pytest.raises(TypeError, match="not supported between"):
+            assert classes["One"](1) < classes["One"](2)
+    assert answers[0] == answers[1]
