@@ -276,12 +276,25 @@ def inside(folder: Path, name: str) -> Path:
     Raises:
         ArtifactError: an absolute name, or one that climbs out.
     """
+    return _below(_resolved(folder), name, folder)
+
+
+def _resolved(path: Path) -> Path:
+    """A path without links.
+
+    Raises:
+        ArtifactError: a name too long, or links that lead in a circle.
+    """
     try:
-        root = folder.resolve()
-        path = (root / name).resolve()
-    except (OSError, RuntimeError) as error:  # a name too long, links that lead in a circle
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
         message = f"cannot be used for outputs: {getattr(error, 'strerror', None) or error}"
-        raise ArtifactError(message, "name another folder", str(folder / name)) from error
+        raise ArtifactError(message, "name another folder", str(path)) from error
+
+
+def _below(root: Path, name: str, folder: Path) -> Path:
+    """``inside`` for a folder, as it is named, whose links are resolved."""
+    path = _resolved(root / name)
     if path != root and root not in path.parents:
         message = f"the name {name!r} leads out of the folder"
         raise ArtifactError(message, "use a relative name without '..'", str(folder))
@@ -297,8 +310,9 @@ def file_inside(folder: Path, name: str) -> Path:
         ArtifactError: an absolute name, one that climbs out, or one that leads through a link.
     """
     parent, last = Path(name).parent, Path(name).name
-    root = inside(folder, ".")
-    above = inside(root, str(parent))
+    root = _resolved(folder)
+    # Of most files that is the folder, for which each part of its path is looked at once more.
+    above = root if parent == Path() else _below(root, str(parent), folder)
     if last in ("", "..") or above != root / parent:
         message = f"the name {name!r} is that of no file here, or leads through a link"
         raise ArtifactError(message, "remove the link", str(folder))
