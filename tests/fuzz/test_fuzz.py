@@ -34,11 +34,6 @@ if not sys.platform.startswith("linux"):
 import_formats()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
-    seeds.import_all()
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking with threads
 @pytest.mark.parametrize("name", sorted(formats))
 def test_mutants_are_refused_in_words(name: str) -> None:

@@ -13,7 +13,6 @@ from mobileprep import errors
 from mobileprep.cli._shared.failures import mend_of
 from mobileprep.cli.main import verb_names
 from mobileprep.errors import InternalError, MobileprepError, RecipeError
-from tests.fuzz import seeds
 from tests.fuzz.__main__ import import_formats
 from tests.fuzz.batches import run_cases
 from tests.fuzz.case import Case, formats
@@ -29,11 +28,6 @@ ENDLESS = frozenset({"watch"})  # runs what ``build`` runs, until it is interrup
 if not sys.platform.startswith("linux"):
     pytest.skip("processes are limited as Linux does it", allow_module_level=True)
 import_formats()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
-    seeds.import_all()
 
 
 @lru_cache(maxsize=1)
