@@ -82,6 +82,7 @@ def _computed(
     inputs = _needed_inputs(nodes, constant, kept)
     uses = Counter(ref for refs in inputs.values() for ref in refs)
     values: dict[Ref, Tensor] = {}
+    taken = 0  # by all of them
     left: dict[str, str] = {}
     costly: list[str] = []
     limit = max(_LEAST_MEMORY, _TIMES_INPUT * sum(map(_constant_bytes, nodes.values())))
@@ -89,7 +90,6 @@ def _computed(
         refs = inputs.get(name)
         if refs is None or any(r not in values for r in refs):
             continue
-        taken = sum(t.nbytes for t in values.values())
         try:
             outputs = constant.shapes.get(name)
             if outputs is None:
@@ -103,10 +103,11 @@ def _computed(
             ref = Ref(name, index)
             if ref in kept or uses[ref]:
                 values[ref] = tensor
+                taken += tensor.nbytes
         for ref in refs:
             uses[ref] -= 1
             if not uses[ref] and ref not in kept:
-                del values[ref]
+                taken -= values.pop(ref).nbytes
     return ConstantValues(values, left, tuple(costly))
 
 
