@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from mobileprep.ir.colocation import colocated
 from mobileprep.ir.graph import Graph
@@ -18,6 +18,9 @@ from mobileprep.ir.verify import execution_order
 
 # They hold names of nodes, or what shape inference found.
 _NAMING: Final = ("_class", "_output_shapes")
+
+# The op, the place among its inputs, and which output it takes there.
+_Use: TypeAlias = tuple[str, int, int]
 
 
 def matching_nodes(a: Graph, b: Graph) -> dict[str, str]:
@@ -81,6 +84,7 @@ class _Matching:
 
     def __init__(self, a: Graph, b: Graph) -> None:
         self._a, self._b = a, b
+        self._uses = _uses(a), _uses(b)
         self.found: dict[str, str] = {}
         self._taken: set[str] = set()
         self._fresh: deque[tuple[str, str]] = deque()
@@ -104,7 +108,8 @@ class _Matching:
     def in_order(self, mine: Mapping[str, bytes], yours: Mapping[str, bytes]) -> None:
         """Pair what is left of equal digests as it comes."""
         self._mine, self._yours = mine, yours
-        others = _groups({n: d for n, d in yours.items() if n not in self._taken})
+        groups = _groups({n: d for n, d in yours.items() if n not in self._taken})
+        others = {digest: iter(names) for digest, names in groups.items()}
         for name, digest in mine.items():
             if name in self.found:
                 continue
@@ -146,8 +151,9 @@ class _Matching:
                 self._follow(name, other, in_order=in_order)
 
     def _follow(self, name: str, other: str, *, in_order: bool) -> None:
-        yours = _users(self._b, other, self._taken)
-        for use, users in _users(self._a, name, self.found).items():
+        mine, theirs = self._uses
+        yours = _users(theirs.get(other, ()), self._taken)
+        for use, users in _users(mine.get(name, ()), self.found).items():
             there = yours.get(use, [])
             if in_order or len(users) == len(there) == 1:
                 for user, its in zip(users, there, strict=False):
@@ -168,13 +174,21 @@ def _groups(digests: Mapping[str, bytes]) -> dict[bytes, list[str]]:
     return groups
 
 
-def _users(graph: Graph, name: str, done: Container[str]) -> dict[tuple[str, int, int], list[str]]:
-    """The nodes that take a node and are not matched, by op, place among inputs, and output."""
-    found: dict[tuple[str, int, int], list[str]] = {}
-    for user in graph.consumers.get(name, ()):
+def _uses(graph: Graph) -> dict[str, list[tuple[str, _Use]]]:
+    """For each node those that take it, each with how, in the graph's order."""
+    found: dict[str, list[tuple[str, _Use]]] = {}
+    for user in graph:
         for slot, ref in enumerate(user.inputs):
-            if ref.node == name and user.name not in done:
-                found.setdefault((user.op, slot, ref.index), []).append(user.name)
+            found.setdefault(ref.node, []).append((user.name, (user.op, slot, ref.index)))
+    return found
+
+
+def _users(uses: Iterable[tuple[str, _Use]], done: Container[str]) -> dict[_Use, list[str]]:
+    """The users that are not matched, by how they use."""
+    found: dict[_Use, list[str]] = {}
+    for user, use in uses:
+        if user not in done:
+            found.setdefault(use, []).append(user)
     return found
 
 

@@ -15,6 +15,8 @@ _CLOSE: Final = 1e-6
 _OVER_ROOT_2: Final = 1 / math.sqrt(2)
 _OF_TANH: Final = math.sqrt(2 / math.pi)
 _OF_CUBE: Final = 0.044715
+# Products within products that an activation may be made of, in any order.
+_DEEPEST: Final = 8
 _RANGES: Final = {(-1.0, 1.0): "RELU_N1_TO_1", (0.0, 6.0): "RELU6"}
 
 
@@ -118,8 +120,11 @@ def _beside(value: Value | None, wanted: float, readers: Readers) -> Value | Non
     return rest if found is not None and _is_close(found, wanted) else None
 
 
-def _factors(op: Op, readers: Readers) -> tuple[float, list[Value]]:
-    """The number and the values of a product, those of products and powers in it included."""
+def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Value]]:
+    """The number and the values of a product, those of products and powers in it included.
+
+    Products of many others are no part of an activation, and are left as they are.
+    """
     first, *rest = op.inputs
     power = _exponent(op)
     if power is not None and first is not None:
@@ -135,8 +140,8 @@ def _factors(op: Op, readers: Readers) -> tuple[float, list[Value]]:
         number, maker = number_of(value), readers.maker(value)
         if number is not None:
             scale *= number
-        elif maker is not None and readers.once(value):
-            inner, found = _factors(maker, readers)
+        elif maker is not None and depth < _DEEPEST and readers.once(value):
+            inner, found = _factors(maker, readers, depth + 1)
             scale *= inner
             values += found
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import field
 
 import numpy as np
 
@@ -27,7 +27,7 @@ _FUNCTIONS = {
 _COMMUTATIVE = frozenset({"Add", "AddV2", "Mul"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Chain:
     """Actions one after another, as far as they were understood.
 
@@ -35,22 +35,19 @@ class _Chain:
         start: the tensor that goes through them.
         members: the actions.
         operations: what they come to.
+        sizes: how many numbers the operands have that are not one for all channels.
         activation: "Relu", "Relu6" or nothing, applied last.
     """
 
     start: Edge
-    members: tuple[Action, ...] = ()
-    operations: tuple[Operation, ...] = ()
+    members: list[Action] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    sizes: set[int] = field(default_factory=set)
     activation: str = ""
 
     @property
     def end(self) -> Edge:
         return self.members[-1].outputs[0][1] if self.members else self.start
-
-    @property
-    def sizes(self) -> set[int]:
-        """How many numbers the operands have that are not one for all channels."""
-        return {operand.size for _, operand in self.operations} - {1}
 
 
 def combine_by_channel(
@@ -59,11 +56,15 @@ def combine_by_channel(
     """The actions, with chains of arithmetic by channel made one action each."""
     uses = Uses(actions, wanted)
     replaced: dict[str, Action | None] = {}
+    passed: set[str] = set()
     for action in actions:
-        if action.node.name in replaced:
+        if action.node.name in replaced or action.node.name in passed:
             continue
         chain = _chain(action, constants, uses)
-        if len(chain.sizes) == 1 and len(chain.operations) + bool(chain.activation) > 1:
+        if not chain.sizes:
+            # Nothing by channel in all of it: nor is there in what is left from a later member on.
+            passed.update(member.node.name for member in chain.members)
+        elif len(chain.operations) + bool(chain.activation) > 1:
             replaced.update((member.node.name, None) for member in chain.members)
             replaced[chain.members[-1].node.name] = _combined(chain, constants)
     left = (replaced.get(a.node.name, a) for a in actions)
@@ -77,27 +78,32 @@ def _chain(action: Action, constants: Constants, uses: Uses) -> _Chain:
         return _Chain(("", 0))
     chain = _Chain(start)
     reader: Action | None = action
-    while reader is not None and not chain.activation:
-        longer = _extended(chain, reader, constants)
-        if longer is None:
-            break
-        chain, reader = longer, uses.only_reader(longer.end)
+    while reader is not None and not chain.activation and _extend(chain, reader, constants):
+        reader = uses.only_reader(chain.end)
     return chain
 
 
-def _extended(chain: _Chain, reader: Action, constants: Constants) -> _Chain | None:
-    """The chain with its reader, or None where the reader is something else."""
+def _extend(chain: _Chain, reader: Action, constants: Constants) -> bool:
+    """Put a chain's reader at its end; whether that can be."""
     if not reader.pure or len(reader.outputs) != 1:
-        return None
-    grown = replace(chain, members=(*chain.members, reader))
+        return False
     if BOUNDS.get(reader.node.op) is not None:
-        return replace(grown, activation=reader.node.op) if chain.members else None
+        if not chain.members:
+            return False
+        chain.activation = reader.node.op
+        chain.members.append(reader)
+        return True
     norm = reader.node.op in FUSED_BATCH_NORMS
     found = _batch_norm(reader, constants) if norm else _arithmetic(reader, chain.end, constants)
-    if norm and reader.inputs[0] != chain.end:
-        return None
-    grown = replace(grown, operations=(*chain.operations, *found))
-    return grown if found and len(grown.sizes) < 2 else None
+    if not found or (norm and reader.inputs[0] != chain.end):
+        return False
+    sizes = chain.sizes | ({operand.size for _, operand in found} - {1})
+    if len(sizes) > 1:
+        return False
+    chain.members.append(reader)
+    chain.operations += found
+    chain.sizes = sizes
+    return True
 
 
 def _arithmetic(action: Action, x: Edge, constants: Constants) -> tuple[Operation, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from mobileprep.inspection import matching
 from mobileprep.inspection.matching import matching_nodes, renamed
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.compare import compare_graphs
@@ -94,3 +96,18 @@ def test_constraints_on_places_are_renamed_with_their_nodes() -> None:
     placed = node("y", "Relu", "x").with_attrs(_class=beside)
     graph = renamed(Graph([placeholder(), placed]), {"x": "in"})
     assert graph["y"].attrs["_class"] == attr.AttrValue("list(string)", (b"loc:@in",))
+
+
+def test_inputs_of_a_node_of_many_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 300
+    branches = [node(f"r{i}", "Relu", "x") for i in range(count)]
+    joined = node("y", "AddN", " ".join(b.name for b in branches))
+    graph = Graph([placeholder(), *branches, joined])
+    looked_at = []
+    users = matching._users
+    monkeypatch.setattr(
+        matching, "_users", lambda uses, done: users(looked_at.extend(uses) or uses, done)
+    )
+    names = {n.name: n.name for n in graph}
+    assert matching_nodes(graph, graph) == names
+    assert len(looked_at) <= 10 * count

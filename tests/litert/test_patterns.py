@@ -255,3 +255,10 @@ def test_ranges(order: tuple[str, str], low: float, high: float, code: str | Non
 def test_a_relu_below_6_is_one() -> None:
     nodes = [op("above", "Relu", ["x"]), const("six", 6.0), op("y", "Minimum", ["above", "six"])]
     assert converted(nodes, (3, 7)) == ["RELU6"]
+
+
+def test_a_product_of_many_is_no_obstacle() -> None:
+    nodes = [op("m0", "Mul", ["x", "x"])]
+    nodes += [op(f"m{i}", "Mul", [f"m{i - 1}", "x"]) for i in range(1, 3000)]
+    graph = Graph([feed("x", (2,)), *nodes])
+    assert codes(model(graph, ["x"], ["m2999"])) == ["MUL"] * 3000

@@ -10,6 +10,7 @@ import pytest
 from mobileprep.errors import InvalidGraphError
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
+from mobileprep.runtime import channel_fusion
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import c, n, p
 
@@ -144,3 +145,20 @@ def test_nan_passes_through_and_infinities_are_held() -> None:
 def test_a_shape_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="node 'a'"):
         Interpreter(Graph(CHAINS["bias and activation"])).run(["y"], {"x": X[..., :3]})
+
+
+@pytest.mark.parametrize("end", [[], [n("y", "Relu", "m299")]], ids=["open", "closed"])
+def test_a_long_chain_of_single_numbers_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, end: list[Node]
+) -> None:
+    nodes = [p("x"), c("s", 2.0), n("m0", "Mul", "x", "s")]
+    nodes += [n(f"m{i}", "Mul", f"m{i - 1}", "s") for i in range(1, 300)]
+    looked_at = []
+    extend = channel_fusion._extend
+    monkeypatch.setattr(
+        channel_fusion, "_extend", lambda *args: looked_at.append(args) or extend(*args)
+    )
+    fetch = end[-1].name if end else "m299"
+    with np.errstate(over="ignore"):
+        Interpreter(Graph([*nodes, *end])).run([fetch], {"x": X})
+    assert len(looked_at) <= 2 * len(nodes)
