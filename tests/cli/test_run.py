@@ -292,6 +292,8 @@ def test_texts_are_shown_and_written(run: Run, tmp_path: Path) -> None:
         (["--feed=x=random:2,a"], "'2,a' is no shape"),
         (["--feed=x=random:-1,2"], "has a negative size"),
         (["--feed=x=random:99999999,99999"], "are too many"),
+        (["--feed=x=random:1000,1000", "--memory=4MB"], "are too many"),
+        (["--feed=x=random:1000,1000", "--memory=4MB"], "or allow more memory"),
         (["--feed=x=random:1,3", "--feed=y=random"], "'x' takes the shape [?, 2]"),
         (
             [],

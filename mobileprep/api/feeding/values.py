@@ -15,6 +15,7 @@ from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import read_bytes
 from mobileprep.ir.tensor import Array
+from mobileprep.limits import memory_limit
 from mobileprep.numerics.allocation import MAX_AXES
 from mobileprep.numerics.texts import as_texts
 
@@ -203,9 +204,10 @@ def _check_size(shape: tuple[int, ...]) -> None:
     if len(shape) > MAX_AXES:
         message = f"a tensor of {len(shape)} axes, and numpy's arrays have at most {MAX_AXES}"
         raise UsageError(message, "give fewer sizes")
-    if math.prod(shape) * 8 > _MOST_BYTES:
+    # They are drawn and written as 64 bits each.
+    if math.prod(shape) * 8 > min(_MOST_BYTES, memory_limit()):
         message = f"numbers of shape {list(shape)} are too many"
-        raise UsageError(message, "give a smaller shape")
+        raise UsageError(message, "give a smaller shape, or allow more memory")
 
 
 def _parsed_shape(text: str) -> tuple[int, ...]:
