@@ -146,9 +146,13 @@ def test_diagonals_that_are_aligned_alike(k: object, align: str, op: str) -> Non
     assert ("align" in out.attrs) == (op == "MatrixDiagV3")
 
 
-def test_a_diagonal_without_its_inputs_is_named() -> None:
-    with pytest.raises(InvalidGraphError, match=r"\(MatrixDiagV3\) takes 1 tensors, not 5"):
-        op_after(const("x", 0.0), node("out", "MatrixDiagV3", "x"))
+@pytest.mark.parametrize(
+    ("op", "inputs", "count"), [("MatrixDiagV3", "x", 5), ("SelectV2", "", 3), ("AddV2", "x", 2)]
+)
+def test_a_node_without_its_inputs_is_named(op: str, inputs: str, count: int) -> None:
+    told = rf"\({op}\) takes {len(inputs)} tensors, not {count}"
+    with pytest.raises(InvalidGraphError, match=told):
+        op_after(const("x", 0.0), node("out", op, inputs))
 
 
 def test_new_attributes_at_their_defaults_go() -> None:

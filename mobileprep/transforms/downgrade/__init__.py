@@ -17,6 +17,7 @@ from mobileprep.opdefs.release_gaps import (
     release_gaps,
     spare_attributes,
 )
+from mobileprep.opdefs.signatures import check_input_count
 from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, transform
 from mobileprep.transforms.downgrade.replacements import (
@@ -72,6 +73,7 @@ class Downgrade(Transform):
         """A node of ops and attributes that the release knows, as far as there are any."""
         found = REPLACEMENTS.get(node.op)
         while found is not None and node.op not in library.functions:
+            check_input_count(node, "")
             older = found(node, facts)
             if isinstance(older, Left):
                 skipped[f"{node.op}: {older.reason}"] += 1

@@ -14,7 +14,6 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.opdefs.signatures import check_input_count
 from mobileprep.ops.shape_inference import infer_shapes
 
 _BROADCAST: Final = "its inputs are broadcast, or their shapes are not known in full"
@@ -120,7 +119,6 @@ def _diagonal(older: str, position: int) -> Replacement:
     """A replacement whose ``position``-th input tells which diagonals are meant."""
 
     def found(node: Node, facts: Facts) -> Node | Left:
-        check_input_count(node, "")
         aligned = node.attr_str("align", "RIGHT_LEFT")
         if aligned != "LEFT_LEFT" and not facts.is_one_number(node.data_inputs[position]):
             return Left(_ALIGNED)
