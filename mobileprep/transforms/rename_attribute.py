@@ -46,6 +46,8 @@ class RenameAttribute(Transform):
         return Result(graph.with_nodes(nodes), len(found))
 
     def _renamed(self, node: Node) -> Node:
+        if self.old_attribute_name not in node.attrs:
+            return node  # it has the name of one that does
         attrs = dict(node.attrs)
         value = attrs.pop(self.old_attribute_name)
         attrs.setdefault(self.new_attribute_name, value)

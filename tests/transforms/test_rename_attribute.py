@@ -31,6 +31,12 @@ def test_an_attribute_of_the_new_name_keeps_its_value():
     assert shown(result.graph) == "out = Relu() T=float32 new=2"
 
 
+def test_a_node_without_it_stays_though_another_has_its_name():
+    graph = Graph([node("out", "Relu", "", old=1), node("out", "Relu", "")])
+    result = apply("rename_attribute", graph, **NAMES)
+    assert shown(result.graph) == "out = Relu() T=float32 new=1\nout = Relu() T=float32"
+
+
 def test_a_graph_without_it_is_the_same_object():
     graph = _graph()
     assert apply("rename_attribute", graph, op_name="Abs", **NAMES).graph is graph
