@@ -118,7 +118,7 @@ def record_from(data: object) -> Record | None:
     try:
         outputs = {k: _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
         components, seconds = data["components"], _seconds(data["seconds"])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
     return Record(components, outputs, seconds) if isinstance(components, dict) else None
 

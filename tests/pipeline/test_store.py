@@ -108,6 +108,7 @@ def test_a_damaged_record_is_none(store: Store, text: str) -> None:
         {"components": {}, "outputs": {}, "seconds": math.nan},
         {"components": {}, "outputs": {}, "seconds": math.inf},
         {"components": {}, "outputs": {}, "seconds": -1},
+        {"components": {}, "outputs": {}, "seconds": 10**400},
         {"components": {}, "outputs": {"a": 5}, "seconds": 1},
         {"components": {}, "outputs": {"a": {"sha256": "0" * 64}}, "seconds": 1},
         {"components": {}, "outputs": {"a": {"sha256": "0" * 64, "size": "3"}}, "seconds": 1},
