@@ -13,6 +13,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.channel_statistics import ChannelStatistics, with_statistics
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.opdef import ArgDef, OpDef
@@ -315,6 +316,50 @@ def _quantizable(p: str, source: str, number: int) -> list[Node]:
     return [*nodes, *_relu(p, f"{p}/sum", number), low, high, fake]
 
 
+def _with_statistics(p: str, source: str, number: int) -> list[Node]:
+    """A layer whose channels stay far above zero, as its batch normalization has told."""
+    bias = _const(f"{p}/bias", _some(number, CHANNELS) + 9)
+    total = _node(f"{p}/sum", "BiasAdd", f"{p}/conv {bias.name}", T=DType.FLOAT)
+    means, deviations = np.full(CHANNELS, 10.0), np.full(CHANNELS, 0.1)
+    told = with_statistics(total, ChannelStatistics(means, deviations))
+    return [*_layer(p, source, number), bias, told, *_relu(p, total.name, number)]
+
+
+def _activated_layer(p: str, source: str, number: int) -> list[Node]:
+    """A layer with channels of unlike ranges."""
+    weights = _some(number, 1, 1, CHANNELS, CHANNELS) * np.float32(3) ** np.arange(CHANNELS)
+    kernel = _const(f"{p}/weights", weights)
+    return [kernel, _conv(f"{p}/conv", f"{source} {kernel.name}"), *_relu(p, f"{p}/conv", number)]
+
+
+def _one_far_weight(p: str, source: str, number: int) -> list[Node]:
+    weights = np.random.default_rng(number).standard_normal((1, 1, CHANNELS, CHANNELS))
+    weights[0, 0, 0, 0] = 40
+    kernel = _const(f"{p}/weights", weights)
+    return [kernel, _conv(f"{p}/conv", f"{source} {kernel.name}")]
+
+
+def _picture(p: str, source: str, number: int) -> list[Node]:
+    """A constant that is long enough for what decodes it to pay."""
+    value = _const(f"{p}/value", _some(number, 2, 8, 8, CHANNELS))
+    return [value, _node(f"{p}/add", "Add", f"{source} {value.name}", T=DType.FLOAT)]
+
+
+def _conditional(p: str, source: str, number: int) -> list[Node]:
+    t = {"T": DType.FLOAT}
+    return [
+        _node(f"{p}/switch", "Switch", f"{source} phase", **t),
+        _node(f"{p}/off", "Neg", f"{p}/switch", **t),
+        _node(f"{p}/on", "Relu", f"{p}/switch:1", **t),
+        _node(f"{p}/merge", "Merge", f"{p}/off {p}/on", N=2, **t),
+    ]
+
+
+def _newer_ops(p: str, source: str, number: int) -> list[Node]:
+    add = _node(f"{p}/add", "AddV2", f"{source} {INPUT}", T=DType.FLOAT)
+    return [add, _node(f"{p}/checked", "CheckNumericsV2", add.name, T=DType.FLOAT, message="add")]
+
+
 def _waiting(p: str, source: str, number: int) -> list[Node]:
     waits = "" if source == INPUT else f" ^{source}"
     return [
@@ -421,12 +466,32 @@ def _mixed_up(nodes: Sequence[Node]) -> Sequence[Node]:
     return [nodes[i] for i in order]
 
 
+_SMALL = {"minimum_size": CHANNELS * CHANNELS}
 _REMOTE = {"remote_fused_graph_executor_name": "runner", "remote_fused_graph_node_name": "part"}
 
 CASES: Mapping[str, Case] = {
+    "absorb_high_biases": Case(_with_statistics),
     "add_default_attributes": Case(_few_attributes),
     "backport_concatv2": Case(_concat),
     "backport_tensor_array_v3": Case(_tensor_array),
+    "cast_weights": Case(_layer, _SMALL),
+    "choose_inference": Case(
+        _conditional,
+        shared=(
+            constant("inference", Tensor.of(np.asarray(True))),
+            _node(
+                "phase",
+                "PlaceholderWithDefault",
+                "inference",
+                dtype=DType.BOOL,
+                shape=attr.shape(()),
+            ),
+        ),
+    ),
+    "clip_weights": Case(_one_far_weight, {"bits": 4, **_SMALL}),
+    "correct_bias": Case(_with_statistics, {"bits": 2, **_SMALL}),
+    "downgrade": Case(_newer_ops),
+    "equalize_ranges": Case(_activated_layer),
     "flatten_atrous_conv": Case(_atrous),
     "fold_batch_norms": Case(_scaled_layer),
     "fold_constants": Case(_computed_constant),
@@ -439,13 +504,18 @@ CASES: Mapping[str, Case] = {
     "fuse_resize_pad_and_conv": Case(_resized_and_padded),
     "inline_partitionedcall": Case(_call, library=_called()),
     "insert_logging": Case(_relu, {"op": ("Relu",), "show_name": True}),
+    "linear_quantize_weights": Case(_picture, _SMALL),
     "merge_duplicate_nodes": Case(_twins),
     "merge_scale_and_bias": Case(_scaled_and_shifted_layer),
     "obfuscate_names": Case(_relu),
     "optimize": Case(_anything),
     "place_remote_graph_arguments": Case(_remote, {"fused_op_types": "Neg", **_REMOTE}),
     "quantize_nodes": Case(_quantizable),
-    "quantize_weights": Case(_layer, {"minimum_size": CHANNELS * CHANNELS}),
+    "quantize_weights": Case(_layer, _SMALL),
+    "raise_control_flow": Case(
+        _conditional,
+        shared=(_node("phase", "Placeholder", dtype=DType.BOOL, shape=attr.shape(())),),
+    ),
     "remove_attribute": Case(_relu, {"attribute_name": "T", "op_name": "Relu"}),
     "remove_control_dependencies": Case(_waiting),
     "remove_device": Case(_with_device),

@@ -106,7 +106,8 @@ def _check_alike(first: Sample, other: Sample) -> None:
             message = f"{other.name} has the shape {list(other.feeds[name].shape)} for {name!r}, "
             message += f"and {first.name} {list(array.shape)}"
             raise AccuracyError(message, "make them alike ('resize'), or write 'batch: 1'")
-    label, its = np.shape(first.label or 0), np.shape(other.label or 0)
+    # No labels at all have one shape too.
+    label, its = (np.asarray(sample.label).shape for sample in (first, other))
     if label != its:
         message = f"the label of {other.name} has the shape {list(its)}, "
         message += f"and that of {first.name} {list(label)}"

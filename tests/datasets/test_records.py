@@ -49,6 +49,18 @@ def test_plain_and_compressed_files_are_read(tmp_path: Path, pack) -> None:
     assert batch.names == ("record 0", "record 1", "record 2")
 
 
+def test_labels_of_several_numbers_are_kept_and_those_of_none_told(tmp_path: Path) -> None:
+    pairs = [example(row=floats_of(at), label=integers_of(at, at + 1)) for at in range(2)]
+    files = of(tmp_path / "d", tf_record(pairs), x=FeatureReading("row"))
+    batch = all_of(opened(files, [fed((-1, 1))], labels="label"))
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [[0, 1], [1, 2]]
+    records = [*pairs, example(row=floats_of(2), label=integers_of())]
+    files = of(tmp_path / "d", tf_record(records), x=FeatureReading("row"))
+    with pytest.raises(AccuracyError, match=r"record 2 has the shape \[0\].*record 0 \[2\]"):
+        all_of(opened(files, [fed((-1, 1))], labels="label"))
+
+
 def test_pictures_bytes_and_sounds_are_decoded(tmp_path: Path) -> None:
     files = of(
         tmp_path / "d",

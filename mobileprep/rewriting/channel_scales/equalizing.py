@@ -9,14 +9,13 @@ their geometric means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mobileprep.frozen import dataclass
-from mobileprep.ir.tensor import Array
 from mobileprep.rewriting.channel_scales.scales import ChannelScales, ScaledLayer
 from mobileprep.rewriting.channel_scales.variables import Ids
 from mobileprep.rewriting.layers import input_axis, layer_kind
@@ -119,6 +118,10 @@ class _Weights:
         return peaks + exponents[self.inputs]
 
 
+_Side = tuple[Callable[[Logs], Logs], NDArray[np.bool_], Ids]
+"""The ranges of a layer under scales, which of them are of a block, and where they stand in it."""
+
+
 def _by_place(inputs: Ids, logs: Logs) -> tuple[Ids, Logs]:
     """Rows of one scale taken together, as a flattened image has many of each channel."""
     places, where = np.unique(inputs, return_inverse=True)
@@ -127,40 +130,45 @@ def _by_place(inputs: Ids, logs: Logs) -> tuple[Ids, Logs]:
     return places, peaks
 
 
-@dataclass(frozen=True)
 class _Block:
     """Scales that are balanced together: those of one layer's outputs.
 
+    Takes time for these alone, for a long network has as many blocks as layers.
+
     Args:
-        places: the scales.
+        places: the scales, ascending.
         before: the layers that put them out.
         behind: the layers that take them.
     """
 
-    places: Ids
-    before: Sequence[_Weights]
-    behind: Sequence[_Weights]
+    def __init__(self, places: Ids, before: Sequence[_Weights], behind: Sequence[_Weights]) -> None:
+        self._places = places
+        self._before = [(w.output_ranges, *self._within(w.outputs)) for w in before]
+        self._behind = [(w.input_ranges, *self._within(w.inputs)) for w in behind]
 
     def balance(self, exponents: Logs) -> float:
         """Move the scales to where both sides have one range; by how many bits at most."""
-        size = len(exponents)
-        first = _mean_ranges(((w.outputs, w.output_ranges(exponents)) for w in self.before), size)
-        second = _mean_ranges(((w.inputs, w.input_ranges(exponents)) for w in self.behind), size)
-        moves = ((first - second) / 2)[self.places]
+        with np.errstate(invalid="ignore"):
+            gaps = self._means(self._before, exponents) - self._means(self._behind, exponents)
         # A channel without weights on one side has no range there to be balanced with.
-        moves = np.where(np.isfinite(moves), moves, 0.0)
-        exponents[self.places] += moves
+        moves = np.where(np.isfinite(gaps), gaps / 2, 0.0)
+        exponents[self._places] += moves
         return float(np.abs(moves).max(initial=0.0))
 
+    def _within(self, places: Ids) -> tuple[NDArray[np.bool_], Ids]:
+        """Which of a layer's scales are of this block, and where they stand in it."""
+        at = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
+        found = self._places[at] == places
+        return found, at[found]
 
-def _mean_ranges(found: Iterator[tuple[Ids, Logs]], size: int) -> Array:
-    """By place the mean of all finite ranges; NaN where there is none."""
-    total, count = np.zeros(size), np.zeros(size)
-    for places, ranges in found:
-        known = np.isfinite(ranges)
-        total += np.bincount(places[known], ranges[known], size)
-        count += np.bincount(places[known], minlength=size)
-    with np.errstate(invalid="ignore"):
+    def _means(self, sides: Sequence[_Side], exponents: Logs) -> Logs:
+        """For each scale the mean of all finite ranges; NaN where there is none."""
+        total, count = np.zeros(len(self._places)), np.zeros(len(self._places))
+        for ranges_of, found, at in sides:
+            ranges = ranges_of(exponents)[found]
+            known = np.isfinite(ranges)
+            total += np.bincount(at[known], ranges[known], len(total))
+            count += np.bincount(at[known], minlength=len(total))
         return total / count
 
 
