@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from mobileprep.runtime.engines.choose import AUTO, open_engine
 from mobileprep.runtime.engines.numpy_engine import NumpyEngine
 
 _MICRO = 1_000_000
+_DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True)
@@ -153,5 +153,7 @@ def _limits(pace: Pace) -> str:
 
 
 def _sleep(seconds: float) -> None:
-    if seconds > 0:
-        time.sleep(min(seconds, threading.TIMEOUT_MAX))  # the system's longest
+    # A day at a time: how long a system may be asked to wait at once differs.
+    while seconds > 0:
+        time.sleep(min(seconds, _DAY))
+        seconds -= _DAY
