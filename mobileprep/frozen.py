@@ -3,16 +3,17 @@
 Before CPython 3.13 each takes a third of a millisecond: six functions are written as text and
 compiled for it, and a build makes nearly three hundred of them before it starts. Here
 none is compiled at first: comparing, hashing, showing and refusing to change go by the fields, and
-are the same for all classes; what makes an object is compiled when the first is made, which most
-classes never see. They do what Python's do, and whatever knows dataclasses takes these for such,
-type checkers too. Meant for classes of which a build has hundreds of objects, not millions: to
-compare two takes a call more.
+are the same for all classes; what makes an object is compiled after the first few, which most
+classes never come to. They do what Python's do, and whatever knows dataclasses takes these for
+such, type checkers too. Meant for classes of which a build has hundreds of objects, not millions:
+to compare two takes a call more.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter, ge, gt, le, lt
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +59,8 @@ class _Factory:
 
 
 _FACTORY: Final = _Factory()
+# So many objects of a class are made before a function is compiled that makes them.
+_FEW: Final = 8
 
 
 def _complete(cls: type, *, order: bool, slots: bool) -> type:
@@ -122,15 +125,56 @@ def _refusing(cls: type[Any], names: frozenset[str]) -> dict[str, Any]:
 
 
 class _Init:
-    """Stands for a class's ``__init__`` until that is asked for the first time."""
+    """Stands for a class's ``__init__`` until that is worth its making, or asked for.
+
+    To compile one takes as long as to set the fields of forty objects without, and most classes
+    have a few.
+    """
 
     def __init__(self, cls: type) -> None:
         self._cls = cls
+        self._left = _FEW
 
     def __get__(self, instance: object, owner: type) -> Any:  # noqa: ANN401 - a method
+        if instance is not None and self._left:
+            self._left -= 1
+            return partial(self._set, instance)
         made = _init(self._cls)
         self._cls.__init__ = made  # type: ignore[misc]
         return made if instance is None else made.__get__(instance, owner)
+
+    def _set(self, instance: object, /, *values: object, **named: object) -> None:
+        given = _given(self._cls, values, named)
+        if given is None:
+            # What is wrong with the arguments, Python itself tells best.
+            _init(self._cls)(instance, *values, **named)
+            return
+        for name, value in given:
+            object.__setattr__(instance, name, value)
+        if hasattr(instance, "__post_init__"):
+            instance.__post_init__()
+
+
+def _given(
+    cls: type, values: tuple[object, ...], named: dict[str, object]
+) -> list[tuple[str, object]] | None:
+    """What the fields of a new object are to be, in order; None where the arguments do not fit."""
+    fields = dataclasses.fields(cls)
+    found = dict(zip((f.name for f in fields if f.init and not f.kw_only), values, strict=False))
+    if len(found) < len(values) or found.keys() & named.keys():
+        return None
+    found.update(named)
+    given: list[tuple[str, object]] = []
+    for field in fields:
+        if field.init and field.name in found:
+            given.append((field.name, found.pop(field.name)))
+        elif field.default_factory is not dataclasses.MISSING:
+            given.append((field.name, field.default_factory()))
+        elif field.init and field.default is dataclasses.MISSING:
+            return None
+        elif field.init:
+            given.append((field.name, field.default))
+    return None if found else given
 
 
 def _init(cls: type) -> Callable[..., None]:

@@ -90,20 +90,25 @@ MADE: list[tuple[str, dict[str, Any]]] = [
     ("Slotted", {"value": 1}),
     ("BelowSlotted", {"value": 1, "third": "d"}),
 ]
+RIGHT = dict(MADE)
 
 
+@pytest.mark.parametrize("before", [0, 20])
 @pytest.mark.parametrize(("name", "fields"), MADE)
 def test_objects_are_shown_compared_hashed_and_kept_as_with_python(
-    name: str, fields: dict[str, Any]
+    name: str, fields: dict[str, Any], before: int
 ) -> None:
-    ours, theirs = OURS[name](**fields), THEIRS[name](**fields)
+    classes = made(frozen.dataclass)
+    for _ in range(before):
+        classes[name](**fields)
+    ours, theirs = classes[name](**fields), THEIRS[name](**fields)
     assert repr(ours) == repr(theirs)
     assert _hash(ours) == _hash(theirs)
-    assert ours == OURS[name](**fields)
+    assert ours == classes[name](**fields)
     assert ours != theirs or name == "Own"
     assert copy.deepcopy(ours) == dataclasses.replace(ours) == ours or fields.get("value") != 3
     assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
-    assert str(inspect.signature(OURS[name])) == str(inspect.signature(THEIRS[name]))
+    assert str(inspect.signature(classes[name])) == str(inspect.signature(THEIRS[name]))
     for change in (lambda: setattr(ours, "value", 2), lambda: delattr(ours, "value")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
@@ -125,14 +130,42 @@ def test_what_makes_an_object_is_told_before_the_first_is_made(name: str) -> Non
     assert fresh.__match_args__ == theirs.__match_args__  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("given", [(), (1, 2, 3, 4, 5)])
-def test_wrong_arguments_are_refused_as_python_does(given: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("before", [0, 20])
+@pytest.mark.parametrize(
+    ("name", "given", "named"),
+    [
+        ("Several", (), {}),
+        ("Several", (1, 2, 3, 4, 5), {}),
+        ("Several", (1,), {"first": 2}),
+        ("Several", (1,), {"fifth": 2}),
+        ("Own", (1,), {"doubled": 2}),
+        ("Below", (1,), {}),
+        ("Below", (), {"value": 1}),
+    ],
+)
+def test_wrong_arguments_are_refused_as_python_does(
+    name: str, given: tuple[int, ...], named: dict[str, int], before: int
+) -> None:
     told = []
-    for classes in (OURS, THEIRS):
+    for classes in (made(frozen.dataclass), THEIRS):
+        for _ in range(before):
+            classes[name](**RIGHT[name])
         with pytest.raises(TypeError) as caught:
-            classes["Several"](*given)
+            classes[name](*given, **named)
         told.append(str(caught.value))
     assert told[0] == told[1]
+
+
+def test_fields_may_have_any_name_and_values_come_in_order() -> None:
+    @frozen.dataclass(frozen=True)
+    class Named:
+        instance: int
+        cls: int = 2
+        values: int = 3
+
+    for _ in range(20):
+        assert Named(instance=1).instance == 1
+        assert dataclasses.astuple(Named(4, 5, values=6)) == (4, 5, 6)
 
 
 def test_a_plain_class_below_may_hold_more() -> None:
