@@ -123,6 +123,8 @@ def changed(**changes: tuple[int, ...]) -> bytes:
         ({"inputs": ()}, r"operator 0 \(FULLY_CONNECTED\) reads 'x' before anything gives it"),
         ({"inputs": (1,)}, "the constant 'w' is an input"),
         ({"reads": (3, 1, -1)}, r"operator 0 \(FULLY_CONNECTED\) reads 'z' before"),
+        ({"reads": (0, -1, -1)}, r"operator 0 \(FULLY_CONNECTED\) has no input 1"),
+        ({"reads": (-1, 1, -1)}, r"operator 0 \(FULLY_CONNECTED\) has no input 0"),
         ({"writes": (1,)}, r"operator 0 \(FULLY_CONNECTED\) writes the constant 'w'"),
         ({"writes": (0,)}, r"operator 1 \(Mine\) reads 'y' before"),
     ],
@@ -168,4 +170,30 @@ def test_what_is_unpacked_has_the_elements_that_it_is_unpacked_from(
         assert read_model(data, "m.tflite").subgraphs[0].operators == (unpack,)
         return
     with pytest.raises(CorruptFileError, match=r"DEQUANTIZE\) gives other sizes than it takes"):
+        read_model(data, "m.tflite")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "lacking"),
+    [
+        ("CONV_2D", (0, 0, -1), None),
+        ("ADD", (0, -1), 1),
+        ("LSTM", (0, -1, *[0] * 6, 0, -1, -1, -1, -1, 0, 0, 0, -1, -1, 0, 0), None),
+        ("LSTM", (0, 0, -1), 2),
+        ("BIDIRECTIONAL_SEQUENCE_LSTM", (*[0] * 18, -1, 0, 0, 0, -1), None),
+        ("BIDIRECTIONAL_SEQUENCE_LSTM", (*[0] * 19, -1), 19),
+        ("WHILE", (0, -1), None),
+    ],
+)
+def test_only_optional_inputs_may_be_left_out(
+    op: str, inputs: tuple[int, ...], lacking: int | None
+) -> None:
+    tensors = (LiteTensor("x", "FLOAT32", (1,)), LiteTensor("y", "FLOAT32", (1,)))
+    operator = OperatorRecord(OperatorCode(op), inputs, (1,))
+    graph = SubGraphRecord("main", tensors, (0,), (1,), (operator,))
+    data = bytes(model_bytes(ModelRecord((graph,), (b"",))))
+    if lacking is None:
+        assert read_model(data, "m.tflite").subgraphs[0].operators == (operator,)
+        return
+    with pytest.raises(CorruptFileError, match=rf"\({op}\) has no input {lacking}"):
         read_model(data, "m.tflite")
