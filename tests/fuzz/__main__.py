@@ -1,4 +1,7 @@
-"""``python -m tests.fuzz --cases 100000 --seed 1 --format graph``: run long, go on where it was."""
+"""``python -m tests.fuzz --cases 100000 --seed 1 --format graph``: run long, go on where it was.
+
+Cases that failed before are run again first.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import tests.fuzz.formats
 from tests.fuzz.case import formats
 from tests.fuzz.runs import BATCH, Finding, Progress, keep, run_many
 
+_ABOUT = __doc__.splitlines()[0] if __doc__ else ""
 _CORRUPT = Path(__file__).parents[1] / "corrupt"
 
 
@@ -34,12 +38,12 @@ def main() -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The flags; the formats' modules have been imported."""
-    found = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    found = argparse.ArgumentParser(prog="python -m tests.fuzz", description=_ABOUT)
     found.add_argument("--cases", type=int, default=1000, help="of each format")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--format", action="append", choices=list(formats))
     found.add_argument("--workers", type=int, default=0, help="processes; without it one a core")
-    found.add_argument("--keep", action="store_true", help="shrink new findings to tests/corrupt")
+    found.add_argument("--keep", action="store_true", help="shrink what failed to tests/corrupt")
     progress = Path(tempfile.gettempdir()) / "mobileprep-fuzz"
     found.add_argument("--progress", type=Path, default=progress, help="folder of what is done")
     return found
@@ -55,12 +59,16 @@ def _run(name: str, args: argparse.Namespace) -> int:
         print(f"\n{name} {finding.number}: {finding.faults}\n  $ {finding.command}")
         print("  " + "\n  ".join(finding.error.splitlines()[-12:])[:1500], flush=True)
 
+    again = progress.take_failed()
+    for found in run_many(name, args.seed, again, args.workers):
+        progress.note(0, found, tell)
     numbers = range(progress.done, max(args.cases, progress.done))
     for batch, found in enumerate(run_many(name, args.seed, numbers, args.workers)):
         progress.note(min(BATCH, len(numbers) - BATCH * batch), found, tell)
     seconds = time.monotonic() - start
     print(
-        f"== {name}: {progress.done - before} cases, {seconds:.0f} s, {len(new)} new findings",
+        f"== {name}: {progress.done - before} cases, {len(again)} failed ones again, "
+        f"{seconds:.0f} s, {len(new)} causes of failure",
         flush=True,
     )
     if args.keep:

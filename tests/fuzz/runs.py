@@ -58,10 +58,14 @@ def findings(name: str, seed: int, numbers: Sequence[int]) -> list[Finding]:
     return found
 
 
-def run_many(name: str, seed: int, numbers: range, workers: int = 0) -> Iterator[list[Finding]]:
+def run_many(
+    name: str, seed: int, numbers: Sequence[int], workers: int = 0
+) -> Iterator[list[Finding]]:
     """The findings of each batch of cases, in order."""
+    if not numbers:
+        return
     seeds.import_all()
-    case_of(name, seed, numbers.start)  # what is made once is made before the workers fork
+    case_of(name, seed, numbers[0])  # what is made once is made before the workers fork
     batches = [(name, seed, numbers[at : at + BATCH]) for at in range(0, len(numbers), BATCH)]
     context = multiprocessing.get_context("fork")
     with context.Pool(workers or cores(), _settle) as pool:
@@ -72,7 +76,7 @@ def _settle() -> None:
     os.nice(5)
 
 
-def _batch(asked: tuple[str, int, range]) -> list[Finding]:
+def _batch(asked: tuple[str, int, Sequence[int]]) -> list[Finding]:
     return findings(*asked)
 
 
@@ -96,16 +100,30 @@ class Progress:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.done = 0
-        self.seen: set[str] = set()
+        self.failed: dict[str, list[int]] = {}
+        """The numbers of the cases that have failed, by their first fault."""
+        self._told: set[str] = set()
         if path.exists():
             noted = json.loads(path.read_text(encoding="utf-8"))
-            self.done, self.seen = noted["done"], set(noted["seen"])
+            self.done, self.failed = noted["done"], noted["failed"]
 
     def note(self, count: int, found: Sequence[Finding], tell: Callable[[Finding], None]) -> None:
-        """Note a batch; each cause that is new is told once."""
+        """Note a batch; a cause is told once in each run, for what was mended may come back."""
         for finding in found:
-            if finding.faults[0] not in self.seen:
-                self.seen.add(finding.faults[0])
+            self.failed.setdefault(finding.faults[0], []).append(finding.number)
+            if finding.faults[0] not in self._told:
+                self._told.add(finding.faults[0])
                 tell(finding)
         self.done += count
-        write_text(self._path, json.dumps({"done": self.done, "seen": sorted(self.seen)}))
+        self._save()
+
+    def take_failed(self) -> list[int]:
+        """The numbers of the cases that have failed, which count as failed no more."""
+        numbers = sorted({number for found in self.failed.values() for number in found})
+        self.failed = {}
+        self._save()
+        return numbers
+
+    def _save(self) -> None:
+        noted = {"done": self.done, "failed": self.failed}
+        write_text(self._path, json.dumps(noted, sort_keys=True))

@@ -24,7 +24,7 @@ from tests.fuzz.case import Case, formats, kept_case
 from tests.fuzz.damage import damaged_bytes
 from tests.fuzz.judge import faults
 from tests.fuzz.limits import Outcome, run_case
-from tests.fuzz.runs import case_of, findings
+from tests.fuzz.runs import Finding, Progress, case_of, findings
 from tests.fuzz.shrink import shrunk
 
 SEED, CASES = 15, 25
@@ -55,6 +55,19 @@ def test_a_case_that_is_kept_is_read_again(tmp_path) -> None:
 def test_shrinking_leaves_what_the_fault_needs() -> None:
     case = Case((), {"f": b"a" * 100 + b"!" + b"b" * 50}, ("f",))
     assert shrunk(case, lambda tried: b"!" in tried.files["f"]).files == {"f": b"!"}
+
+
+def test_cases_that_failed_are_kept_and_a_cause_is_told_in_each_run(tmp_path: Path) -> None:
+    path = tmp_path / "graph-1.json"
+    for done in (100, 200):
+        progress, told = Progress(path), list[Finding]()
+        again = progress.take_failed()
+        assert again == ([7, 9] if done == 200 else [])
+        found = [Finding("graph", number, ("time: run",), "", "") for number in (7, 9)]
+        progress.note(100, found, told.append)
+        assert [finding.number for finding in told] == [7]
+        assert Progress(path).done == done
+    assert Progress(path).failed == {"time: run": [7, 9]}
 
 
 @pytest.mark.parametrize(
