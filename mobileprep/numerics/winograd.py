@@ -11,8 +11,6 @@ some parts in ten million of its largest result.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -27,10 +25,10 @@ from mobileprep.numerics.winograd_schemes import Scheme
 from mobileprep.numerics.winograd_transforms import transforms
 from mobileprep.work import spend_products
 
-# Of one group's transformed patches and its products: in the processor's last cache.
+# Of a part's transformed patches and its products: in the processor's last cache.
 _SPACE_BYTES = 4 << 20
-# Into how many parts to cut the products of a group that threads share.
-_SHARES = 6
+# Into how many parts to cut products that threads share.
+_SHARES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,42 +89,31 @@ def convolve_winograd(
     apart = _apart(window, bank.scheme, positions)
     lost = []
 
-    def work(group: Sequence[Tile]) -> None:
-        space = _Space.of(bank, group, count)
-
-        def enter(number: int) -> None:
-            space.enter(number, patches(x, apart, group[number], count))
-
-        def leave(number: int) -> None:
-            place = _outputs_of(group[number], bank.scheme.height.outputs, positions[0])
-            target = place.of(out)
-            _put(space.made(number), target)
-            if not np.isfinite(target.sum()):
-                lost.append(place)
-            elif finish is not None:
-                finish(target, place)
-
-        for_each(enter, range(len(group)))
+    def work(tile: Tile) -> None:
+        space = _Space.of(bank, patches(x, apart, tile, count))
         for_each(space.multiply, cuts(len(bank.points), _SHARES))
-        for_each(leave, range(len(group)))
+        place = _outputs_of(tile, bank.scheme.height.outputs, positions[0])
+        target = place.of(out)
+        _put(space.made(), target)
+        if not np.isfinite(target.sum()):
+            lost.append(place)
+        elif finish is not None:
+            finish(target, place)
 
-    for_each(work, _groups(x.shape[0], count, bank))
+    for_each(work, _parts(x.shape[0], count, bank))
     return None if lost else out
 
 
-def _groups(
-    batch: int, count: tuple[int, ...], bank: WinogradFilters
-) -> tuple[tuple[Tile, ...], ...]:
-    """Rows of patches whose products are computed together; each group has a thread.
+def _parts(batch: int, count: tuple[int, ...], bank: WinogradFilters) -> tuple[Tile, ...]:
+    """Rows of patches whose products are computed together; each part has a thread.
 
-    The filters are arranged once for each group, which counts where patches are few. One group
-    alone is shared among the threads, its products by their points.
+    The filters are arranged once for each part, which counts where patches are few. One part alone
+    is transformed by one thread, which takes less time than waking another; its products are shared
+    among the threads by their points.
     """
     points, depth, filters = bank.points.shape
-    size = 2 * batch * math.prod(count) * points * (depth + filters) * bank.points.itemsize
-    if size <= _SPACE_BYTES:
-        return (grid(batch, count[0], 2),)
-    return tuple((tile,) for tile in grid(batch, count[0], -(-size // _SPACE_BYTES)))
+    size = batch * math.prod(count) * points * (depth + filters) * bank.points.itemsize
+    return grid(batch, count[0], -(-size // _SPACE_BYTES))
 
 
 def _apart(window: Window, scheme: Scheme, positions: tuple[int, ...]) -> Window:
@@ -148,62 +135,46 @@ def _outputs_of(tile: Tile, outputs: int, rows: int) -> Tile:
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """The transformed patches of a group of tiles, and their products.
+    """The transformed patches of a tile, and their products.
 
     Args:
         bank: the filters.
-        shapes: [images, rows, columns] of the patches of each tile.
-        parts: where each tile's patches are among all.
+        shape: [images, rows, columns] of the patches.
         inputs: [points, patches, pieces * channels].
         products: [points, patches, filters].
     """
 
     bank: WinogradFilters
-    shapes: tuple[tuple[int, ...], ...]
-    parts: tuple[slice, ...]
+    shape: tuple[int, ...]
     inputs: Array
     products: Array
 
     @classmethod
-    def of(cls, bank: WinogradFilters, group: Sequence[Tile], count: tuple[int, ...]) -> _Space:
-        """Work space for some tiles of patches."""
-        sides = [(t.images, t.rows, slice(0, count[1])) for t in group]
-        shapes = tuple(tuple(side.stop - side.start for side in tile) for tile in sides)
-        ends = list(accumulate(map(math.prod, shapes), initial=0))
+    def of(cls, bank: WinogradFilters, patches: Array) -> _Space:
+        """Transform patches, [images, rows, columns, height, width, channels]."""
+        shape = patches.shape[:3]
         points, depth, filters = bank.points.shape
-        inputs = np.empty((points, ends[-1], depth), np.float32)
-        products = np.empty((points, ends[-1], filters), np.float32)
-        parts = tuple(slice(start, stop) for start, stop in pairwise(ends))
-        return cls(bank, shapes, parts, inputs, products)
-
-    def enter(self, number: int, patches: Array) -> None:
-        """Transform a tile's patches, [images, rows, columns, height, width, channels]."""
-        pieces = _pieces(patches, self.bank.scheme)
+        inputs = np.empty((points, math.prod(shape), depth), np.float32)
+        products = np.empty((points, math.prod(shape), filters), np.float32)
+        pieces = _pieces(patches, bank.scheme)
         elements = np.empty(pieces.shape, np.float32)
         elements[...] = pieces
-        target = _columns(self.inputs, self.parts[number])
-        np.matmul(self.bank.inputs, elements.reshape(len(self.inputs), -1), out=target)
+        np.matmul(bank.inputs, elements.reshape(points, -1), out=inputs.reshape(points, -1))
+        return cls(bank, shape, inputs, products)
 
     def multiply(self, points: slice) -> None:
         """Compute the products of some points."""
         np.matmul(self.inputs[points], self.bank.points[points], out=self.products[points])
 
-    def made(self, number: int) -> Array:
-        """All outputs of a tile's patches.
+    def made(self) -> Array:
+        """All outputs of the patches.
 
         Returns:
             [height, width, images, rows, columns, filters], height and width those of a patch.
         """
-        products = _columns(self.products, self.parts[number])
-        made: Array = np.matmul(self.bank.output, products)
+        made: Array = np.matmul(self.bank.output, self.products.reshape(len(self.products), -1))
         outputs = (axis.outputs for axis in self.bank.scheme)
-        return made.reshape(*outputs, *self.shapes[number], -1)
-
-
-def _columns(x: Array, part: slice) -> Array:
-    """Some patches of [points, patches, channels], a row for each point."""
-    width = x.shape[2]
-    return x.reshape(len(x), -1)[:, part.start * width : part.stop * width]
+        return made.reshape(*outputs, *self.shape, -1)
 
 
 def _pieces(space: Array, scheme: Scheme) -> Array:
