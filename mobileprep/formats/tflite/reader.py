@@ -25,7 +25,6 @@ from mobileprep.formats.tflite.records import (
 from mobileprep.formats.tflite.tensor_use import fault_of_tensor_use
 from mobileprep.formats.tflite.texts import fault_of_texts
 
-_OLD_CODES: Final = 127
 _SHARED_OPTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), "Pool2DOptions"),
     **dict.fromkeys(("MEAN", "SUM", "REDUCE_ALL", "REDUCE_ANY"), "ReducerOptions"),
@@ -204,11 +203,8 @@ class _Reader:
 
 
 def _code(code: Any) -> OperatorCode:  # noqa: ANN401
-    number = code.BuiltinCode()
-    old = code.DeprecatedBuiltinCode()
-    # Files from before 2020 have the old field alone.
-    if number == 0 and 0 < old < _OLD_CODES:
-        number = old
+    # Files from before 2020 have the old field alone; where they differ LiteRT takes the greater.
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
     builtin = layout().name("BuiltinOperator", number)
     return OperatorCode(builtin, _text(code.CustomCode()), code.Version())
 

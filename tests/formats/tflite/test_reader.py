@@ -10,6 +10,8 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.formats.tflite.checker import check
+from mobileprep.formats.tflite.layout import layout
+from mobileprep.formats.tflite.library import schema_module
 from mobileprep.formats.tflite.reader import read_model
 from mobileprep.formats.tflite.records import (
     LiteTensor,
@@ -171,6 +173,19 @@ def test_what_is_unpacked_has_the_elements_that_it_is_unpacked_from(
         return
     with pytest.raises(CorruptFileError, match=r"DEQUANTIZE\) gives other sizes than it takes"):
         read_model(data, "m.tflite")
+
+
+def test_of_two_codes_the_greater_counts_as_in_litert() -> None:
+    data = bytearray(CONTENT)
+    table = schema_module().Model.GetRootAs(data, 0).OperatorCodes(0)._tab
+    old = table.Offset(4) + table.Pos
+    dense, split = (layout().number("BuiltinOperator", n) for n in ("FULLY_CONNECTED", "SPLIT"))
+    assert data[old] == dense
+    data[old] = split
+    with pytest.raises(CorruptFileError, match="an operator SPLIT has options of another"):
+        read_model(bytes(data), "m.tflite")
+    data[old] = 0
+    assert read_model(bytes(data), "m.tflite").subgraphs == read_model(CONTENT, "m").subgraphs
 
 
 @pytest.mark.parametrize(
