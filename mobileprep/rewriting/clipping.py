@@ -16,6 +16,10 @@ _ROUNDS: Final = 2
 _BLOCK: Final = 1 << 18
 _CODES: Final = 1 << 8
 _MANY: Final = 4 * _CODES
+# Of Python: a numpy number would have the width of a range cast to its own type.
+_LEAST_WIDTH: Final = float(np.finfo(np.float32).tiny)
+# Within such a range the sum and the difference of two float32 numbers are finite.
+_MOST_WIDTH: Final = float(np.finfo(np.float32).max) / 2
 
 
 def best_range(values: Array, bits: int) -> tuple[float, float]:
@@ -32,9 +36,11 @@ def best_range(values: Array, bits: int) -> tuple[float, float]:
         bits: 2 to 8.
     """
     low, high = range_with_zero(values)
-    if not high - low > np.finfo(np.float32).tiny:
+    if not high - low > _LEAST_WIDTH:
         return low, high
-    counts, edges = np.histogram(values, _BINS, (low, high))
+    # numpy looks for the bins in the type of the values.
+    wide = values if high - low < _MOST_WIDTH else values.astype(np.float64)
+    counts, edges = np.histogram(wide, _BINS, (low, high))
     used = counts > 0
     centres, counts = ((edges[:-1] + edges[1:]) / 2)[used], counts[used]
 

@@ -57,6 +57,15 @@ def test_what_lies_inside_stays():
     np.testing.assert_array_equal(after[inside], weights[inside])
 
 
+@pytest.mark.parametrize("bits", [2, 8])
+def test_weights_near_the_largest_floats_are_clipped_as_others(bits):
+    weights = far()
+    factor = np.float32(2.0**123)
+    with np.errstate(over="raise", invalid="raise"):
+        after = clipped(weights * factor, bits=bits)
+    np.testing.assert_array_equal(after, clipped(weights, bits=bits) * factor)
+
+
 def test_golden():
     graph = layer(far())
     result = apply("clip_weights", graph, bits=4)

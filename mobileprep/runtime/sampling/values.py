@@ -25,6 +25,8 @@ MOST_BYTES: Final = 1 << 28
 # Fewer values than this are no picture written as a row.
 _PICTURE_FROM: Final = 256
 _WAV_RATE: Final = 16000
+# Of a batch so many samples are drawn, and come again: one takes a third of a millisecond.
+_MOST_DRAWN: Final = 256
 _LENGTHS: Final = re.compile(r"(len(gth)?s?|num_frames|n_frames|seq_?lens?)\Z", re.IGNORECASE)
 _DRAWN_FILE: Final = "DecodeWav"
 _FILE_KINDS: Final = {
@@ -60,14 +62,15 @@ def sample(
     if fault is not None:
         raise UsageError(*fault)
     kind = fed.dtype.numpy
-    if kind is None:
-        return _sound_files(tuple(shape), ops, generator)
     if len(shape) > MAX_AXES:
         message = f"the input {fed.name!r} has {len(shape)} axes, and numpy's arrays {MAX_AXES}"
         raise UsageError(message, f"give the input fewer, or {data_hint(fed.name)}")
-    if math.prod(shape) * max(kind.itemsize, 8) > MOST_BYTES:
+    each = _sound_length(ops) * 8 if kind is None else max(kind.itemsize, 8)
+    if math.prod(shape) * each > MOST_BYTES:
         message = f"a sample for the input {fed.name!r} of shape {list(shape)} is too large"
         raise UsageError(message, f"give the input a smaller shape, or {data_hint(fed.name)}")
+    if kind is None:
+        return _sound_files(tuple(shape), ops, generator)
     if fed.dtype is DType.BOOL:
         # A lone one is a switch, such as between training and inference.
         return generator.random(tuple(shape)) < 0.5 if shape else np.asarray(np.False_)
@@ -90,11 +93,14 @@ def data_hint(name: str) -> str:
 
 
 def _shares(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
-    """Values from 0 to 1, each sample of a batch with its own structure."""
+    """Values from 0 to 1, each of the first samples of a batch with its own structure."""
     if is_single_picture(shape, ops) or len(shape) <= 1:
         return _structured(shape, ops, generator)
-    parts = [_structured(shape[1:], ops, generator) for _ in range(shape[0])]
-    return np.stack(parts) if parts else np.zeros(shape)
+    count = min(shape[0], _MOST_DRAWN)
+    if not count:
+        return np.zeros(shape)
+    parts = np.stack([_structured(shape[1:], ops, generator) for _ in range(count)])
+    return parts if count == shape[0] else parts[np.arange(shape[0]) % count]
 
 
 def _structured(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
@@ -127,11 +133,15 @@ def _row(count: int, generator: np.random.Generator) -> Array:
 
 
 def _sound_files(shape: tuple[int, ...], ops: FirstOps, generator: np.random.Generator) -> Array:
-    length = -1 if ops.file is None else ops.file.attr_int("desired_samples", -1)
     values = np.empty(math.prod(shape), dtype=object)
     for index in range(len(values)):
-        values[index] = _wav(signals.sound(generator, length if length > 0 else _WAV_RATE))
+        values[index] = _wav(signals.sound(generator, _sound_length(ops)))
     return values.reshape(shape)
+
+
+def _sound_length(ops: FirstOps) -> int:
+    length = -1 if ops.file is None else ops.file.attr_int("desired_samples", -1)
+    return length if length > 0 else _WAV_RATE
 
 
 def undrawable(fed: FedTensor, ops: FirstOps) -> tuple[str, str] | None:

@@ -185,7 +185,8 @@ def test_of_two_codes_the_greater_counts_as_in_litert() -> None:
     with pytest.raises(CorruptFileError, match="an operator SPLIT has options of another"):
         read_model(bytes(data), "m.tflite")
     data[old] = 0
-    assert read_model(bytes(data), "m.tflite").subgraphs == read_model(CONTENT, "m").subgraphs
+    found = read_model(bytes(data), "m.tflite").subgraphs[0].operators
+    assert found == read_model(CONTENT, "m.tflite").subgraphs[0].operators
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,21 @@ def test_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         sample((101,))
 
 
+def test_sound_files_are_bounded() -> None:
+    file = node("d", "DecodeWav", "x", T=None, desired_samples=1 << 40)
+    with pytest.raises(UsageError, match="is too large"):
+        sample((1,), dtype=DType.STRING, file=file)
+    with pytest.raises(UsageError, match="is too large"):
+        sample((1 << 20,), dtype=DType.STRING, file=node("d", "DecodeWav", "x", T=None))
+
+
+def test_of_a_large_batch_the_first_samples_are_drawn_and_come_again() -> None:
+    found = sample((1000, 3, 2, 3))
+    assert len(np.unique(found.reshape(1000, -1), axis=0)) == 256
+    shares(found[:256], sample((256, 3, 2, 3)))
+    shares(found[:256], found[256:512])
+
+
 @pytest.mark.parametrize(("wanted", "length"), [(4000, 4000), (-1, 16000), (None, 16000)])
 def test_a_sound_file_has_the_length_that_is_wanted(wanted: int | None, length: int) -> None:
     attrs = {} if wanted is None else {"desired_samples": wanted}
