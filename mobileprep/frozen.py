@@ -127,8 +127,8 @@ def _refusing(cls: type[Any], names: frozenset[str]) -> dict[str, Any]:
 class _Init:
     """Stands for a class's ``__init__`` until that is worth its making, or asked for.
 
-    To compile one takes as long as to set the fields of forty objects without, and most classes
-    have a few.
+    To compile one takes longer than to set the fields of a few objects without, and most classes
+    have no more.
     """
 
     def __init__(self, cls: type) -> None:

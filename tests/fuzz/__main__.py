@@ -59,9 +59,9 @@ def _run(name: str, args: argparse.Namespace) -> int:
         print(f"\n{name} {finding.number}: {finding.faults}\n  $ {finding.command}")
         print("  " + "\n  ".join(finding.error.splitlines()[-12:])[:1500], flush=True)
 
-    again = progress.take_failed()
-    for found in run_many(name, args.seed, again, args.workers):
-        progress.note(0, found, tell)
+    again = progress.failed_numbers()
+    still = [f for found in run_many(name, args.seed, again, args.workers) for f in found]
+    progress.note_again(still, tell)
     numbers = range(progress.done, max(args.cases, progress.done))
     for batch, found in enumerate(run_many(name, args.seed, numbers, args.workers)):
         progress.note(min(BATCH, len(numbers) - BATCH * batch), found, tell)

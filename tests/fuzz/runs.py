@@ -105,7 +105,7 @@ class Progress:
         self._told: set[str] = set()
         if path.exists():
             noted = json.loads(path.read_text(encoding="utf-8"))
-            self.done, self.failed = noted["done"], noted["failed"]
+            self.done, self.failed = noted["done"], noted.get("failed", {})
 
     def note(self, count: int, found: Sequence[Finding], tell: Callable[[Finding], None]) -> None:
         """Note a batch; a cause is told once in each run, for what was mended may come back."""
@@ -115,15 +115,14 @@ class Progress:
                 self._told.add(finding.faults[0])
                 tell(finding)
         self.done += count
-        self._save()
-
-    def take_failed(self) -> list[int]:
-        """The numbers of the cases that have failed, which count as failed no more."""
-        numbers = sorted({number for found in self.failed.values() for number in found})
-        self.failed = {}
-        self._save()
-        return numbers
-
-    def _save(self) -> None:
         noted = {"done": self.done, "failed": self.failed}
         write_text(self._path, json.dumps(noted, sort_keys=True))
+
+    def failed_numbers(self) -> list[int]:
+        """The numbers of the cases that have failed."""
+        return sorted({number for found in self.failed.values() for number in found})
+
+    def note_again(self, found: Sequence[Finding], tell: Callable[[Finding], None]) -> None:
+        """Note which of the cases that had failed still do, once all of them were run again."""
+        self.failed = {}
+        self.note(0, found, tell)

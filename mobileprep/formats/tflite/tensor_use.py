@@ -36,7 +36,7 @@ _ANY: Final = frozenset(
 
 
 def fault_of_tensor_use(graph: SubGraphRecord, buffers: Sequence[bytes | memoryview]) -> str | None:
-    """What is wrong with the order of a subgraph's operators, in words; None where nothing is.
+    """What is wrong with a subgraph's operators, their order or inputs; None where nothing is.
 
     Args:
         graph: the subgraph.
