@@ -14,7 +14,8 @@ from mobileprep.numerics.tiles import Finish, Tile, padded_rows, tiles
 from mobileprep.numerics.windows import Window
 from mobileprep.work import STEP, spend
 
-_TILE_BYTES = 1 << 18
+# With smaller ones threads wait for each other longer than they compute.
+_TILE_BYTES = 1 << 22
 # Elements of output that are worth waking a thread for.
 _LEAST_WORK = 1 << 16
 # Operations that comparing two elements takes.

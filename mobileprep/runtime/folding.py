@@ -15,7 +15,7 @@ from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
 from mobileprep.work import working
 
-# Results beyond this are computed anew in each run rather than kept between runs.
+# What is larger is computed or copied anew in each run rather than kept between runs.
 _LARGEST = 64 << 20
 # What is computed on the way may take so much, or a multiple of the constants that there are.
 _LEAST_MEMORY = 1 << 29
@@ -30,8 +30,8 @@ def fold(
     """Run the actions whose inputs are all constant.
 
     Returns:
-        The actions left, and the constants with their results; those that nothing reads any more
-        are dropped.
+        The actions left, and the constants with their results, at addresses that fit their types;
+        those that nothing reads any more are dropped.
     """
     context = RunContext()
     known: dict[Edge, Any] = dict(constants)
@@ -54,7 +54,19 @@ def fold(
                 continue
             known.update({made: results[i] for i, made in action.outputs})
     read = {e for a in left for e in a.inputs} | set(wanted)
-    return left, {e: array for e, array in known.items() if e in read}
+    return left, {e: _aligned(value) for e, value in known.items() if e in read}
+
+
+def _aligned(value: Any) -> Any:  # noqa: ANN401 - besides arrays, what stands for branches not taken
+    """A constant as it can be computed with.
+
+    In files tensors lie at any address, and numpy would copy such a matrix for every product.
+    """
+    if not isinstance(value, np.ndarray) or value.flags.aligned or value.nbytes > _LARGEST:
+        return value
+    copy = value.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _is_constant(action: Action, known: Constants) -> bool:

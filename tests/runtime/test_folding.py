@@ -1,0 +1,58 @@
+"""Constants are made ready once for all runs of a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.tensor import Array, Tensor
+from mobileprep.runtime.folding import fold
+from mobileprep.runtime.interpreter import Interpreter
+from tests.ops.graphs import c, n, p
+
+WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def at_offset(values: Array, offset: int) -> memoryview:
+    """The bytes of an array so many bytes into a buffer, as tensors lie in files."""
+    return memoryview(bytes(offset) + values.tobytes())[offset:]
+
+
+def folded(value: Any) -> Any:
+    _, constants = fold([], {("w", 0): value}, [("w", 0)], "graph")
+    return constants["w", 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.complex64])
+def test_constants_at_odd_addresses_are_copied_to_even_ones(dtype: type) -> None:
+    odd: Array = np.frombuffer(at_offset(WEIGHTS.astype(dtype), 1), dtype).reshape(2, 3)
+    assert not odd.flags.aligned
+    found = folded(odd)
+    assert found.flags.aligned
+    assert not found.flags.writeable
+    np.testing.assert_array_equal(found, WEIGHTS.astype(dtype))
+
+
+def test_constants_at_even_addresses_are_not_copied() -> None:
+    assert folded(WEIGHTS) is WEIGHTS
+
+
+def test_the_largest_constants_are_not_kept_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mobileprep.runtime.folding._LARGEST", WEIGHTS.nbytes - 1)
+    odd: Array = np.frombuffer(at_offset(WEIGHTS, 1), np.float32)
+    assert folded(odd) is odd
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_products_with_constants_at_any_address(offset: int) -> None:
+    constant = c("w", WEIGHTS)
+    tensor = constant.attrs["value"].value
+    assert isinstance(tensor, Tensor)
+    tensor.lying_at(at_offset(WEIGHTS, offset), tensor.digest())
+    graph = Graph([p("x"), constant, n("product", "MatMul", "x", "w")])
+    x = np.ones((1, 2), np.float32)
+    (found,) = Interpreter(graph).run(["product"], {"x": x})
+    np.testing.assert_array_equal(found, x @ WEIGHTS)
