@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from mobileprep.formats.parts import Part
 from mobileprep.pipeline.remote.base import Kind, Remote
 from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, has_many, send_many
-from mobileprep.pipeline.store import MOST_RECORD
 from mobileprep.pipeline.workspaces import workspace_name
 
 if TYPE_CHECKING:
@@ -40,12 +39,12 @@ class Sharing:
         return self._remote.warnings
 
     @contextlib.contextmanager
-    def record(self, key: str) -> Iterator[Path | None]:
+    def record(self, key: str, limit: int) -> Iterator[Path | None]:
         """A record's bytes in a file that goes at the end of the context; None where there is none.
 
-        What it says is for the caller to check.
+        What it says is for the caller to check. One of more bytes than ``limit`` is none.
         """
-        with self._fetched([("ac", key, MOST_RECORD)]) as (file,):
+        with self._fetched([("ac", key, limit)]) as (file,):
             yield file
 
     @contextlib.contextmanager

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mobileprep.pipeline.remote.base import Remote
     from mobileprep.pipeline.sharing import Sharing
 
-MOST_RECORD: Final = 64 << 20
-"""No record is longer."""
+# No record is longer.
+_MOST_RECORD: Final = 64 << 20
 INLINE = 64 << 10
 """Outputs of at most so many bytes that are JSON stand in the record itself."""
 
@@ -269,10 +269,10 @@ class Store:
 
     def _shared_record(self, fingerprint: str, sharing: Sharing) -> Record | None:
         """A record of the remote store, kept here from now on."""
-        with sharing.record(fingerprint) as file:
+        with sharing.record(fingerprint, _MOST_RECORD) as file:
             if file is None:
                 return None
-            data = read_file(file, limit=MOST_RECORD)
+            data = read_file(file, limit=_MOST_RECORD)
             record = record_from(unseal(fingerprint, data))
             if record is not None:
                 # A store that cannot be written says so when a stage has run.
@@ -295,7 +295,7 @@ class Store:
 
     def _json(self, kind: str, key: str) -> object:
         try:
-            return unseal(key, read_file(self._path(kind, key), limit=MOST_RECORD))
+            return unseal(key, read_file(self._path(kind, key), limit=_MOST_RECORD))
         except CorruptFileError:
             # A record that is gone or damaged only means that the stage runs again.
             return None

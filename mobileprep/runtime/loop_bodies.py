@@ -14,6 +14,7 @@ from mobileprep.runtime.execution_plan import placed
 from mobileprep.runtime.folding import fold
 from mobileprep.runtime.fusion import fuse
 from mobileprep.runtime.loops import Head, Loop
+from mobileprep.runtime.survey import malformed_head
 from mobileprep.runtime.watching import watches
 
 if TYPE_CHECKING:
@@ -79,9 +80,3 @@ def _head(head: Node, entering: list[Node], carrying: list[Node], where: str) ->
             if names[first] in entries and names[later] in carried:
                 return Head(entries[names[first]], carried[names[later]], (first, later))
     raise malformed_head(head, where)
-
-
-def malformed_head(node: Node, where: str) -> InvalidGraphError:
-    """What to say of a Merge that a loop returns to, but that does not begin one."""
-    message = f"node {node.name!r} ({node.op}) does not join what enters a loop with what returns"
-    return InvalidGraphError(message, "export the graph again", where)

@@ -27,7 +27,7 @@ from mobileprep.runtime.actions import (
     made,
 )
 from mobileprep.runtime.guards import constant_action, guarded, merge_action, switch_action
-from mobileprep.runtime.survey import Survey
+from mobileprep.runtime.survey import Survey, malformed_head
 from mobileprep.runtime.units import ordered_units, unit_inputs
 from mobileprep.runtime.watching import with_watches
 
@@ -84,8 +84,6 @@ class Region:
         """Outside of loops nothing returns to a Merge."""
         for node in self.frame.nodes:
             if self.survey.is_head(node):
-                from mobileprep.runtime.loop_bodies import malformed_head
-
                 raise malformed_head(node, self.survey.where)
 
     def _loop_inputs(self, loop: Frame) -> list[Ref]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from mobileprep.errors import InvalidGraphError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.frames import Frames
 from mobileprep.ir.node import Node
@@ -77,3 +78,9 @@ def survey(
         watched,
         where,
     )
+
+
+def malformed_head(node: Node, where: str) -> InvalidGraphError:
+    """What to say of a Merge that a loop returns to, but that does not begin one."""
+    message = f"node {node.name!r} ({node.op}) does not join what enters a loop with what returns"
+    return InvalidGraphError(message, "export the graph again", where)
