@@ -10,6 +10,9 @@ _Error = TypeVar("_Error", bound="MobileprepError")
 
 # Candidates beyond which only the likeliest are compared in full.
 _MANY = 1000
+# Of names from files so many are told, and so many characters of each.
+_MOST_NAMES = 20
+_LONGEST_NAME = 60
 
 
 class MobileprepError(Exception):
@@ -154,3 +157,17 @@ def nearest_hint(name: str, candidates: Iterable[str]) -> str:
     """A hint sentence naming the nearest candidate, or an empty text when none is near."""
     near = did_you_mean(name, candidates)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def named(names: Iterable[str]) -> str:
+    """The names that a file has, for a message: the first, on one line; ``none`` without any."""
+    listed = list(names)
+    shown = [_on_one_line(name) for name in listed[:_MOST_NAMES]]
+    if len(listed) > _MOST_NAMES:
+        shown.append(f"and {len(listed) - _MOST_NAMES:,} more")
+    return ", ".join(shown) or "none"
+
+
+def _on_one_line(name: str) -> str:
+    shown = name if name.isprintable() else repr(name)
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 3]}..."

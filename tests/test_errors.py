@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mobileprep import errors
-from mobileprep.errors import MobileprepError, did_you_mean, nearest_hint
+from mobileprep.errors import MobileprepError, did_you_mean, named, nearest_hint
 
 CODES = {
     "UsageError": 2,
@@ -67,3 +67,17 @@ def test_an_error_at_another_place_keeps_its_class_and_what_is_not_replaced() ->
     assert error.where == "a.pb"
     assert error.at("b", message="m").args == ("m", "copy it again", "b")
     assert error.at("b", hint="h").args == ("is too short", "h", "b")
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ([], "none"),
+        (["a", "b c"], "a, b c"),
+        (["a\nb"], "'a\\nb'"),
+        (["x" * 61], "x" * 57 + "..."),
+        ([str(n) for n in range(1_021)], ", ".join(map(str, range(20))) + ", and 1,001 more"),
+    ],
+)
+def test_names_from_files_take_a_line(names: list[str], shown: str) -> None:
+    assert named(names) == shown

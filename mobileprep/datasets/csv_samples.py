@@ -13,7 +13,7 @@ from mobileprep.datasets.classes import Classes, read_classes
 from mobileprep.datasets.fitting import fitted, only_input
 from mobileprep.datasets.singles import Sample
 from mobileprep.datasets.source import DataFiles, NoLabelsError, only_keys
-from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
+from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.fsio import unreadable
 from mobileprep.ir.tensor import Array
@@ -136,7 +136,7 @@ class CsvSamples:
 
     def _no_column(self, name: str) -> tuple[str, str]:
         message = f"{self._files.name} has no column {name!r}; "
-        message += f"it has {', '.join(self._names[:20]) or 'none'}"
+        message += f"it has {named(self._names)}"
         return message, nearest_hint(name, self._names)
 
 

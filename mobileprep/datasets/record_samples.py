@@ -16,7 +16,7 @@ from mobileprep.datasets.pictures import PictureReading
 from mobileprep.datasets.singles import Label, Sample
 from mobileprep.datasets.sounds import SoundReading
 from mobileprep.datasets.source import DataFiles, only_keys
-from mobileprep.errors import AccuracyError, CorruptFileError, nearest_hint
+from mobileprep.errors import AccuracyError, CorruptFileError, named, nearest_hint
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.example import read_example, read_feature
 from mobileprep.formats.tf_record import TFRecordFile
@@ -85,7 +85,7 @@ class RecordSamples:
         feature = None if found is None else read_feature(found)
         if feature is None:
             names = [name.decode("utf-8", "replace") for name in features]
-            message = f"{place} has no feature {key!r}; it has {', '.join(sorted(names)) or 'none'}"
+            message = f"{place} has no feature {key!r}; it has {named(sorted(names))}"
             raise AccuracyError(message, nearest_hint(key, names))
         return feature.values
 

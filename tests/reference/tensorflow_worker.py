@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+_OPTIMIZING = "--optimizing"
+
 
 class TensorFlow:
     """TensorFlow in another process.
@@ -21,16 +23,17 @@ class TensorFlow:
     Args:
         onednn: whether oneDNN takes ops over, where it has them. It is kept to AVX2: with AVX-512
             its signed convolutions of images one pixel wide skip every second row.
+        optimizing: whether graphs are rewritten before they run, as sessions do by default.
     """
 
-    def __init__(self, *, onednn: bool) -> None:
+    def __init__(self, *, onednn: bool, optimizing: bool = False) -> None:
         settings = {
             "TF_ENABLE_ONEDNN_OPTS": str(int(onednn)),
             "ONEDNN_MAX_CPU_ISA": "AVX2",
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, *([_OPTIMIZING] if optimizing else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -56,7 +59,7 @@ def _answer(tf, graph: bytes, names: list[str], feeds: dict) -> list[np.ndarray]
     definition = tf.compat.v1.GraphDef()
     definition.ParseFromString(graph)
     config = tf.compat.v1.ConfigProto(
-        graph_options={"rewrite_options": {"disable_meta_optimizer": True}}
+        graph_options={"rewrite_options": {"disable_meta_optimizer": _OPTIMIZING not in sys.argv}}
     )
     try:
         with tf.Graph().as_default() as imported:

@@ -97,7 +97,7 @@ def test_golden(ranges):
         ),
         (
             "layer/eightbit/floats = Dequantize(layer/eightbit:0, layer/eightbit:1,"
-            " layer/eightbit:2) T=qint32 mode=SCALED"
+            " layer/eightbit:2) T=qint32 mode=MIN_FIRST"
         ),
         "layer = Mul(layer/eightbit/floats, w_eightbit/scales) T=float32",
         "out = Softmax(layer) T=float32",

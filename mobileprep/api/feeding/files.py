@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mobileprep.api.feeding.tensors import TensorInfo
-from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, nearest_hint
+from mobileprep.errors import CorruptFileError, UnsupportedError, UsageError, named, nearest_hint
 from mobileprep.formats.arrays import read_arrays
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
@@ -174,7 +174,7 @@ def _from_arrays(path: Path, name: str) -> Array:
             return arrays[known]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    message = f"has no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}"
+    message = f"has no array {name!r}; it has {named(sorted(arrays))}"
     usual = f"name one: {path}:{min(arrays)}" if arrays else ""
     raise UsageError(message, nearest_hint(name, arrays) or usual, str(path))
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from mobileprep.errors import AccuracyError, nearest_hint
+from mobileprep.errors import AccuracyError, named, nearest_hint
 from mobileprep.formats.arrays import Header
 from mobileprep.formats.dtypes import DType, dtype_from_numpy
 from mobileprep.ir.attrs import TensorShape
@@ -38,7 +38,7 @@ def array_of(arrays: Mapping[str, T], name: str, data: str) -> T:
     for key in (name, plain):
         if key in arrays:
             return arrays[key]
-    message = f"{data} has no array {plain!r}; it has {', '.join(sorted(arrays)) or 'none'}"
+    message = f"{data} has no array {plain!r}; it has {named(sorted(arrays))}"
     raise AccuracyError(message, nearest_hint(plain, arrays) or _HOW_TO_NAME)
 
 

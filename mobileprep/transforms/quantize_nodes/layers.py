@@ -16,7 +16,6 @@ import numpy as np
 import mobileprep.transforms.quantize_nodes.nodes as make
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
-from mobileprep.ir import attrs as attr
 from mobileprep.ir.control_flow import conditional_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
@@ -37,7 +36,7 @@ from mobileprep.transforms.quantize_nodes.weights import QuantizedWeights
 
 MEASURED: Final = "its range is not known, so that it is measured when the graph runs"
 _NARROW: Final = "the range of its input is narrower than 0.01, the least that QuantizeV2 has"
-_TO_FLOATS: Final = {"T": make.QINT32, "mode": attr.string("SCALED")}
+_TO_FLOATS: Final = {"T": make.QINT32, "mode": make.MIN_FIRST}
 
 
 def quantize_layers(
