@@ -22,3 +22,12 @@ def conditional_nodes(graph: Graph) -> frozenset[str]:
     in which turn of a loop.
     """
     return frozenset(dependents(graph, [n.name for n in graph if n.op in _GATES]))
+
+
+def loop_nodes(graph: Graph) -> frozenset[str]:
+    """The gates of loops, and all that depends on one by data or control.
+
+    What has no other input that is in a loop has to wait for one to be in it. In a branch nothing
+    has to: what takes a tensor of a branch that is not taken does not run.
+    """
+    return frozenset(dependents(graph, [n.name for n in graph if n.op in ENTERS]))

@@ -65,7 +65,6 @@ SENSITIVE = {
     f"{TF2ONNX}/gru/frozen.pb",
     f"{TF2ONNX}/lstm/frozen.pb",
 }
-LOST = ("musicnn/MTT_musicnn/model.meta", "weights")
 
 
 class Network:
@@ -188,8 +187,6 @@ def test_tensorflow_runs_it_with_its_own_rewrites_too(
     network: Any, source: str, with_onednn: TensorFlow, tmp_path: Path
 ) -> None:
     """That it has kernels for what it makes of the nodes; oneDNN's round otherwise."""
-    if (network.name, source) == LOST:
-        pytest.skip("oneDNN fuses a Pad with its convolution, and loses what waits for the Pad")
     graph = network.quantized(tmp_path, SOURCES[source])
     names = [_tensor(name) for name in network.fetches]
     feeds = {_tensor(name): value for name, value in network.feeds.items()}

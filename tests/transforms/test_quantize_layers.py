@@ -270,7 +270,8 @@ def _gate(name, op, source, **attrs):
     return node(name, op, source, **attrs)
 
 
-def test_layers_of_a_branch_have_their_constants_in_it():
+def test_layers_of_a_branch_run_where_it_is_taken():
+    """Their constants wait for nothing: oneDNN loses what waits for a Pad that it fuses."""
     graph = Graph(
         [
             placeholder(),
@@ -284,7 +285,7 @@ def test_layers_of_a_branch_have_their_constants_in_it():
     )
     result = apply(NAME, graph, inputs=("x", "on"), ranges="dynamic").graph
     check_graph(result, "test")
-    assert [str(r) for r in result["w_eightbit/values"].inputs] == ["^way"]
+    assert not result["w_eightbit/values"].inputs
     want = Interpreter(graph).run(["out"], {"x": X, "on": np.True_})[0]
     got = Interpreter(result).run(["out"], {"x": X, "on": np.True_})[0]
     assert np.abs(got - want).max() < 0.02 * np.abs(want).max()

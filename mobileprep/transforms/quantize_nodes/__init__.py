@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.range_file import read_range_file
 from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.control_flow import loop_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
@@ -167,9 +167,9 @@ class QuantizeNodes(Transform):
     def _with_eightbit_ops(
         self, graph: Graph, chosen: Mapping[str, Node], fallback: Fallback | None, context: Context
     ) -> Graph:
-        # In a branch or a loop, constants have to be tied to what they are used with; the
-        # original ties them everywhere, which keeps them from being merged.
-        tied = None if context.tf115 else conditional_nodes(graph)
+        # In a loop, constants have to be tied to what they are used with; the original ties them
+        # everywhere, which keeps them from being merged.
+        tied = None if context.tf115 else loop_nodes(graph)
         empty = frozenset() if context.tf115 else may_be_empty(graph)
         nodes: list[Node] = []
         for node in graph:

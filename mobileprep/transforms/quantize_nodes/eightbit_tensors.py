@@ -42,7 +42,7 @@ class EightbitTensors:
         computing: the layers that compute in eight bits, and whether the 32-bit results of each
             can be brought to eight bits at once.
         protected: names of nodes that stay.
-        conditional: the nodes of branches and loops.
+        in_loops: the nodes of loops, see ``loop_nodes``.
         carrying: ops besides ``CARRYING`` that carry eight-bit numbers on, some of ``PADS``.
     """
 
@@ -52,14 +52,14 @@ class EightbitTensors:
         ranges: TensorRanges,
         computing: dict[str, bool],
         protected: Collection[str],
-        conditional: Collection[str],
+        in_loops: Collection[str],
         carrying: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._ranges = ranges
         self._computing = computing
         self._protected = protected
-        self._conditional = conditional
+        self._in_loops = in_loops
         self._carrying = carrying
         self._names = FreshNames(graph.by_name)
         self._made: dict[tuple[Ref, EvenSteps | None], Ports] = {}
@@ -78,14 +78,14 @@ class EightbitTensors:
         return new
 
     def constant(self, base: str, node: Node, beside: Ref) -> Ref:
-        """A new constant, put into the loop or branch of a tensor.
+        """A new constant, put into the loop of a tensor.
 
         Args:
             base: its name, or the beginning of it.
             node: the constant.
             beside: the tensor.
         """
-        inputs = (control(beside.node),) if beside.node in self._conditional else ()
+        inputs = (control(beside.node),) if beside.node in self._in_loops else ()
         made = Node(self.name(base), node.op, inputs, node.device, node.attrs)
         self._new.append(made)
         return Ref(made.name)
@@ -229,7 +229,7 @@ class EightbitTensors:
         """A tensor in eight bits of the range that it has when the graph runs."""
         self.measured.append(str(ref))
         prefix = self.name(f"{_as_name(ref)}_eightbit")
-        tied = ref.node in self._conditional
+        tied = ref.node in self._in_loops
         nodes = make.quantized_input(prefix, ref, tied=tied, with_zero=True)
         self._new += nodes
         return make.ports(nodes[-1].name)

@@ -16,7 +16,7 @@ import numpy as np
 import mobileprep.transforms.quantize_nodes.nodes as make
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
-from mobileprep.ir.control_flow import conditional_nodes
+from mobileprep.ir.control_flow import loop_nodes
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
@@ -94,14 +94,14 @@ class _Layers:
         carrying: Collection[str],
     ) -> None:
         self._layers = choice.layers
-        self._conditional = conditional_nodes(graph)
+        self._in_loops = loop_nodes(graph)
         self._quantized: dict[tuple[object, ...], QuantizedWeights] = {}
         computing = {
             name: self._weights(choice.layers[name]).scales is None
             for name in sorted(choice.computing)
         }
         self.tensors = EightbitTensors(
-            graph, ranges, computing, context.protected, self._conditional, carrying
+            graph, ranges, computing, context.protected, self._in_loops, carrying
         )
         self.narrow = frozenset(
             name for name in computing if self.tensors.narrow(graph[name].data_inputs[0])
@@ -168,7 +168,7 @@ class _Layers:
             spread: whether the scales are laid out along the weights' own axes.
         """
         beside = layer.node.data_inputs[data_input(layer.node)]
-        tied = beside.node if beside.node in self._conditional else ""
+        tied = beside.node if beside.node in self._in_loops else ""
         axes = layer_kind(layer.node).channels
         key = (*_alike(layer), tied, spread)
         if key not in self._stored:
