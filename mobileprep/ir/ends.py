@@ -15,8 +15,12 @@ _SHOWN: Final = 5
 
 
 def placeholders(graph: Graph) -> list[str]:
-    """The names of all placeholders, in graph order."""
-    return [n.name for n in graph if n.op in PLACEHOLDERS]
+    """The names of the placeholders that something reads, in graph order; of all if none is read.
+
+    Where TensorFlow 2 lowers loops it leaves placeholders behind that nothing reads.
+    """
+    found = [n.name for n in graph if n.op in PLACEHOLDERS]
+    return [name for name in found if name in graph.consumers] or found
 
 
 def ends(graph: Graph) -> list[str]:

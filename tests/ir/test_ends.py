@@ -14,7 +14,8 @@ GRAPH = Graph(
         Node("image", "Placeholder"),
         Node("old", "PlaceholderV2"),
         Node("weights", "Const"),
-        Node("sum", "Add", (Ref("image"), Ref("weights"))),
+        Node("unused_control_flow_input", "Placeholder"),
+        Node("sum", "AddN", (Ref("image"), Ref("old"), Ref("weights"))),
         Node("done", "NoOp"),
         Node("probabilities", "Softmax", (Ref("sum"),)),
     ]
@@ -24,6 +25,10 @@ GRAPH = Graph(
 def test_a_graph_begins_at_placeholders_and_ends_where_nothing_reads() -> None:
     assert placeholders(GRAPH) == ["image", "old"]
     assert ends(GRAPH) == ["probabilities"]
+
+
+def test_placeholders_that_nothing_reads_count_where_there_are_no_others() -> None:
+    assert placeholders(Graph([Node("x", "Placeholder")])) == ["x"]
 
 
 def test_tensors_belong_to_nodes() -> None:
