@@ -25,6 +25,7 @@ from mobileprep.freezing.training import (
     scores_of,
 )
 from mobileprep.frozen import dataclass
+from mobileprep.ir.ends import leaves_lowered_loop
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import FEEDABLE, FUSED_BATCH_NORMS, LOSSES
@@ -189,6 +190,7 @@ def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Re
     plain = [n for n in ends if n.name not in by_training] or ends
     # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
     plain = [n for n in plain if n.op not in FUSED_BATCH_NORMS] or plain
+    plain = [n for n in plain if not leaves_lowered_loop(n)] or plain
     depths = _depths(graph, fed)
     plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
     return [Ref(n.name) for n in plain]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from mobileprep.errors import nearest_hint
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.op_sets import PLACEHOLDERS
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import EXITS, PLACEHOLDERS
 from mobileprep.ir.refs import parse_ref
 
 _IDLE: Final = frozenset({"Const", "NoOp", "Assert"}) | PLACEHOLDERS
 _SHOWN: Final = 5
+# The names that TensorFlow's lowering of a While gives to its Exit nodes.
+_LOWERED: Final = re.compile(r"/exit/_\d+$")
 
 
 def placeholders(graph: Graph) -> list[str]:
@@ -24,8 +28,18 @@ def placeholders(graph: Graph) -> list[str]:
 
 
 def ends(graph: Graph) -> list[str]:
-    """The names of the nodes whose outputs nothing reads, but for constants, in graph order."""
-    return [n.name for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
+    """The names of the nodes whose outputs nothing reads, but for constants, in graph order.
+
+    Where TensorFlow 2 lowers a loop, every variable of it leaves it, the counter too: of those that
+    nothing reads the graph's author knows nothing.
+    """
+    found = [n for n in graph if n.name not in graph.consumers and n.op not in _IDLE]
+    return [n.name for n in [n for n in found if not leaves_lowered_loop(n)] or found]
+
+
+def leaves_lowered_loop(node: Node) -> bool:
+    """Whether a variable leaves a loop by this node, one that TensorFlow 2 has lowered."""
+    return node.op in EXITS and _LOWERED.search(node.name) is not None
 
 
 def nodes_of(tensors: Iterable[str]) -> frozenset[str]:

@@ -82,6 +82,19 @@ def test_what_a_conditional_gives_beside_its_result_comes_last():
     assert [t.name for t in guess(source(nodes)).outputs] == ["y", "cond/Identity_1"]
 
 
+def test_what_leaves_a_lowered_loop_unread_is_no_output():
+    """A loop of TensorFlow 2 that was lowered: its counter leaves it too."""
+    nodes = [
+        placeholder("x", -1, 4),
+        node("while/enter/_1", "Enter", "x", T=FLOAT, frame_name="loop"),
+        node("while/exit/_7", "Exit", "while/enter/_1", T=FLOAT),
+        node("while/exit/_8", "Exit", "while/enter/_1", T=FLOAT),
+        node("y", "Identity", "while/exit/_8", T=FLOAT),
+    ]
+    assert [t.name for t in guess(source(nodes)).outputs] == ["y"]
+    assert [t.name for t in guess(source(nodes[:3])).outputs] == ["while/exit/_7"]
+
+
 def test_what_holds_the_branch_taken_is_no_output():
     nodes = [
         placeholder("x", 2),

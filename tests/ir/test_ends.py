@@ -31,6 +31,12 @@ def test_placeholders_that_nothing_reads_count_where_there_are_no_others() -> No
     assert placeholders(Graph([Node("x", "Placeholder")])) == ["x"]
 
 
+def test_what_leaves_a_lowered_loop_unread_is_no_output() -> None:
+    left = [Node("rnn/while/exit/_7", "Exit"), Node("while/Exit_1", "Exit")]
+    assert ends(Graph([*left, Node("y", "Identity")])) == ["while/Exit_1", "y"]
+    assert ends(Graph(left[:1])) == ["rnn/while/exit/_7"]
+
+
 def test_tensors_belong_to_nodes() -> None:
     assert nodes_of(["x", "x:1", "y:0", "^z"]) == {"x", "y", "z"}
 
