@@ -9,17 +9,20 @@ import numpy as np
 
 from mobileprep.errors import RunLimitError
 from mobileprep.ir.refs import Edge
+from mobileprep.limits import memory_limit
 from mobileprep.numerics.allocation import at_most
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Action, Constants
 from mobileprep.runtime.failures import perform
 from mobileprep.work import working
 
-# What is larger is computed or copied anew in each run rather than kept between runs.
+# Results beyond this are computed anew in each run rather than kept between runs.
 _LARGEST = 64 << 20
 # What is computed on the way may take so much, or a multiple of the constants that there are.
 _LEAST_MEMORY = 1 << 29
 _TIMES_INPUT = 8
+# Of the memory that runs may take, copies of constants at odd addresses take this part at most.
+_SHARE_OF_MEMORY = 4
 # And so much arithmetic, about a second's.
 _FLOPS = 1 << 36
 
@@ -54,19 +57,23 @@ def fold(
                 continue
             known.update({made: results[i] for i, made in action.outputs})
     read = {e for a in left for e in a.inputs} | set(wanted)
-    return left, {e: _aligned(value) for e, value in known.items() if e in read}
+    return left, _aligned({e: value for e, value in known.items() if e in read})
 
 
-def _aligned(value: Any) -> Any:  # noqa: ANN401 - besides arrays, what stands for branches not taken
-    """A constant as it can be computed with.
+def _aligned(constants: dict[Edge, Any]) -> dict[Edge, Any]:
+    """The constants, those of numbers at addresses that fit their types, as far as memory allows.
 
     In files tensors lie at any address, and numpy would copy such a matrix for every product.
     """
-    if not isinstance(value, np.ndarray) or value.flags.aligned or value.nbytes > _LARGEST:
-        return value
-    copy = value.copy()
-    copy.flags.writeable = False
-    return copy
+    room = memory_limit() // _SHARE_OF_MEMORY
+    found = dict(constants)
+    for tensor, value in constants.items():
+        if not isinstance(value, np.ndarray) or value.flags.aligned or value.nbytes > room:
+            continue
+        room -= value.nbytes
+        found[tensor] = value.copy()
+        found[tensor].flags.writeable = False
+    return found
 
 
 def _is_constant(action: Action, known: Constants) -> bool:

@@ -40,10 +40,12 @@ def test_constants_at_even_addresses_are_not_copied() -> None:
     assert folded(WEIGHTS) is WEIGHTS
 
 
-def test_the_largest_constants_are_not_kept_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mobileprep.runtime.folding._LARGEST", WEIGHTS.nbytes - 1)
+def test_copies_take_a_quarter_of_a_run_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     odd: Array = np.frombuffer(at_offset(WEIGHTS, 1), np.float32)
-    assert folded(odd) is odd
+    monkeypatch.setattr("mobileprep.runtime.folding.memory_limit", lambda: 8 * odd.nbytes)
+    known = {(name, 0): odd for name in "abc"}
+    _, constants = fold([], known, list(known), "graph")
+    assert [constants[tensor].flags.aligned for tensor in known] == [True, True, False]
 
 
 @pytest.mark.parametrize("offset", range(4))
