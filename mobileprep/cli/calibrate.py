@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import recipe_arguments, target_argument, targets_of
 from mobileprep.cli._shared.limit_flags import add_limit_flags
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import verb
 from mobileprep.errors import AccuracyError
 
@@ -56,9 +57,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([asdict(one) for one in done], sort_keys=True, indent=1))
     for one in done:
         if not args.json:
-            for line in _lines(one):
-                print(line)
-        print(_told(one, check=args.check), file=sys.stderr)
+            show(_lines(one))
+        show([_told(one, check=args.check)], file=sys.stderr)
     changed = [one.range_file for one in done if one.range_file and one.is_changed]
     if args.check and changed:
         message = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not up to date"

@@ -13,6 +13,7 @@ from mobileprep.cli._shared.arguments import (
     target_argument,
     targets_of,
 )
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import verb
 
 
@@ -38,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([verdict.as_data() for verdict in judged], indent=1))
     else:
-        print("\n".join(map(str, judged)))
+        show(line for verdict in judged for line in str(verdict).splitlines())
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))
