@@ -216,4 +216,4 @@ def _report(
 
 
 def _tell(sentence: str) -> None:
-    print(f"mobileprep: {sentence}", file=sys.stderr)
+    show([f"mobileprep: {sentence}"], file=sys.stderr)

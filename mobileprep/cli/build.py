@@ -24,6 +24,7 @@ from mobileprep.cli._shared.arguments import (
 from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
+from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
@@ -280,4 +281,4 @@ def _write_depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: S
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    show(text.splitlines(), file=sys.stderr)

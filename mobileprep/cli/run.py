@@ -259,4 +259,4 @@ def _check_self(results: list[RunOutputs]) -> None:
 
 
 def _tell(sentence: str) -> None:
-    print(f"mobileprep: {sentence}", file=sys.stderr)
+    show([f"mobileprep: {sentence}"], file=sys.stderr)

@@ -7,13 +7,16 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mobileprep.api import verdicts
 from mobileprep.cli.main import main
 from mobileprep.ir.files import read_graph
 from mobileprep.pipeline import execute as execution
+from mobileprep.pipeline.state import State
 from mobileprep.report.page.render import PAGE
 from tests.cli.conftest import Run
 
@@ -311,6 +314,21 @@ def test_a_bug_in_a_stage_surfaces_with_its_traceback(
 @pytest.mark.parametrize("jobs", ["0", "-1", "many"])
 def test_a_number_of_jobs_is_one_or_more(digits: Path, run: Run, jobs: str) -> None:
     assert run("build", digits, "-j", jobs).code == 2
+
+
+def test_reasons_do_nothing_to_a_terminal(
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a record in the store tells of an earlier build may be anything."""
+    judged = verdicts.verdicts
+
+    def with_marks(state: State, out: Path) -> list[verdicts.Verdict]:
+        return [replace(v, reasons=("input \u202e became 1",)) for v in judged(state, out)]
+
+    monkeypatch.setattr(verdicts, "verdicts", with_marks)
+    told = run("build", built, *OUT, "--dry-run")
+    assert "input \\u202e became 1" in told.err
+    assert "\u202e" not in told.err
 
 
 def test_explain_tells_why_and_then_builds(built: Path, run: Run) -> None:
