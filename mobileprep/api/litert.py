@@ -68,7 +68,7 @@ def convert_to_tflite(
     Args:
         source: a frozen graph, a SavedModel's folder, or a MetaGraph.
         target: the file to write.
-        inputs: the tensors that are fed; empty for the placeholders.
+        inputs: the tensors that are fed; empty for the placeholders that something reads.
         outputs: the tensors that are fetched; empty for those of the signature, or the ends.
         shapes: shapes of inputs by name, -1 for sizes that stay open; others are the graph's.
         mode: how weights are stored, and whether it computes in integers.

@@ -42,7 +42,7 @@ def migrate(
     Args:
         path: a GraphDef, a SavedModel or a MetaGraph.
         platform: a name of ``packaging.targets.PLATFORMS``.
-        inputs: what is fed; empty for the placeholders.
+        inputs: what is fed; empty for the placeholders that something reads.
         outputs: what is fetched; empty for the signature's, or the graph's ends.
         tell: told in a sentence what freezing changed.
 

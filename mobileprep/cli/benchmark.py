@@ -36,7 +36,8 @@ _LIMITS = (("run_order_limit", 0), ("time_limit", 10), ("memory_limit", 10))
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     add_limit_flags(parser)
-    flag(parser, "input_layer", default="", metavar="A,B", help="what is fed; all placeholders")
+    told = "what is fed; without it the placeholders that something reads"
+    flag(parser, "input_layer", default="", metavar="A,B", help=told)
     flag(parser, "input_layer_shape", default="", metavar="1,2:3", help="their shapes")
     flag(parser, "input_layer_type", default="", metavar="T,U", help="their types")
     flag(parser, "input_layer_values", default="", metavar="1,2:3", help="their first elements")
@@ -216,4 +217,4 @@ def _report(
 
 
 def _tell(sentence: str) -> None:
-    show([f"mobileprep: {sentence}"], file=sys.stderr)
+    print(f"mobileprep: {sentence}", file=sys.stderr)

@@ -24,11 +24,11 @@ from mobileprep.cli._shared.arguments import (
 from mobileprep.cli._shared.limit_flags import add_limit_flags
 from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
-from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import MobileprepError, UsageError
+from mobileprep.inspection.visible import plain
 
 if TYPE_CHECKING:
     from mobileprep.api.building import BuildRun, BuiltTarget
@@ -281,4 +281,4 @@ def _write_depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: S
 
 
 def _say(text: str) -> None:
-    show(text.splitlines(), file=sys.stderr)
+    print(plain(text, keep="\n"), file=sys.stderr)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import recipe_arguments
 from mobileprep.cli._shared.limit_flags import add_limit_flags
-from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import verb
 from mobileprep.errors import UsageError
 
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(asdict(found), sort_keys=True, indent=1))
     else:
-        show(_lines(found, args.tensors))
+        print("\n".join(_lines(found, args.tensors)))
     return 0
 
 

@@ -259,4 +259,4 @@ def _check_self(results: list[RunOutputs]) -> None:
 
 
 def _tell(sentence: str) -> None:
-    show([f"mobileprep: {sentence}"], file=sys.stderr)
+    print(f"mobileprep: {sentence}", file=sys.stderr)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mobileprep.cli._shared.ends_flags import add_ends
-from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli.verb import bool_flag, comma_list, flag, verb
 from mobileprep.destinations import output_path
 from mobileprep.errors import UsageError
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         input_type=args.inference_input_type,
         output_type=args.inference_output_type,
         flex=args.flex,
-        warn=lambda sentence: show([f"mobileprep: {sentence}"], file=sys.stderr),
+        warn=lambda sentence: print(f"mobileprep: {sentence}", file=sys.stderr),
     )
     fed, fetched = ", ".join(done.inputs), ", ".join(done.outputs)
     told = f"{args.out_file}: {done.operators} operators, {done.size:,} bytes; {fed} to {fetched}"
@@ -85,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         told += f"\nthe app has to link the Flex delegate, for {', '.join(done.flex)}"
     if args.hints:
         told += f"\n{_hint(done.file)}"
-    show(told.splitlines(), file=sys.stderr)
+    print(told, file=sys.stderr)
     return 0
 
 

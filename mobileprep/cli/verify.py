@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli._shared.arguments import jobs_argument, jobs_of, settings_argument
-from mobileprep.cli._shared.terminal.plain import show
 from mobileprep.cli._shared.warn import warn
 from mobileprep.cli.verb import verb
 from mobileprep.errors import CorruptFileError, MobileprepError, UsageError
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([folder.as_data() for folder in checked], indent=1))
     else:
-        show(line for folder in checked for line in _lines(folder))
+        print("\n".join(line for folder in checked for line in _lines(folder)))
     return 0 if all(folder.is_same for folder in checked) else CorruptFileError.exit_code
 
 

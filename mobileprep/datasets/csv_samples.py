@@ -135,8 +135,7 @@ class CsvSamples:
         raise AccuracyError(*self._no_column(name))
 
     def _no_column(self, name: str) -> tuple[str, str]:
-        message = f"{self._files.name} has no column {name!r}; "
-        message += f"it has {named(self._names)}"
+        message = f"{self._files.name} has no column {name!r}; it has {named(self._names)}"
         return message, nearest_hint(name, self._names)
 
 

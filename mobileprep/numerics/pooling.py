@@ -15,7 +15,7 @@ from mobileprep.numerics.windows import Window
 from mobileprep.work import STEP, spend
 
 # With smaller ones threads wait for each other longer than they compute.
-_TILE_BYTES = 1 << 22
+_TILE_BYTES = 1 << 21
 # Elements of output that are worth waking a thread for.
 _LEAST_WORK = 1 << 16
 # Operations that comparing two elements takes.

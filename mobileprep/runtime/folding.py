@@ -21,7 +21,7 @@ _LARGEST = 64 << 20
 # What is computed on the way may take so much, or a multiple of the constants that there are.
 _LEAST_MEMORY = 1 << 29
 _TIMES_INPUT = 8
-# Of the memory that runs may take, copies of constants at odd addresses take this part at most.
+# Of the memory that a run may take, a plan's copies of constants take this part at most.
 _SHARE_OF_MEMORY = 4
 # And so much arithmetic, about a second's.
 _FLOPS = 1 << 36

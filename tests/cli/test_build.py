@@ -316,8 +316,9 @@ def test_a_number_of_jobs_is_one_or_more(digits: Path, run: Run, jobs: str) -> N
     assert run("build", digits, "-j", jobs).code == 2
 
 
+@pytest.mark.parametrize("verb", [["build", "--dry-run"], ["plan"]])
 def test_reasons_do_nothing_to_a_terminal(
-    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch, verb: list[str]
 ) -> None:
     """What a record in the store tells of an earlier build may be anything."""
     judged = verdicts.verdicts
@@ -326,9 +327,9 @@ def test_reasons_do_nothing_to_a_terminal(
         return [replace(v, reasons=("input \u202e became 1",)) for v in judged(state, out)]
 
     monkeypatch.setattr(verdicts, "verdicts", with_marks)
-    told = run("build", built, *OUT, "--dry-run")
-    assert "input \\u202e became 1" in told.err
-    assert "\u202e" not in told.err
+    told = run(verb[0], built, *OUT, *verb[1:])
+    assert "input \\u202e became 1" in told.out + told.err
+    assert "\u202e" not in told.out + told.err
 
 
 def test_explain_tells_why_and_then_builds(built: Path, run: Run) -> None:

@@ -176,7 +176,7 @@ def test_tensorflow_runs_it_and_every_eight_bit_node_gives_the_same_bytes(
 
 @pytest.fixture(scope="module")
 def with_onednn(tf: ModuleType) -> Iterator[TensorFlow]:
-    """TensorFlow as sessions run it by default on processors with eight-bit products."""
+    """TensorFlow with oneDNN and its other rewrites, as servers have it by default."""
     process = TensorFlow(onednn=True, optimizing=True)
     yield process
     process.close()

@@ -9,7 +9,8 @@ from mobileprep.cli.verb import flag
 
 def add_ends(parser: argparse.ArgumentParser) -> None:
     """Add ``--inputs`` and ``--outputs``."""
-    flag(parser, "inputs", default="", metavar="A,B", help="what is fed; the placeholders if unset")
+    told = "what is fed; the placeholders that something reads, if unset"
+    flag(parser, "inputs", default="", metavar="A,B", help=told)
     flag(
         parser,
         "outputs",

@@ -109,3 +109,17 @@ def test_shapes_follow_from_the_inputs(case: OpCase) -> None:
 @pytest.mark.parametrize("case", COSTS, ids=str)
 def test_costs_follow_from_the_shapes(case: CostCase) -> None:
     case.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_of_products_have_the_same_floats_in_two_modes(seed: int) -> None:
+    """Both ends of their range are powers of two times a step, so that MIN_FIRST adds 0."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(0, 256, (4, 64), np.uint8), rng.integers(0, 256, (64, 8), np.uint8)
+    widths = np.float32(10.0) ** rng.uniform(-4, 4, 4).astype(np.float32)
+    ends = [f32(end) for end in (-widths[0], widths[1], -widths[2], widths[3])]
+    sums, low, high = run_quantized(
+        "QuantizedMatMul", x, y, *ends, T1=DType.QUINT8, T2=DType.QUINT8, Toutput=DType.QINT32
+    )
+    first, scaled = (run(sums, low, high, mode=mode) for mode in ("MIN_FIRST", "SCALED"))
+    np.testing.assert_array_equal(first, scaled)
