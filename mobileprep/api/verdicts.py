@@ -12,11 +12,12 @@ from mobileprep.api.targets import REPORT, target_changes
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.frozen import dataclass
-from mobileprep.fsio import file_inside, inside
+from mobileprep.fsio import inside
 from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons, from_here
 from mobileprep.pipeline.needs import Forecast, foretell
 from mobileprep.pipeline.output import Output
-from mobileprep.pipeline.published import MANIFEST
+from mobileprep.pipeline.publish import stays
+from mobileprep.pipeline.published import MANIFEST, listed
 from mobileprep.pipeline.runner import Built, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.changes import Change
@@ -147,12 +148,17 @@ def _lacking(target: TargetPlan, state: State, out: Path) -> set[Upstream]:
         for name, output in found.record.outputs.items()
         if name.startswith(PUBLISHED)
     }
-    return {up for up, output in left.items() if not _has(folder, up, output, state)}
+    before, files = listed(folder), state.store.files
+    return {
+        up
+        for up, output in left.items()
+        if not stays(folder, _published(up), output.sha256, output.size, before, files)
+    }
 
 
-def _has(folder: Path, up: Upstream, output: Output, state: State) -> bool:
-    path = file_inside(folder, up.output.removeprefix(PUBLISHED))
-    return state.store.files.matches(path, output.sha256, output.size)
+def _published(up: Upstream) -> str:
+    """The name of an output in its target's folder."""
+    return up.output.removeprefix(PUBLISHED)
 
 
 class _Sizes:

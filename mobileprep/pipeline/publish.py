@@ -67,18 +67,38 @@ def changes(built: Built, extra: Mapping[str, bytes], out: Path, files: FileInde
     wanted.update({name: (sha256_bytes(data), len(data)) for name, data in extra.items()})
     manifest = _manifest(built, {name: digest for name, (digest, _) in wanted.items()})
     before = listed(folder)
-    # What was of other bytes when the folder was last whole is not worth a look.
     write = [
         name
         for name, (sha256, size) in sorted(wanted.items())
-        if before.get(name, sha256) != sha256
-        or not files.matches(file_inside(folder, name), sha256, size)
+        if not stays(folder, name, sha256, size, before, files)
     ]
     if write or not files.matches(folder / MANIFEST, sha256_bytes(manifest), len(manifest)):
         write.append(MANIFEST)
     left = (set(before) - set(wanted)) | set(_unfinished(folder, [*wanted, MANIFEST]))
     remove = sorted(left)
     return Changes(folder, tuple(write), tuple(remove), manifest)
+
+
+def stays(
+    folder: Path, name: str, sha256: str, size: int, before: Mapping[str, str], files: FileIndex
+) -> bool:
+    """Whether a target's file stays untouched: it has the bytes that it should have.
+
+    What was of other bytes when the folder was last whole is not worth a look.
+
+    Args:
+        folder: the target's.
+        name: the file's there.
+        sha256, size: of the bytes that it should have.
+        before: what the folder's manifest tells of its files.
+        files: tells what bytes files have.
+
+    Raises:
+        ArtifactError: the name leads out of the folder.
+    """
+    if before.get(name, sha256) != sha256:
+        return False
+    return files.matches(file_inside(folder, name), sha256, size)
 
 
 def publish(
