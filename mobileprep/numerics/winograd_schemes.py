@@ -69,8 +69,8 @@ _SEVEN: Final = Axis(3, 4, 2)
 # By the window's size, that of fewer products first.
 _CHOICES: Final[dict[tuple[int, ...], tuple[_Choice, ...]]] = {
     (3, 3): (
-        _Choice(Scheme(_THREE, _THREE), 1 << 10),
-        _Choice(Scheme(_THREE_SHORT, _THREE_SHORT), 1 << 14),
+        _Choice(Scheme(_THREE, _THREE), 1 << 11),
+        _Choice(Scheme(_THREE_SHORT, _THREE_SHORT), 1 << 14, 24),
     ),
     (5, 5): (_Choice(Scheme(_FIVE, _FIVE), 1 << 11),),
     (1, 7): (_Choice(Scheme(_ONE, _SEVEN), 1 << 12),),

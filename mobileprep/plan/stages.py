@@ -68,7 +68,7 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 4
+    stage_version: ClassVar[int] = 5
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
@@ -110,7 +110,7 @@ class TransformStage(Stage):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 7
+    stage_version: ClassVar[int] = 8
     RECORD: ClassVar[str] = "step.json"
 
     transform: str
@@ -219,7 +219,7 @@ class CompressStage(Stage):
     """
 
     stage_name: ClassVar[str] = "compress"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "compress.json"
 
     compressor: str

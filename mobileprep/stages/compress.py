@@ -17,6 +17,8 @@ from mobileprep.processors import cores
 from mobileprep.stages.base import Job, stage
 
 _BLOCK: Final = 4 << 20
+# What is handed over at once: with its result it stays in the processor's cache.
+_SLICE: Final = 1 << 20
 # Without header and checksum.
 _RAW: Final = -15
 # The header of the zlib format, an empty last block, and the checksum.
@@ -38,7 +40,7 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
     joined they make one stream, a hundred-thousandth longer than if each could look back into the
     one before.
     """
-    blocks = _blocks(pieces)
+    blocks = _cut(pieces, _BLOCK)
     first = next(blocks, [])
     if sum(map(len, first)) < _BLOCK:
         return FRAME + (_deflated(first, level) if first else 0)
@@ -55,25 +57,34 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
 
 
 def _deflated(block: Sequence[memoryview], level: int) -> int:
-    # Joined here, not where blocks are cut: numpy lets other threads run while it copies. In one
-    # call, for the result depends on how the bytes are handed over.
-    whole = np.concatenate([np.frombuffer(part, np.uint8) for part in block])
     packer = isal_zlib.compressobj(level, wbits=_RAW)
-    return len(packer.compress(whole)) + len(packer.flush(isal_zlib.Z_FULL_FLUSH))
+    # Joined here, not where blocks are cut: numpy lets other threads run while it copies. All in
+    # one place, for memory that is new costs more than to copy into it.
+    room = np.empty(_SLICE, np.uint8)
+    size = 0
+    for parts in _cut(block, _SLICE):
+        joined = room[: sum(map(len, parts))]
+        np.concatenate([np.frombuffer(part, np.uint8) for part in parts], out=joined)
+        size += len(packer.compress(joined))
+    return size + len(packer.flush(isal_zlib.Z_FULL_FLUSH))
 
 
-def _blocks(pieces: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
-    """The bytes of pieces in blocks of one length, the last one shorter; none of them is empty."""
-    block: list[memoryview] = []
-    room = _BLOCK
+def _cut(pieces: Iterable[bytes | memoryview], length: int) -> Iterator[list[memoryview]]:
+    """The bytes of pieces, cut to one length, the last shorter; each is a list of its parts.
+
+    What compresses them depends on where they are cut, so that is where the bytes say, not where
+    pieces end.
+    """
+    parts: list[memoryview] = []
+    room = length
     for piece in pieces:
         rest = memoryview(piece)
         while len(rest):
-            block.append(rest[:room])
+            parts.append(rest[:room])
             rest = rest[room:]
-            room -= len(block[-1])
+            room -= len(parts[-1])
             if not room:
-                yield block
-                block, room = [], _BLOCK
-    if block:
-        yield block
+                yield parts
+                parts, room = [], length
+    if parts:
+        yield parts

@@ -140,7 +140,9 @@ def test_no_infinity_spreads(value: float) -> None:
     ("shape", "count", "window", "scheme"),
     [
         ((1, 56, 56, 64), 64, SAME, SIXTEEN),
-        ((1, 149, 149, 32), 32, VALID, SIXTEEN),
+        ((1, 147, 147, 32), 64, SAME, SIXTEEN),
+        ((1, 149, 149, 32), 32, VALID, None),
+        ((1, 12, 12, 512), 512, SAME, Scheme(TWO, TWO)),
         ((1, 14, 14, 256), 256, SAME, Scheme(TWO, TWO)),
         ((8, 7, 7, 512), 512, SAME, Scheme(TWO, TWO)),
         ((1, 35, 35, 48), 64, sliding((5, 5)), Scheme(FIVE, FIVE)),
@@ -156,7 +158,9 @@ def test_no_infinity_spreads(value: float) -> None:
     ],
     ids=[
         "large",
+        "fewer channels",
         "few channels",
+        "few patches",
         "deep",
         "batch",
         "five",
