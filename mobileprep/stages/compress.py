@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -56,14 +57,22 @@ def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:
         return size + sum(future.result() for future in waiting)
 
 
+class _Room(threading.local):
+    """Where a thread joins slices: to make new memory each time takes as long as to copy."""
+
+    def __init__(self) -> None:
+        self.slice = np.empty(_SLICE, np.uint8)
+
+
+_here: Final = _Room()
+
+
 def _deflated(block: Sequence[memoryview], level: int) -> int:
     packer = isal_zlib.compressobj(level, wbits=_RAW)
-    # Joined here, not where blocks are cut: numpy lets other threads run while it copies. All in
-    # one place, for memory that is new costs more than to copy into it.
-    room = np.empty(_SLICE, np.uint8)
+    # Joined here, not where blocks are cut: numpy lets other threads run while it copies.
     size = 0
     for parts in _cut(block, _SLICE):
-        joined = room[: sum(map(len, parts))]
+        joined = _here.slice[: sum(map(len, parts))]
         np.concatenate([np.frombuffer(part, np.uint8) for part in parts], out=joined)
         size += len(packer.compress(joined))
     return size + len(packer.flush(isal_zlib.Z_FULL_FLUSH))
