@@ -92,12 +92,17 @@ def tensors_apart(graph: Graph) -> list[Tensor]:
     return list({id(tensor): tensor for tensor in found}.values())
 
 
+def lies_apart(tensor: Tensor) -> bool:
+    """Whether a tensor of a graph gets a file of its own."""
+    return tensor.nbytes >= APART and is_large(tensor)
+
+
 def _apart(node: Node) -> frozenset[str]:
     """The attributes whose tensors get a file of their own."""
     return frozenset(
         name
         for name, value in node.attrs.items()
-        if value.kind == "tensor" and value.value.nbytes >= APART and is_large(value.value)
+        if value.kind == "tensor" and lies_apart(value.value)
     )
 
 

@@ -13,7 +13,13 @@ from mobileprep.ir.files import check_serialized_size, read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import MemmappedModel
 from mobileprep.ir.serde import graph_to_pieces, raw_chunks, serialized_size
-from mobileprep.ir.stored import file_index, graph_from_index, graph_index, tensors_apart
+from mobileprep.ir.stored import (
+    file_index,
+    graph_from_index,
+    graph_index,
+    lies_apart,
+    tensors_apart,
+)
 from mobileprep.ir.tensor import Tensor
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.output import Output
@@ -72,6 +78,11 @@ class StoreExchange:
             self._handover.leave(upstream, graph)
         self._read[id(graph)] = graph, output
         return graph
+
+    def offload(self, tensor: Tensor) -> None:
+        """Keep a tensor's content in the store already, if that is to be its place."""
+        if lies_apart(tensor):
+            self._keep(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mobileprep.ir.graph import Graph
     from mobileprep.ir.memmapped import MemmappedModel
+    from mobileprep.ir.tensor import Tensor
 
 StageType = TypeVar("StageType", bound=Stage)
 StageTypeCo = TypeVar("StageTypeCo", bound=Stage, covariant=True)
@@ -36,6 +37,9 @@ class Exchange(Protocol):
 
     def graph(self, upstream: Upstream) -> Graph:
         """A graph that an earlier stage left, in whatever form."""
+
+    def offload(self, tensor: Tensor) -> None:
+        """Write a large tensor of a graph that is to be left, and let go of the memory it takes."""
 
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph in binary form; its length in bytes."""
@@ -77,6 +81,10 @@ class Job(Generic[StageTypeCo]):
     def graph(self, upstream: Upstream) -> Graph:
         """A graph that an earlier stage left."""
         return self.exchange.graph(upstream)
+
+    def offload(self, tensor: Tensor) -> None:
+        """Write a large tensor of a graph that is to be left, and let go of the memory it takes."""
+        self.exchange.offload(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph in binary form; its length in bytes."""

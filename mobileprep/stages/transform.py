@@ -29,7 +29,7 @@ def run(job: Job[TransformStage]) -> None:
     if asked.ranges is not None:
         options["range_file"] = str(job.path(asked.ranges))
     step = ChainStep(asked.transform, options, asked.ignore_errors, plugin)
-    context = Context(interface.inputs, interface.kept)
+    context = Context(interface.inputs, interface.kept, offload=job.offload)
     before = job.graph(asked.graph)
     warnings = list(cautions(before, asked.earlier, step.name, step.options))
     for caution in warnings:

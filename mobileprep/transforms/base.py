@@ -19,6 +19,11 @@ from mobileprep.tf115.serial_names import SerialNames
 
 if TYPE_CHECKING:
     from mobileprep.ir.rewrite import Rewritten
+    from mobileprep.ir.tensor import Tensor
+
+
+def _leave_in_memory(_: Tensor) -> None:
+    """Where nothing is written before the end."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,16 @@ class Context:
             recipe's chain runs with False and gets the right thing instead.
         serials: the numbers in names that 1.15 gives; steps of a recipe, which do not all run
             in one process, have no use for them.
+        offload: called, in any thread, with a large constant as soon as it is made, by transforms
+            that make many: what will write it to disk in any case may do so now, and let go of the
+            memory.
     """
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     tf115: bool = False
     serials: SerialNames = field(default_factory=SerialNames, compare=False, repr=False)
+    offload: Callable[[Tensor], None] = field(default=_leave_in_memory, compare=False, repr=False)
 
     @property
     def protected(self) -> frozenset[str]:

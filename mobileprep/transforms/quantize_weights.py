@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.options.declare import Option
-from mobileprep.rewriting.eightbit_constants import EightbitConstant, eightbit_constant
+from mobileprep.rewriting.eightbit_constants import eightbit_constant
 from mobileprep.rewriting.float_constants import Replacements, each_float
 from mobileprep.rewriting.variances import variances
 from mobileprep.transforms.base import Context, Result, Transform, transform
@@ -58,7 +58,7 @@ class QuantizeWeights(Transform):
         found = each_float(
             graph,
             self.transform_name,
-            lambda node, value: self._quantized(node, value, kept_float, tf115=context.tf115),
+            lambda node, value: self._quantized(node, value, kept_float, context),
         )
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
@@ -77,21 +77,33 @@ class QuantizeWeights(Transform):
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _quantized(
-        self, node: Node, value: Tensor, kept_float: Container[str], *, tf115: bool
-    ) -> tuple[str, EightbitConstant | None]:
+        self, node: Node, value: Tensor, kept_float: Container[str], context: Context
+    ) -> tuple[str, _Stored | None]:
         """The constant in eight bits, or why it stays as it is."""
         if not 0 <= self.minimum_size <= value.size or not value.size:
             return _TOO_SMALL, None
         if node.name in kept_float:
             return _VARIANCE, None
-        found = eightbit_constant(value.array(), tf115=tf115)
-        return ("", found) if found is not None else (_NOT_FINITE, None)
+        found = eightbit_constant(value.array(), tf115=context.tf115)
+        if found is None:
+            return _NOT_FINITE, None
+        values = Tensor.of(found.values, DType.QUINT8)
+        context.offload(values)
+        return "", _Stored(values, found.low, found.high)
 
 
-def _nodes(old: Node, stored: EightbitConstant, replacements: Replacements) -> list[Node]:
+class _Stored(NamedTuple):
+    """A constant in eight bits, and the range that they stand for."""
+
+    values: Tensor
+    low: np.float32
+    high: np.float32
+
+
+def _nodes(old: Node, stored: _Stored, replacements: Replacements) -> list[Node]:
     """The nodes that stand for a constant from now on, the last one under its name."""
     parts = {
-        "const": Tensor.of(stored.values, DType.QUINT8),
+        "const": stored.values,
         "min": _scalar(stored.low),
         "max": _scalar(stored.high),
     }

@@ -63,7 +63,7 @@ class RoundWeights(Transform):
             raise refuse(self.transform_name, message, "at least one step is needed")
         replacements = Replacements(graph, context.tf115)
         found = each_float(
-            graph, self.transform_name, lambda _, value: self._rounded(value, tf115=context.tf115)
+            graph, self.transform_name, lambda _, value: self._rounded(value, context)
         )
         skipped: Counter[str] = Counter()
         nodes: list[Node] = []
@@ -81,12 +81,12 @@ class RoundWeights(Transform):
                 nodes.append(replacements.make(node, node.name, rounded))
         return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
-    def _rounded(self, value: Tensor, *, tf115: bool) -> tuple[str, Tensor | None]:
+    def _rounded(self, value: Tensor, context: Context) -> tuple[str, Tensor | None]:
         """The constant with rounded elements, or why it stays as it is."""
         if value.size < _LEAST_SIZE:
             return _TOO_SMALL, None
         low, high = value_range(value.array())
-        if tf115:
+        if context.tf115:
             high = max(high, LEAST_MAXIMUM)
             if low == high:
                 high = low + np.float32(1) if low < _NEARLY_ZERO else low + low
@@ -96,8 +96,10 @@ class RoundWeights(Transform):
             width = (high - low) / np.float32(self.num_steps)
         if not np.isfinite(width):
             return _NOT_FINITE, None
-        last = None if tf115 else np.float32(self.num_steps - 1)
-        return "", Tensor.of(_to_buckets(value.array(), low, width, last), DType.FLOAT)
+        last = None if context.tf115 else np.float32(self.num_steps - 1)
+        rounded = Tensor.of(_to_buckets(value.array(), low, width, last), DType.FLOAT)
+        context.offload(rounded)
+        return "", rounded
 
 
 def _to_buckets(

@@ -132,6 +132,23 @@ def test_large_tensors_lie_in_the_store_once_they_are_kept(exchange: Exchanges) 
     assert is_mapped(memoryview(contents["c"]))
 
 
+def test_what_is_offloaded_lies_in_the_store_at_once_and_is_left_as_it_would_be(
+    exchange: Exchanges, store: Store
+) -> None:
+    expected, graph = left(exchange(), "graph.pb", model()), model(3)
+    run = exchange()
+    for node in graph:
+        run.offload(node.attrs["value"].value)
+    contents = {node.name: node.attrs["value"].value.content for node in graph}
+    assert is_mapped(memoryview(contents["a"]))
+    assert is_mapped(memoryview(contents["c"]))
+    assert contents["small"] is None
+    before = objects_of(store)
+    output = left(run, "graph.pb", graph)
+    assert output == left(exchange(), "graph.pb", model(3)) != expected
+    assert set(objects_of(store)) - set(before) == {store.objects.path(output.sha256)}
+
+
 def test_a_graph_that_a_stage_did_not_change_is_the_output_that_it_read(
     exchange: Exchanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ class FileExchange:
     def __init__(self, inputs: Mapping[Upstream, Path], folder: Path) -> None:
         self._inputs = inputs
         self._folder = folder
+        self.offloaded: list[Tensor] = []
 
     def path(self, upstream: Upstream) -> Path:
         return self._inputs[upstream]
@@ -73,6 +74,9 @@ class FileExchange:
 
     def graph(self, upstream: Upstream) -> Graph:
         return read_graph(self._inputs[upstream])
+
+    def offload(self, tensor: Tensor) -> None:
+        self.offloaded.append(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
         path = self._folder / name

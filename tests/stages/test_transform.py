@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import InvalidGraphError, MobileprepError, TransformError
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.spec import file_slot
 from mobileprep.plan.stages import TransformStage
 from mobileprep.stages.base import Job
 from mobileprep.stages.transform import run
-from tests.stages.jobs import classifier, files, interface, job, left, op, slots
+from tests.stages.jobs import FileExchange, classifier, files, interface, job, left, op, slots
 
 
 def step(
@@ -56,6 +59,27 @@ def test_skips_and_their_reasons_are_recorded(tmp_path: Path) -> None:
     done = step(tmp_path, "quantize_weights", classifier())
     run(done)
     assert sum(left(done, "step.json")["skipped"].values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "op"), [("round_weights", "Const"), ("quantize_weights", "Dequantize")]
+)
+def test_large_constants_may_leave_memory_before_the_step_has_ended(
+    tmp_path: Path, name: str, op: str
+) -> None:
+    weights = np.linspace(-1, 1, 5000, dtype=np.float32)
+    graph = Graph([constant(name, Tensor.of(weights + k)) for k, name in enumerate("yz")])
+    done = step(tmp_path, name, graph)
+    run(done)
+    made = read_graph(done.folder / "graph.pb")
+    assert made["y"].op == op
+    large = [
+        n.attr_tensor("value") for n in made if n.op == "Const" and n.attr_tensor("value").shape
+    ]
+    assert isinstance(done.exchange, FileExchange)
+    offloaded = sorted(tensor.digest() for tensor in done.exchange.offloaded)
+    assert offloaded == sorted(tensor.digest() for tensor in large)
+    assert len(offloaded) == 2
 
 
 def test_outputs_are_kept(tmp_path: Path) -> None:
