@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from mobileprep.at_once import at_once
+from mobileprep.errors import MobileprepError
 from mobileprep.formats.parts import Part
 from mobileprep.fsio import write_bytes
 from mobileprep.ir.files import check_serialized_size, read_graph
@@ -80,9 +82,14 @@ class StoreExchange:
         return graph
 
     def offload(self, tensor: Tensor) -> None:
-        """Keep a tensor's content in the store already, if that is to be its place."""
+        """Keep a tensor's content in the store already, if that is to be its place.
+
+        Where the store cannot be written, who leaves the graph is told, and not a transform: its
+        user may have asked for its failures to be ignored.
+        """
         if lies_apart(tensor):
-            self._keep(tensor)
+            with contextlib.suppress(MobileprepError):
+                self._keep(tensor)
 
     def leave_graph(self, name: str, graph: Graph) -> int:
         """Leave a graph: below ``files/`` as a file to publish, else for the stages that follow."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import pytest
@@ -147,6 +147,22 @@ def test_what_is_offloaded_lies_in_the_store_at_once_and_is_left_as_it_would_be(
     output = left(run, "graph.pb", graph)
     assert output == left(exchange(), "graph.pb", model(3)) != expected
     assert set(objects_of(store)) - set(before) == {store.objects.path(output.sha256)}
+
+
+def test_a_store_that_cannot_be_written_is_told_when_the_graph_is_left(
+    exchange: Exchanges, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        message = "the store cannot be written: No space left on device"
+        raise ArtifactError(message, "free some", "store")
+
+    monkeypatch.setattr(store.objects, "_write", full)
+    graph, run = model(), exchange()
+    for node in graph:
+        run.offload(node.attrs["value"].value)
+    assert graph_to_bytes(graph) == graph_to_bytes(model())
+    with pytest.raises(ArtifactError, match="No space left"):
+        run.leave_graph("graph.pb", graph)
 
 
 def test_a_graph_that_a_stage_did_not_change_is_the_output_that_it_read(
