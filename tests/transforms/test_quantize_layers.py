@@ -322,6 +322,13 @@ NEAR_MISSES = {
         padding="EXPLICIT", explicit_paddings=(0, 0, 1, 1, 1, 1, 0, 0)
     ),
     "there is no eight-bit form with unequal strides": _layer(strides=(1, 2, 1, 1)),
+    "there is no eight-bit form with groups of channels": Graph(
+        [
+            const("x", normal(1, 5, 5, 4)),
+            const("w", normal(3, 3, 2, 6)),
+            conv("out", "x w"),
+        ]
+    ),
     "the windows of its eight-bit form may lie elsewhere": _layer(
         strides=(1, 4, 4, 1), padding="VALID"
     ),

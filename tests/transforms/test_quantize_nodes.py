@@ -395,6 +395,16 @@ def test_a_recipe_leaves_convolutions_float_that_tensorflow_does_otherwise():
     assert "layer/eightbit" in apply(NAME, graph, outputs=("layer",), tf115=True).graph
 
 
+def test_a_recipe_leaves_convolutions_of_groups_float():
+    """TensorFlow 2 runs them; its eight-bit kernel refuses filters of fewer channels."""
+    images = replace(placeholder(), attrs={**placeholder().attrs, "shape": attr.shape((1, 4, 4, 4))})
+    graph = Graph([images, const("w", normal(1, 1, 2, 6)), conv("out", "x w")])
+    assert apply(NAME, graph).graph is graph
+    unknown = Graph([placeholder(), *graph.nodes[1:]])
+    assert "out/eightbit" in apply(NAME, unknown).graph
+    assert "out/eightbit" in apply(NAME, graph, tf115=True).graph
+
+
 def test_an_empty_tensor_of_a_branch_has_a_range_in_a_recipe():
     """The least of no elements is infinity, the greatest minus infinity."""
     chain = [

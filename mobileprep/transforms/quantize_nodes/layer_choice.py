@@ -21,7 +21,7 @@ from mobileprep.transforms.quantize_nodes.ops import EIGHTBIT_OPS, reason_to_sta
 from mobileprep.transforms.quantize_nodes.rules import Rules, Settings
 from mobileprep.transforms.quantize_nodes.storing import is_worth_storing
 from mobileprep.transforms.quantize_nodes.trained import trained_steps
-from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
+from mobileprep.transforms.quantize_nodes.would_run import WouldRun
 
 BY_RULE: Final = "a rule leaves it float"
 _NO_KERNEL: Final = {
@@ -90,13 +90,13 @@ def choose_layers(
         store_rest: whether layers that cannot compute in eight bits store their weights in them,
             where that makes the file smaller.
     """
-    conditions = _Conditions(graph)
+    conditions, runs = _Conditions(graph), WouldRun(graph)
     skipped: Counter[str] = Counter()
     found: dict[str, Layer] = {}
     for node in graph:
         if node.op not in LAYERS or node.op in ignored:
             continue
-        layer = _found(graph, node, rules.settings(node), conditions, trained=trained)
+        layer = _found(graph, node, rules.settings(node), conditions, runs, trained=trained)
         if isinstance(layer, Layer):
             found[node.name] = layer
         else:
@@ -117,7 +117,13 @@ def stored_though(reason: str) -> str:
 
 
 def _found(
-    graph: Graph, node: Node, settings: Settings, conditions: _Conditions, *, trained: bool
+    graph: Graph,
+    node: Node,
+    settings: Settings,
+    conditions: _Conditions,
+    runs: WouldRun,
+    *,
+    trained: bool,
 ) -> Layer | str:
     if settings.mode == "float":
         return BY_RULE
@@ -125,7 +131,7 @@ def _found(
         return "it is no float32 op"
     reason = ""
     if settings.mode == "nodes":
-        reason = _reason_not_to_compute(graph, node)
+        reason = _reason_not_to_compute(node, runs)
         learnt = trained_steps(graph, node.data_inputs[0]) if trained and node.data_inputs else None
         if isinstance(learnt, str):
             return reason or learnt
@@ -139,10 +145,10 @@ def _found(
     return Layer(node, weights, settings, why_float=reason)
 
 
-def _reason_not_to_compute(graph: Graph, node: Node) -> str:
+def _reason_not_to_compute(node: Node, runs: WouldRun) -> str:
     if node.op not in EIGHTBIT_OPS:
         return _NO_KERNEL.get(node.op, _NO_FORM)
-    return reason_to_stay_float(node) or reason_windows_differ(graph, node)
+    return reason_to_stay_float(node) or runs.reason_not(node)
 
 
 def _reason_of_sums(node: Node, weights: Weights) -> str:
