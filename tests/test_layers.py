@@ -117,6 +117,32 @@ def test_no_module_needs_itself() -> None:
         pytest.fail(f"modules import each other: {' -> '.join(error.args[1])}")
 
 
+def test_packages_that_import_their_modules_are_entered_by_their_own_name() -> None:
+    """Stages import what they need in threads of their own.
+
+    Whoever imports a package's module locks that module, and then waits for the package; whoever
+    imports the package locks it, and then waits for the module. Python ends that by giving one of
+    them a module that is half there.
+    """
+    inside = {
+        f"{name}."
+        for name, path in modules().items()
+        if name and path.name == "__init__.py"
+        if any(needed.startswith(f"{name}.") for needed in needed_to_import(path))
+    }
+    assert "transforms.quantize_nodes." in inside
+    wrong = {
+        f"{name} imports {whole}"
+        for name, path in modules().items()
+        for package in inside
+        if not f"{name}.".startswith(package)
+        for whole in imported(path)
+        if whole.startswith(package)
+        if package + whole.removeprefix(package).split(".")[0] in modules()
+    }
+    assert not wrong
+
+
 @pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_private_modules_are_imported_in_their_own_package_only(path: Path) -> None:
     package = path.relative_to(ROOT).parent.parts

@@ -13,7 +13,7 @@ from mobileprep.datasets.opening import open_dataset
 from mobileprep.datasets.source import SampleChoice
 from mobileprep.formats.dtypes import DType
 from mobileprep.plan.sources import data_files as planned_files
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.validation_settings import USUAL_LABELS
 from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.data import data_files

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.cli.main import verb_names
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]

@@ -23,7 +23,7 @@ from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import published_names, unpublish
 from mobileprep.pipeline.runner import collect_target
 from mobileprep.plan.spec import StageSpec, TargetPlan
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 
 
 def recipe_tasks(

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         tell_beforehand,
     )
     from mobileprep.ir.files import read_graph, write_graph
-    from mobileprep.recipe import parse_transforms_flag
+    from mobileprep.recipe.steps import parse_transforms_flag
     from mobileprep.transforms.base import Context
 
     schemas = plugin_schemas(comma_list(args.plugins))

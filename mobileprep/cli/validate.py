@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     """Load every recipe, look for every file that it names, and open its models and data."""
     from mobileprep.cli._shared.load import load_recipes, warn_of_chains
     from mobileprep.cli._shared.warn import warn_all
-    from mobileprep.recipe import check_files
+    from mobileprep.recipe.presence import check_files
 
     recipes = load_recipes(args)
     foreseen: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
     """The recipes that a command line names; or those below the current folder that are needed."""
     from mobileprep.api.recipes import check_names
     from mobileprep.cli._shared.arguments import settings_of
-    from mobileprep.recipe import load_recipe
+    from mobileprep.recipe.load import load_recipe
 
     wanted = []
     for path in _paths(args):

@@ -13,7 +13,7 @@ from mobileprep.formats.tflite.records import Options, Quantization
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.program import Op, Program, Value
 from mobileprep.numerics.channel_steps import channel_steps
-from mobileprep.transforms.quantize_nodes.weights import WeightSettings
+from mobileprep.transforms.quantize_nodes import WeightSettings
 
 LAYER_AXES: Final[Mapping[str, int]] = {
     "CONV_2D": 0,

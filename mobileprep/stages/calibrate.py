@@ -29,7 +29,7 @@ from mobileprep.runtime.sampling.inputs import FedTensor
 from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, stage_inputs
-from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors
+from mobileprep.transforms.quantize_nodes import ranged_tensors
 
 _NAMED: Final = 5
 

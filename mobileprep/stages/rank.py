@@ -24,7 +24,7 @@ from mobileprep.stages.assets import with_assets
 from mobileprep.stages.base import Job, stage
 from mobileprep.stages.data import data_files, placed, stage_inputs
 from mobileprep.stages.searching import QUANTIZER, own_rules, quantized, recorded_tries
-from mobileprep.transforms.quantize_nodes.rules import Rules
+from mobileprep.transforms.quantize_nodes import Rules
 
 # The tensors of a run with so many samples are in memory at once.
 _BATCH: Final = 8

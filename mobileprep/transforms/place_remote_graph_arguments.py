@@ -11,7 +11,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.transforms.base import Context, Result, transform
-from mobileprep.transforms.fuse_remote_graph.options import RemoteOptions, names
+from mobileprep.transforms.fuse_remote_graph import RemoteOptions, names
 
 _NODE_TYPE = "_remote_fused_graph_node_type"
 

@@ -20,7 +20,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.pipeline.needs import foretell
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.stages.jobs import op, placeholder
 
 RECIPE = """\

@@ -10,7 +10,7 @@ import pytest
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable

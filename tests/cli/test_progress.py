@@ -47,7 +47,7 @@ class Talkative(Transform):
 def stages(digits: Path) -> int:
     """How many stages the recipe has."""
     from mobileprep.api.targets import plan_state
-    from mobileprep.recipe import load_recipe
+    from mobileprep.recipe.load import load_recipe
 
     return len(plan_state([load_recipe(digits)]).plan.stages)
 

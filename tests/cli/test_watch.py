@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.api.watching import wait_for_change, watch_folders, watch_inputs
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
 
 WAITING = "Ctrl-C ends"

@@ -17,7 +17,7 @@ from mobileprep.pipeline.state import Fresh, State
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.spec import Plan, Stage, StageSpec, Upstream
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 
 DIGITS = Path(__file__).parents[2] / "recipes" / "digits" / "recipe.yaml"
 

@@ -9,7 +9,7 @@ import pytest
 from mobileprep.pipeline.reads import files_read, folders_read
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.spec import Plan
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 
 RECIPE = """

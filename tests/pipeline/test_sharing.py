@@ -15,7 +15,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
 from mobileprep.pipeline.sharing import Sharing
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.report.page.render import PAGE
 from tests.stages.jobs import op, placeholder
 

@@ -9,7 +9,7 @@ import pytest
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.running_stages import DamageStage
 from mobileprep.plan.spec import Upstream
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 
 HEAD = """
 version: 1

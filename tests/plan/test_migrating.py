@@ -10,7 +10,7 @@ from mobileprep.plan import migrating
 from mobileprep.plan.app_stages import MigrationStage
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.spec import StageSpec, Upstream
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 
 HEAD = """
 version: 1

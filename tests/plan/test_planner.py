@@ -15,7 +15,7 @@ from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.running_stages import RunningStage
 from mobileprep.plan.spec import Plan, PlannedPage, StageSpec, Upstream
 from mobileprep.plan.stages import STAGES
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 
 HEAD = """
 version: 1

@@ -24,7 +24,7 @@ from mobileprep.plan.regular_expressions import COMPUTING, PYTHON, regex_engine,
 from mobileprep.plan.running_stages import RunningStage
 from mobileprep.plan.spec import Plan
 from mobileprep.plan.stages import FreezeStage, TransformStage
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Plugin, Step
 from mobileprep.recipe.settings import InputFile
 from mobileprep.transforms.base import Context, make_transform, transform_names

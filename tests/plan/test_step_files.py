@@ -8,7 +8,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError
 from mobileprep.plan.step_files import named_files, plugin_file
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Step
 
 TEXT = """

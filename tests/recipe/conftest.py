@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.recipe import InvalidRecipeError, Recipe, load_recipe
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.model import Recipe
+from mobileprep.recipe.problems import InvalidRecipeError
 from mobileprep.recipe.schemas import TransformSchemas
 from mobileprep.recipe.tree import SourceText, dotted
 

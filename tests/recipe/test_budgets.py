@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import RecipeError
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.settings import Budget, OpLimits
 
 HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\ntargets:\n  a:\n    budget: "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mobileprep.recipe import load_recipe
 from mobileprep.recipe.cautions import recipe_cautions
+from mobileprep.recipe.load import load_recipe
 
 HEAD = "version: 1\nname: x\nsource: {frozen: m.pb}\n"
 

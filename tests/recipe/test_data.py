@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.options.data import FeatureReading, Reading
-from mobileprep.recipe import InvalidRecipeError, load_recipe
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.problems import InvalidRecipeError
 from mobileprep.recipe.settings import Data
 
 HEAD = "version: 1\nname: r\nsource: {frozen: g.pb}\ntargets: {p: {}}\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import CorruptFileError, RecipeError, UsageError
-from mobileprep.recipe import load_recipe
 from mobileprep.recipe.devices import device_named
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 
 HEAD = "version: 1\nname: r\nsource: {frozen: m.pb}\n"

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mobileprep.errors import CorruptFileError, RecipeError
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 
 VALID = """\
 version: 1
@@ -197,7 +197,7 @@ def test_a_damaged_recipe_never_ends_in_another_error(write, schemas, data):
 def test_loading_a_valid_recipe_imports_only_what_it_needs(write):
     path = write(VALID)
     code = (
-        "import sys; from mobileprep.recipe import load_recipe; "
+        "import sys; from mobileprep.recipe.load import load_recipe; "
         f"load_recipe({str(path)!r}); "
         "layers = {m.split('.')[1] for m in sys.modules if m.startswith('mobileprep.')}; "
         "free = {'errors', 'frozen', 'registry', 'fsio', 'activity', 'regular_files', 'options'}; "

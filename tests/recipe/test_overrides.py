@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Target
 
 SOURCE = {"frozen": "model.pb"}

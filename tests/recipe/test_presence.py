@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.recipe import check_files, load_recipe
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.presence import check_files
 
 HEAD = "version: 1\nname: x\ntargets: {p: {}, q: {}}\n"
 

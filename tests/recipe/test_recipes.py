@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.recipe import check_files, load_recipe
+from mobileprep.recipe.load import load_recipe
+from mobileprep.recipe.presence import check_files
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*/recipe.yaml"))

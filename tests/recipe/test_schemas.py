@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from mobileprep.recipe import InputSpec, Quantize, Source, Target
+from mobileprep.recipe.model import Target
+from mobileprep.recipe.quantize_settings import Quantize
 from mobileprep.recipe.schemas import SCHEMA_FOLDER, TransformSchemas, recipe_schema
+from mobileprep.recipe.settings import InputSpec, Source
 
 DEFS = recipe_schema()["$defs"]
 

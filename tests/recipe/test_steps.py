@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from mobileprep.errors import UsageError
-from mobileprep.recipe import Step, parse_transforms_flag
-from mobileprep.recipe.steps import read_steps
+from mobileprep.recipe.model import Step
+from mobileprep.recipe.steps import parse_transforms_flag, read_steps
 from mobileprep.recipe.yaml_tree import parse_yaml
 
 

@@ -18,7 +18,7 @@ from mobileprep.pipeline.runner import build
 from mobileprep.pipeline.state import Fresh, State
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.planner import plan_recipes
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.reference.real_graphs import GRAPHS
 
 pytestmark = pytest.mark.reference

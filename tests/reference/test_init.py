@@ -13,7 +13,7 @@ from mobileprep.cli.main import main
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.tensor import Array
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from mobileprep.runtime.interpreter import Interpreter
 
 pytestmark = pytest.mark.reference

@@ -20,7 +20,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Array
-from mobileprep.recipe import parse_transforms_flag
+from mobileprep.recipe.steps import parse_transforms_flag
 from mobileprep.transforms.base import Context
 from tests.reference.original import OriginalError, run_original
 from tests.transforms.graphs import const, node, placeholder

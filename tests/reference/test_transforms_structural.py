@@ -15,7 +15,7 @@ from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Tensor
-from mobileprep.recipe import parse_transforms_flag
+from mobileprep.recipe.steps import parse_transforms_flag
 from mobileprep.transforms.base import Context
 from tests.reference.networks import NETWORKS, network
 from tests.reference.original import differences, known_to_original, run_original

@@ -397,7 +397,9 @@ def test_a_recipe_leaves_convolutions_float_that_tensorflow_does_otherwise():
 
 def test_a_recipe_leaves_convolutions_of_groups_float():
     """TensorFlow 2 runs them; its eight-bit kernel refuses filters of fewer channels."""
-    images = replace(placeholder(), attrs={**placeholder().attrs, "shape": attr.shape((1, 4, 4, 4))})
+    images = replace(
+        placeholder(), attrs={**placeholder().attrs, "shape": attr.shape((1, 4, 4, 4))}
+    )
     graph = Graph([images, const("w", normal(1, 1, 2, 6)), conv("out", "x w")])
     assert apply(NAME, graph).graph is graph
     unknown = Graph([placeholder(), *graph.nodes[1:]])

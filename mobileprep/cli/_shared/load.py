@@ -11,8 +11,8 @@ from mobileprep.cli._shared.arguments import OUT, settings_of
 from mobileprep.cli._shared.folders import recipe_files
 from mobileprep.cli._shared.warn import warn_all
 from mobileprep.errors import RecipeError
-from mobileprep.recipe import load_recipe
 from mobileprep.recipe.cautions import recipe_cautions
+from mobileprep.recipe.load import load_recipe
 from mobileprep.recipe.model import Recipe
 
 

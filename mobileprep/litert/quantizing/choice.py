@@ -14,7 +14,7 @@ from mobileprep.litert.quantizing.kernels import KERNELS, LAYERS
 from mobileprep.litert.quantizing.scales import Scales, Slot, activations, is_float, results
 from mobileprep.litert.quantizing.settings import Integers
 from mobileprep.litert.quantizing.steps import Range
-from mobileprep.transforms.quantize_nodes.rules import Rules, Settings
+from mobileprep.transforms.quantize_nodes import Rules, Settings
 
 # What has a form in integers, and is computed so by a rule that does not say what is done.
 _LAYER_OPS: Final = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "Conv2DBackpropInput"})

@@ -24,13 +24,9 @@ from mobileprep.transforms.fuse_remote_graph.clusters import (
     part_between,
 )
 from mobileprep.transforms.fuse_remote_graph.information import Record, execute_info
-from mobileprep.transforms.fuse_remote_graph.options import (
-    RemoteOptions,
-    names,
-    output_dtypes,
-    recorded,
-    with_record,
-)
+from mobileprep.transforms.fuse_remote_graph.options import RemoteOptions as RemoteOptions
+from mobileprep.transforms.fuse_remote_graph.options import names as names
+from mobileprep.transforms.fuse_remote_graph.options import output_dtypes, recorded, with_record
 
 
 @transform("fuse_remote_graph")

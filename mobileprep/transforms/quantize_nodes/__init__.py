@@ -30,8 +30,11 @@ from mobileprep.transforms.quantize_nodes.eightbit_tensors import PADS
 from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
 from mobileprep.transforms.quantize_nodes.layers import quantize_layers
 from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
-from mobileprep.transforms.quantize_nodes.rules import Rules
+from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors as ranged_tensors
+from mobileprep.transforms.quantize_nodes.rules import Rules as Rules
+from mobileprep.transforms.quantize_nodes.rules import Settings as Settings
 from mobileprep.transforms.quantize_nodes.tensor_ranges import TensorRanges
+from mobileprep.transforms.quantize_nodes.weights import WeightSettings as WeightSettings
 from mobileprep.transforms.quantize_nodes.would_run import may_be_empty
 
 Ranges: TypeAlias = Literal["dynamic", "observed", "trained"]

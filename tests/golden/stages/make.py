@@ -28,7 +28,7 @@ from mobileprep.pipeline.store import Store
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.spec import PAGE
 from mobileprep.plan.stages import STAGES, CompressStage
-from mobileprep.recipe import load_recipe
+from mobileprep.recipe.load import load_recipe
 from tests.stages.jobs import op, placeholder
 
 DIGESTS = Path(__file__).parent / "digests.json"
