@@ -66,5 +66,5 @@ def _lines(found: TargetCheck) -> Iterator[str]:
         yield f"{gap.cause}: {gap.message}{place}"
         yield f"  mend: {gap.mend}"
     build = f"TensorFlow {found.tensorflow} for {found.platform}"
-    missing = f"{len(found.gaps)} things are missing" if found.gaps else "nothing is missing"
-    yield f"{found.graph}: {build}: {missing}"
+    several = f"{len(found.gaps)} things are" if len(found.gaps) > 1 else "one thing is"
+    yield f"{found.graph}: {build}: {several if found.gaps else 'nothing is'} missing"

@@ -8,11 +8,13 @@ from typing import Final, Literal
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.opdefs.definitions import RELEASES, op_def
+from mobileprep.opdefs.definitions import RELEASES, TF115, op_def
 from mobileprep.opdefs.mobile_types import type_left_out
 from mobileprep.opdefs.older_ops import OLDER_OPS
 from mobileprep.opdefs.release_gaps import GRAPH_VERSIONS, ReleaseGap, release_gaps
 from mobileprep.opdefs.source_files import op_files
+from mobileprep.ops.nn.channel_groups import has_channel_groups
+from mobileprep.ops.shape_inference import infer_shapes
 from mobileprep.packaging.mends import reason_left_out, removal
 from mobileprep.packaging.targets import platform_named
 
@@ -37,6 +39,7 @@ _DOWNGRADE: Final = "the transform downgrade"
 _SELECTIVE: Final = (
     "build with ops_to_register.h and the fragments that go with it, which compile the types in use"
 )
+_GROUPS: Final = "groups of channels"
 _CAUSES: Final[dict[str, Cause]] = {
     "op": "newer op",
     "default attribute": "newer attribute",
@@ -94,6 +97,8 @@ def target_gaps(
         for node in nodes:
             if node.op not in graph.library.functions:
                 survey.add(node)
+    if release == TF115:
+        survey.add_channel_groups(graph)
     return (*_newer_graph(graph, release), *survey.gaps())
 
 
@@ -134,6 +139,15 @@ class _Survey:
             self._seen[key] = tuple(self._lacks(node))
         for lack in self._seen[key]:
             self._places.setdefault(lack, []).append(node.name)
+
+    def add_channel_groups(self, graph: Graph) -> None:
+        """Convolutions that 1.15's kernel for the CPU refuses when it runs; only shapes tell."""
+        convolutions = [node for node in graph if node.op == "Conv2D"]
+        shapes = infer_shapes(graph) if convolutions else {}
+        for node in convolutions:
+            if has_channel_groups(node, shapes):
+                lack = _Lack(node.op, "no kernel", _GROUPS)
+                self._places.setdefault(lack, []).append(node.name)
 
     def gaps(self) -> Iterator[TargetGap]:
         ordered = sorted(self._places.items(), key=lambda item: (item[0].op, item[0].cause))
@@ -196,6 +210,8 @@ class _Survey:
             )
         if lack.cause == "type not compiled":
             return _SELECTIVE
+        if lack.what == _GROUPS:
+            return self._newer_release()
         if lack.cause == "no kernel":
             return "cast to types that the release computes with, or choose another release"
         if lack.cause == "newer value":

@@ -27,7 +27,7 @@ def test_gaps_and_mends_are_told(graph: Path, run: Run) -> None:
     assert told.out == (
         "not compiled: the default build of TensorFlow 1.15 for android does not compile Ceil "
         "(node 'c')\n  mend: add cwise_op_ceil.cc to the build\n"
-        f"{graph}: TensorFlow 1.15 for android: 1 things are missing\n"
+        f"{graph}: TensorFlow 1.15 for android: one thing is missing\n"
     )
 
 

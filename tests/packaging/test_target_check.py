@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Function, Graph, Library, Versions
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import OpDef
 from mobileprep.opdefs.older_ops import OLDER_OPS
 from mobileprep.packaging.target_check import TargetGap, target_gaps
 from mobileprep.transforms.downgrade.replacements import REPLACEMENTS
-from tests.transforms.graphs import node, placeholder
+from tests.transforms.graphs import const, conv, node, placeholder
 
 
 def gaps(
@@ -56,6 +58,25 @@ def test_each_cause(made: Node, cause: str) -> None:
     found = [g for g in gaps(made) if g.node]
     assert [g.cause for g in found] == [cause]
     assert all(g.message and g.mend for g in found)
+
+
+@pytest.mark.parametrize(("data_format", "shape"), [("NHWC", (1, 8, 8, 4)), ("NCHW", (1, 4, 8, 8))])
+def test_groups_of_channels_are_newer_than_the_kernel(
+    data_format: str, shape: tuple[int, ...]
+) -> None:
+    """1.15's op takes them, and its kernel refuses them when it runs."""
+    nodes = [
+        node("images", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape(shape)),
+        const("half", np.ones((3, 3, 2, 6))),
+        const("all", np.ones((3, 3, 4, 6))),
+        conv("grouped", "images half", data_format=data_format),
+        conv("plain", "images all", data_format=data_format),
+    ]
+    (found,) = gaps(*nodes, platform="linux")
+    assert (found.op, found.cause, found.node, found.count) == ("Conv2D", "no kernel", "grouped", 1)
+    assert "groups of channels" in found.message
+    assert "TensorFlow 2.21" in found.mend
+    assert gaps(*nodes, platform="linux", release="2.21") == []
 
 
 def test_sources_to_add_are_named() -> None:

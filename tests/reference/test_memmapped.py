@@ -11,6 +11,7 @@ import pytest
 from mobileprep.api.chains import transform
 from mobileprep.formats.dtypes import DType
 from mobileprep.formats.memmapped import GRAPH_REGION, read_package
+from mobileprep.ir import attrs as attr
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import IMMUTABLE, MemmappedModel
@@ -18,9 +19,11 @@ from mobileprep.ir.node import constant
 from mobileprep.ir.serde import graph_from_bytes
 from mobileprep.ir.tensor import Tensor
 from mobileprep.packaging.memmapped import convert, write_memmapped
+from mobileprep.packaging.target_check import target_gaps
 from mobileprep.runtime.interpreter import Interpreter
 from tests.reference.native import program
 from tests.reference.original import known_to_original
+from tests.transforms.graphs import const, conv, node
 
 Array = np.ndarray
 
@@ -120,3 +123,17 @@ def test_the_original_dies_of_what_is_left_in_the_graph(
     value = np.zeros((8, 28, 28, 1), np.float32)
     with pytest.raises(AssertionError):
         loaded_by_original(original, tmp_path / "m.pb", "input", "output", value)
+
+
+def test_the_original_s_kernel_refuses_groups_of_channels(original: Path, tmp_path: Path) -> None:
+    """What ``check-target`` tells for 1.15, by the shapes alone."""
+    nodes = [
+        node("x", "Placeholder", T=None, dtype=DType.FLOAT, shape=attr.shape((1, 4, 4, 4))),
+        const("w", np.ones((3, 3, 2, 6))),
+        conv("y", "x w"),
+    ]
+    (gap,) = target_gaps(Graph(nodes), "1.15", "linux")
+    write_memmapped(tmp_path / "m.pb", convert(Graph(nodes), 64, quantized=True, safe=True).model)
+    with pytest.raises(AssertionError, match="does not support grouped convolutions on the CPU"):
+        loaded_by_original(original, tmp_path / "m.pb", "x", "y", np.ones((1, 4, 4, 4), np.float32))
+    assert gap.node == "y"

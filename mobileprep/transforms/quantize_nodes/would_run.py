@@ -14,6 +14,7 @@ from mobileprep.ir.identities import constant_behind
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import dependents
 from mobileprep.ir.refs import Ref, edge
+from mobileprep.ops.nn.channel_groups import has_channel_groups
 from mobileprep.ops.quantized.alignment import always_align
 from mobileprep.ops.shape_inference import Shapes, infer_shapes
 from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
@@ -49,7 +50,7 @@ class WouldRun:
         """Why the eight-bit form of a node would not run, or give something else; else empty."""
         if node.op in _BROADCASTING and not self._aligns(*node.data_inputs):
             return "its eight-bit form may not be able to broadcast its inputs"
-        if node.op == "Conv2D" and len(node.data_inputs) == 2 and self._has_groups(node):
+        if node.op == "Conv2D" and has_channel_groups(node, self._shapes):
             return "there is no eight-bit form with groups of channels"
         return reason_windows_differ(self._graph, node)
 
@@ -65,13 +66,6 @@ class WouldRun:
             return node
         inputs = (axis, *parts, *node.control_inputs)
         return replace(node, op="Concat", inputs=inputs).without_attrs("Tidx")
-
-    def _has_groups(self, convolution: Node) -> bool:
-        """Whether each filter is known to see a part of the channels, as in TensorFlow 2."""
-        images, filters = map(self._shape, convolution.data_inputs)
-        if not images or filters is None or len(filters) != 4:
-            return False
-        return -1 not in (images[-1], filters[2]) and images[-1] != filters[2]
 
     def _aligns(self, x: Ref, y: Ref) -> bool:
         return edge(x) == edge(y) or always_align(self._shape(x), self._shape(y))
