@@ -16,6 +16,10 @@ from mobileprep.litert.quantizing.steps import IntegerSteps, Range, span_of, ste
 # factor that brings sums to the output is larger than kernels take.
 _MOST_SHARE: Final = 127 * 64
 
+# What clips at a number refuses one that is beyond 32 bits in steps of its output.
+_CLIPPING: Final = frozenset({"RELU6", "RELU_N1_TO_1"})
+_LEAST_CLIPPED: Final = 2.0**-28
+
 Slot = Value | tuple[Op, int]
 """A tensor that is computed or fed; or an input of one operator that has steps of its own there."""
 
@@ -120,6 +124,8 @@ class Scales:
         weights = None if layer is None else op.inputs[layer.weights]
         if weights is not None and weights.data is not None:
             least = scale * float(np.abs(weights.data).max(initial=0)) / _MOST_SHARE
+        if _clips(op):
+            least = max(least, _LEAST_CLIPPED)
         for value in results(op):
             root = self._root(value)
             self._least[root] = max(self._least.get(root, 0.0), least)
@@ -167,6 +173,12 @@ class Scales:
             if other in self._fixed:
                 root, other = other, root
             self._parents[other] = root
+
+
+def _clips(op: Op) -> bool:
+    """Whether an operator, or what is fused into it, clips at numbers other than 0."""
+    fused = None if op.options is None else op.options.values.get("fused_activation_function")
+    return op.code in _CLIPPING or fused in _CLIPPING
 
 
 def _computed(op: Op) -> list[Value]:

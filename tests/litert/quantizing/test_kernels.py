@@ -364,5 +364,32 @@ def test_an_operator_in_integers(one: Case, mode: Mode) -> None:
     assert ran == [one.code]
 
 
+@pytest.mark.parametrize("kind", [DType.INT8, DType.INT16])
+@pytest.mark.parametrize("clip", ["RELU6", "RELU_N1_TO_1"])
+@pytest.mark.parametrize("code", ["FULLY_CONNECTED", "ADD", "itself"])
+def test_numbers_next_to_zero_can_be_clipped(code: str, clip: str, kind: DType) -> None:
+    """LiteRT refuses a layer where what it clips at is beyond 32 bits in steps of its output."""
+    if code == "itself" and kind not in KERNELS[clip].types:
+        pytest.skip(f"LiteRT has no kernel of {kind.short} for {clip}")
+    x, y = Value("x", DType.FLOAT, (2, 4)), Value("y", DType.FLOAT, (2, 4))
+    weights = Value("w", DType.FLOAT, (4, 4), np.full((4, 4), 1e-3, np.float32))
+    bias = Value("b", DType.FLOAT, (4,), np.zeros(4, np.float32))
+    active = {"fused_activation_function": clip}
+    made = {
+        "FULLY_CONNECTED": Op(
+            code, (x, weights, bias), (y,), Options("FullyConnectedOptions", active)
+        ),
+        "ADD": Op(code, (x, x), (y,), Options("AddOptions", active)),
+        "itself": Op(clip, (x,), (y,)),
+    }[code]
+    near = (-1e-9, 2e-9)
+    ends: EndType = "int8" if kind is DType.INT8 else "int16"
+    asked = Integers(kind, {"x": near, "y": near}, input_type=ends, output_type=ends)
+    program = Program((Port("x", x),), (Port("y", y),), (made,))
+    interpreter = opened(assembled(quantized(program, asked, {}).program))
+    interpreter.invoke()
+    assert interpreter.get_output_details()[0]["quantization"][0] >= 6 / 2**31
+
+
 def test_every_operator_has_a_case() -> None:
     assert {one.code for one in CASES} | set(ALONE) == set(KERNELS)
