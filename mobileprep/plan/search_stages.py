@@ -80,7 +80,7 @@ class TrialStage(SearchStage):
     """
 
     stage_name: ClassVar[str] = "trial"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "trial.json"
 
     ranking: Upstream | None = None
@@ -122,7 +122,7 @@ class ChoiceStage(SearchStage):
     """
 
     stage_name: ClassVar[str] = "choice"
-    stage_version: ClassVar[int] = 3
+    stage_version: ClassVar[int] = 4
     RECORD: ClassVar[str] = "step.json"
 
     earlier: tuple[str, ...] = ()
