@@ -136,6 +136,13 @@ def test_no_infinity_spreads(value: float) -> None:
         assert convolve_winograd(x, WinogradFilters.of(filters, SIXTEEN), SAME) is None
 
 
+def test_results_whose_squares_overflow_are_left_to_plain_sums() -> None:
+    x, filters = made((1, 8, 8, 4), 5)
+    bank = WinogradFilters.of(filters, SIXTEEN)
+    assert convolve_winograd(x * np.float32(1e15), bank, SAME) is not None
+    assert convolve_winograd(x * np.float32(1e19), bank, SAME) is None
+
+
 @pytest.mark.parametrize(
     ("shape", "count", "window", "scheme"),
     [
