@@ -140,7 +140,8 @@ def test_results_whose_squares_overflow_are_left_to_plain_sums() -> None:
     x, filters = made((1, 8, 8, 4), 5)
     bank = WinogradFilters.of(filters, SIXTEEN)
     assert convolve_winograd(x * np.float32(1e15), bank, SAME) is not None
-    assert convolve_winograd(x * np.float32(1e19), bank, SAME) is None
+    with np.errstate(all="ignore"):
+        assert convolve_winograd(x * np.float32(1e19), bank, SAME) is None
 
 
 @pytest.mark.parametrize(
