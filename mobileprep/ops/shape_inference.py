@@ -59,6 +59,12 @@ def infer_shapes(
     return _Inference(graph, given, values, recorded, strict, {}).run()
 
 
+def shape_of(shapes: Mapping[str, Shapes], ref: Ref) -> TensorShape:
+    """The shape of a tensor among those of all nodes; None where it is not known."""
+    outputs = shapes.get(ref.node, ())
+    return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+
+
 class _Inference:
     """One pass over a graph, inputs before consumers."""
 
@@ -95,8 +101,7 @@ class _Inference:
 
     def shape_of(self, ref: Ref) -> TensorShape:
         """A tensor's shape; unknown while its node has not come, as at the end of a loop."""
-        outputs = self.shapes.get(ref.node, ())
-        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+        return shape_of(self.shapes, ref)
 
     def called(self, func: FuncRef, shapes: Shapes) -> Shapes:
         """The shapes that a function gives for arguments of some shapes; see ``ShapeArgs``."""

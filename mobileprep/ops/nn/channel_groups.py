@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
-from mobileprep.ops.shape_inference import Shapes
+from mobileprep.ops.shape_inference import Shapes, shape_of
 
 
 def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:
@@ -19,13 +17,8 @@ def has_channel_groups(convolution: Node, shapes: Mapping[str, Shapes]) -> bool:
     """
     if len(convolution.data_inputs) != 2:
         return False
-    images, filters = (_shape(shapes, ref) for ref in convolution.data_inputs)
+    images, filters = (shape_of(shapes, ref) for ref in convolution.data_inputs)
     if images is None or len(images) != 4 or filters is None or len(filters) != 4:
         return False
     channels = images[1 if convolution.attr_str("data_format", "NHWC") == "NCHW" else 3]
     return -1 not in (channels, filters[2]) and channels != filters[2]
-
-
-def _shape(shapes: Mapping[str, Shapes], ref: Ref) -> TensorShape:
-    outputs = shapes.get(ref.node, ())
-    return outputs[ref.index] if ref.index < len(outputs) else None

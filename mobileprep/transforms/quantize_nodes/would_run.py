@@ -16,7 +16,7 @@ from mobileprep.ir.reachability import dependents
 from mobileprep.ir.refs import Ref, edge
 from mobileprep.ops.nn.channel_groups import has_channel_groups
 from mobileprep.ops.quantized.alignment import always_align
-from mobileprep.ops.shape_inference import Shapes, infer_shapes
+from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 from mobileprep.transforms.quantize_nodes.windows import reason_windows_differ
 
 # The size of their results is found when they run, and may be none.
@@ -71,5 +71,4 @@ class WouldRun:
         return edge(x) == edge(y) or always_align(self._shape(x), self._shape(y))
 
     def _shape(self, ref: Ref) -> TensorShape:
-        outputs = self._shapes.get(ref.node, ())
-        return outputs[ref.index] if ref.index < len(outputs) else None
+        return shape_of(self._shapes, ref)
