@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep import __version__
-from mobileprep.cli.main import main, verb_names
+from mobileprep.cli.main import let_blas_sleep, main, verb_names
 from mobileprep.errors import CorruptFileError
 from tests.cli.conftest import Run
 
@@ -196,3 +196,15 @@ def test_verbs_that_read_no_recipes_do_not_import_what_reads_them(tmp_path: Path
     for arguments in (["--version"], ["summarize", str(tmp_path / "none.pb")]):
         command = [sys.executable, "-c", code, *arguments]
         assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, "4"), ("20", "20")])
+def test_blas_sleeps_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, wanted: str
+) -> None:
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    let_blas_sleep()
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == wanted
