@@ -10,7 +10,7 @@ from pathlib import Path
 from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
 from mobileprep.api.missed_limits import with_worst_layers
-from mobileprep.api.pages import write_pages
+from mobileprep.api.pages import Pages
 from mobileprep.api.paths import FilePath, Warn, as_warning
 from mobileprep.api.recipes import load_recipes, target_folders
 from mobileprep.api.targets import plan_state, publish_target, shared_store
@@ -23,8 +23,8 @@ from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import hash_all
+from mobileprep.pipeline.runner import Step, stale_stages
 from mobileprep.pipeline.runner import build as run_stages
-from mobileprep.pipeline.runner import stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.pipeline.upkeep import store_bound
@@ -165,17 +165,22 @@ def run_build(
     bound = store_bound(os.environ)
     executor = Executor(state, listen, warn, advance)
     done: dict[str, BuiltTarget] = {}
+    pages = Pages(executor, out)
 
     def finish(target: TargetPlan) -> None:
         report, is_changed = publish_target(target, executor, out)
         folder = out.joinpath(*target.folder.split("/"))
         done[target.folder] = BuiltTarget(folder, report, is_changed)
+        pages.published(target, report)
+
+    publishing = (Step(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets)
 
     try:
         with shared_memory(min(jobs, len(stale_stages(state))), memory):
-            found = run_stages(executor, jobs=jobs, keep_going=keep_going, finish=finish)
+            steps = [*publishing, *pages.steps()]
+            found = run_stages(executor, jobs=jobs, keep_going=keep_going, steps=steps)
         failures = tuple(with_worst_layers(error, executor) for error in found)
-        told = write_pages(executor, {folder: b.report for folder, b in done.items()}, out)
+        told = pages.write()
         if state.store.sharing is not None:
             state.store.sharing.finish()
     except MissedLimitError as error:

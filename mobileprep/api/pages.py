@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,12 +12,13 @@ from typing import Any, Final
 
 from mobileprep import __version__
 from mobileprep.api.targets import build_report
-from mobileprep.errors import CorruptFileError
+from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.frozen import dataclass
 from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.output import Record
-from mobileprep.pipeline.runner import collect, collect_target
+from mobileprep.pipeline.runner import Step, collect, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.spec import Plan, TargetPlan, Upstream
 from mobileprep.report.collect import Report
@@ -28,59 +31,139 @@ LARGEST_PAGE: Final = 1 << 30
 _NO_PAGE: Final = "no page of a build"
 
 
-def write_pages(executor: Executor, reports: Mapping[str, Report], out: Path) -> list[str]:
-    """Write the page of each recipe of a plan, unless nothing ran and it is there already.
-
-    The page is of the targets that the plan has. It tells how long stages took, so it is not part
-    of what manifests list: a rebuild gives another.
+@dataclass(frozen=True)
+class _Page:
+    """A page that is to be written.
 
     Args:
-        executor: has run the plan.
-        reports: of the targets that are built, by their folders.
-        out: the output folder.
-
-    Returns:
-        Sentences about pages that were not written.
-
-    Raises:
-        ArtifactError: a page cannot be written.
+        path: where.
+        ran: the stages of its targets that had run when it was made; it tells their times.
+        data: what is to be written; None where what is there stays.
+        warnings: sentences about why it is not written.
     """
-    ran = {one.task for one in executor.ran}
-    plan = executor.state.plan
-    warnings = []
-    for recipe in page_files(plan, out):
-        targets = _targets(plan, recipe)
-        if not all(target.folder in reports for target in targets):
-            continue  # one failed: what is there tells of the last whole build
-        again = any(task in ran for t in targets for task in t.tasks)
-        warnings += write_page(executor, recipe, reports, out, again=again)
-    return warnings
+
+    path: Path
+    ran: frozenset[str]
+    data: bytes | None
+    warnings: tuple[str, ...] = ()
+
+
+class Pages:
+    """The pages of the recipes of a plan, made while targets are published and written after that.
+
+    Args:
+        executor: runs the plan.
+        out: the output folder.
+    """
+
+    def __init__(self, executor: Executor, out: Path) -> None:
+        self._executor = executor
+        self._out = out
+        self._published: dict[str, Report] = {}
+        self._made: dict[str, _Page] = {}
+
+    def steps(self) -> list[Step]:
+        """To make each page ahead, when the stages of its targets have run."""
+        plan = self._executor.state.plan
+        return [
+            Step(
+                recipe,
+                tuple(dict.fromkeys(task for t in _targets(plan, recipe) for task in t.tasks)),
+                functools.partial(self._make, recipe),
+            )
+            for recipe in page_files(plan, self._out)
+        ]
+
+    def published(self, target: TargetPlan, report: Report) -> None:
+        """Hear that the folder of a target is up to date, and its report."""
+        self._published[target.folder] = report
+
+    def write(self) -> list[str]:
+        """Write the page of each recipe, unless nothing ran and it is there already.
+
+        The page is of the targets that the plan has. It tells how long stages took, so it is not
+        part of what manifests list: a rebuild gives another.
+
+        Returns:
+            Sentences about pages that were not written.
+
+        Raises:
+            ArtifactError: a page cannot be written.
+        """
+        warnings: list[str] = []
+        plan = self._executor.state.plan
+        for recipe in page_files(plan, self._out):
+            if not all(target.folder in self._published for target in _targets(plan, recipe)):
+                continue  # one failed: what is there tells of the last whole build
+            page = self._made.get(recipe)
+            # What was found lost as a target was published has run again since.
+            if page is None or page.ran != _ran(self._executor, recipe):
+                page = _page(self._executor, recipe, self._published, self._out)
+            warnings += _written(self._executor, page)
+        return warnings
+
+    def _make(self, recipe: str) -> None:
+        # What goes wrong is raised as the page is written: targets are published all the same.
+        with contextlib.suppress(MobileprepError):
+            reports = dict(self._published)
+            for target in _targets(self._executor.state.plan, recipe):
+                if target.folder not in reports:
+                    built = collect_target(target, self._executor.state, self._executor)
+                    reports[target.folder] = build_report(built)
+            self._made[recipe] = _page(self._executor, recipe, reports, self._out)
 
 
 def write_page(
-    executor: Executor, recipe: str, reports: Mapping[str, Report], out: Path, *, again: bool
-) -> list[str]:
-    """Write the page of one recipe, unless it is there; arguments as for ``write_pages``.
+    executor: Executor, recipe: str, reports: Mapping[str, Report], out: Path
+) -> tuple[str, ...]:
+    """Write the page of one recipe, where it is there, too: times may be others.
 
     Args:
         executor: has run the plan.
         recipe: the recipe's name.
         reports: of its targets, by their folders.
         out: the output folder.
-        again: write it where it is there, too: times may be others.
+
+    Returns:
+        Sentences about why it was not written.
+
+    Raises:
+        ArtifactError: it cannot be written.
     """
+    return _written(executor, _page(executor, recipe, reports, out, again=True))
+
+
+def _page(
+    executor: Executor,
+    recipe: str,
+    reports: Mapping[str, Report],
+    out: Path,
+    *,
+    again: bool = False,
+) -> _Page:
     path = page_of_recipe(recipe, out)
     targets = _targets(executor.state.plan, recipe)
+    ran = _ran(executor, recipe)
     key = _key(executor.record, targets, reports)
     found = _found(path)
-    if found == key and not again:
-        return []
+    if found == key and not ran and not again:
+        return _Page(path, ran, None)
     if found is None:
-        return [f"{path} is {_NO_PAGE}, so that it is left as it is"]
-    page = render_page(_told(executor, targets, reports), key=key)
-    write_bytes(path, page, follow=False)
-    executor.state.store.files.note(path, sha256_bytes(page))
-    return []
+        return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so that it is left as it is",))
+    return _Page(path, ran, render_page(_told(executor, targets, reports), key=key))
+
+
+def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
+    if page.data is not None:
+        write_bytes(page.path, page.data, follow=False)
+        executor.state.store.files.note(page.path, sha256_bytes(page.data))
+    return page.warnings
+
+
+def _ran(executor: Executor, recipe: str) -> frozenset[str]:
+    """The stages of a recipe's targets that have run."""
+    tasks = {task for target in _targets(executor.state.plan, recipe) for task in target.tasks}
+    return frozenset(one.task for one in executor.ran if one.task in tasks)
 
 
 def page_reasons(state: State, recipe: str, out: Path) -> list[str]:

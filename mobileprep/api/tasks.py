@@ -160,7 +160,7 @@ class _WritePage:
         with folder_locks([inside(session.out, t.folder) for t in targets], wait=True, tell=_tell):
             built = [collect_target(target, state, session.executor) for target in targets]
             reports = {one.target.folder: build_report(one) for one in built}
-            told = write_page(session.executor, self.recipe, reports, session.out, again=True)
+            told = write_page(session.executor, self.recipe, reports, session.out)
         for text in told:
             _tell(f"warning: {text}")
         state.store.files.save()

@@ -16,7 +16,7 @@ from doit.task import Task, dict_to_task
 from mobileprep.at_once import MOST_THREADS
 from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.plan.spec import StageSpec, TargetPlan
+from mobileprep.plan.spec import StageSpec
 
 Work = Callable[[], object]
 Check = Callable[[], bool]
@@ -44,12 +44,12 @@ def stage_task(spec: StageSpec, run: Work, is_fresh: Check) -> dict[str, Any]:
     }
 
 
-def finish_task(target: TargetPlan, run: Work) -> dict[str, Any]:
-    """What is done for a target after its stages, as a doit task; it judges itself what to do."""
+def step_task(name: str, tasks: Iterable[str], run: Work) -> dict[str, Any]:
+    """What is done when some stages have run, as a doit task; it judges itself what to do."""
     return {
-        "name": task_name(f"{target.folder}/"),
+        "name": task_name(f"{name}/"),
         "actions": [run],
-        "task_dep": sorted({task_name(task) for task in target.tasks}),
+        "task_dep": sorted({task_name(task) for task in tasks}),
         "io": {"capture": False},
     }
 

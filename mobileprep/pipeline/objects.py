@@ -59,18 +59,19 @@ class Objects:
 
     def _not_whole(self, parts: Iterable[Part]) -> list[Part]:
         found = {part: _stamp(self._name(part.sha256)) for part in parts}
-        due = [part for part, stamp in found.items() if not self._is_verified(part, stamp)]
-        if not due:
-            return due
+        due = {
+            part: stamp
+            for part, stamp in found.items()
+            if stamp is not None and not self._is_verified(part, stamp)
+        }
+        absent = {part for part, stamp in found.items() if stamp is None}
         wanted = [(self.path(part.sha256), part.sha256, part.size) for part in due]
-        absent = []
         for part, is_whole in zip(due, self._files.match_many(wanted), strict=True):
-            stamp = found[part]
-            if not is_whole or not _fits(part, stamp):
-                absent.append(part)
-            elif stamp is not None:
-                self._verified[part.sha256] = stamp
-        return absent
+            if is_whole and _fits(part, due[part]):
+                self._verified[part.sha256] = due[part]
+            else:
+                absent.add(part)
+        return [part for part in found if part in absent]
 
     def view(self, part: Part) -> memoryview:
         """An object's bytes, mapped; the map lives as long as a view on it.
@@ -129,12 +130,12 @@ class Objects:
         target = self.path(part.sha256)
         try:
             try:
-                path.replace(target)
+                _move(path, target)
             except OSError:
                 # Only where it fails: hundreds of objects may come from a remote store.
                 clear_way(target, self._folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(target)
+                _move(path, target)
         except OSError as error:
             raise unwritable(error, target.parent) from error
         self._written(target, part)
@@ -182,9 +183,8 @@ class Objects:
         """
         return read_index(self.view(index), self._named(index))[0]
 
-    def _is_verified(self, part: Part, stamp: tuple[int, ...] | None) -> bool:
-        is_known = stamp is not None and self._verified.get(part.sha256) == stamp
-        return is_known and _fits(part, stamp)
+    def _is_verified(self, part: Part, stamp: tuple[int, ...]) -> bool:
+        return self._verified.get(part.sha256) == stamp and _fits(part, stamp)
 
     def _name(self, sha256: str) -> str:
         # Thousands of times in a build; joining Path objects takes twenty times as long.
@@ -234,9 +234,17 @@ def _let_go(mapped: object) -> None:
         release_pages(mapped)
 
 
-def _fits(part: Part, stamp: tuple[int, ...] | None) -> bool:
+def _fits(part: Part, stamp: tuple[int, ...]) -> bool:
     """Whether a file has the length that is told of it: a record may tell another."""
-    return stamp is None or stamp[_SIZE] == part.size
+    return stamp[_SIZE] == part.size
+
+
+def _move(path: Path, target: Path) -> None:
+    try:
+        path.replace(target)
+    except FileNotFoundError:
+        target.parent.mkdir(exist_ok=True)
+        path.replace(target)
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

@@ -29,7 +29,7 @@ from mobileprep.plan.running_records import (
     SamplesRecord,
     ValidationRecord,
 )
-from mobileprep.plan.spec import PUBLISHED, Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
+from mobileprep.plan.spec import PUBLISHED, PlannedRecords, StageSpec, TargetPlan, Upstream
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,21 @@ class Built:
     sources: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Step:
+    """What is to be done when some stages have run.
+
+    Args:
+        name: tells it from other steps.
+        tasks: those stages.
+        do: the work; it judges itself how much there is.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    do: Callable[[], None]
+
+
 def stale_stages(state: State) -> list[tuple[StageSpec, Stale]]:
     """The stages that would run, in order, with the reasons.
 
@@ -66,15 +81,15 @@ def build(
     *,
     jobs: int = 1,
     keep_going: bool = False,
-    finish: Callable[[TargetPlan], None] | None = None,
+    steps: Sequence[Step] = (),
 ) -> list[MobileprepError]:
-    """Run what is stale, then ``finish`` for each target whose stages have all run.
+    """Run what is stale, and take each step when its stages have all run.
 
     Args:
         executor: runs the stages of a plan, and has them listed afterwards.
-        jobs: how many stages and targets may be worked at at once.
+        jobs: how many stages and steps may be worked at at once.
         keep_going: after a failure go on with what does not depend on it.
-        finish: what is to be done for a target.
+        steps: what else is to be done; none needs another.
 
     Returns:
         The failures, where the build was to go on after them, in the order of the plan.
@@ -84,23 +99,21 @@ def build(
     """
     state = executor.state
     if not stale_stages(state):
-        steps = [step for _, step in _finishing(state.plan, finish)]
         # While one target's files come from a remote store, those of another are written.
         at_a_time = 1 if state.store.sharing is None else jobs
-        return _finished(steps, jobs=at_a_time, keep_going=keep_going)
+        return _taken(steps, jobs=at_a_time, keep_going=keep_going)
     # Only now: a build with nothing to do must not pay for doit's start-up.
-    from mobileprep.pipeline.doit_tasks import finish_task, guarded, run_tasks, stage_task
+    from mobileprep.pipeline.doit_tasks import guarded, run_tasks, stage_task, step_task
 
     failures: dict[str, BaseException] = {}
     stages = state.plan.stages
     actions = {s.task: guarded(_action(s, executor), s.task, failures) for s in stages}
     tasks = [stage_task(s, actions[s.task], _check(s, executor)) for s in stages]
-    for target, step in _finishing(state.plan, finish):
-        tasks.append(finish_task(target, guarded(step, target.folder, failures)))
+    tasks += [step_task(s.name, s.tasks, guarded(s.do, s.name, failures)) for s in steps]
     went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
     if not keep_going:
         _run_before_failure(actions, failures)
-    order = [*actions, *(t.folder for t in state.plan.targets)]
+    order = [*actions, *(step.name for step in steps)]
     found = [failures[name] for name in order if name in failures]
     told = [error for error in found if isinstance(error, MobileprepError)]
     for error in found:
@@ -129,20 +142,12 @@ def _run_before_failure(
         action()
 
 
-def _finishing(
-    plan: Plan, finish: Callable[[TargetPlan], None] | None
-) -> list[tuple[TargetPlan, Callable[[], None]]]:
-    return [] if finish is None else [(t, functools.partial(finish, t)) for t in plan.targets]
+def _taken(steps: Sequence[Step], *, jobs: int, keep_going: bool) -> list[MobileprepError]:
+    """Take steps whose stages have run; their failures, if it is to go on after them."""
 
-
-def _finished(
-    steps: Sequence[Callable[[], None]], *, jobs: int, keep_going: bool
-) -> list[MobileprepError]:
-    """Take steps that need nothing of each other; their failures, if it is to go on after them."""
-
-    def failure(step: Callable[[], None]) -> MobileprepError | None:
+    def failure(step: Step) -> MobileprepError | None:
         try:
-            step()
+            step.do()
         except MobileprepError as error:
             if not keep_going:
                 raise

@@ -20,8 +20,7 @@ _UNKNOWN = "0" * 12
 
 def workspace_name() -> str:
     """A new name that tells which process it belongs to: number, system, start, and chance."""
-    pid = os.getpid()
-    return f"{pid}-{_system()}-{_started(pid) or 0}-{os.urandom(8).hex()}"
+    return f"{_process(os.getpid())}-{os.urandom(8).hex()}"
 
 
 def sweep(folder: Path) -> int:
@@ -56,6 +55,12 @@ def _remove(path: Path) -> bool:
         with contextlib.suppress(OSError):
             path.unlink()
     return not path.exists()
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> str:
+    """What the names of this process begin with; one that was forked has another number."""
+    return f"{pid}-{_system()}-{_started(pid) or 0}"
 
 
 @lru_cache(maxsize=1)

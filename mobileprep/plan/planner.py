@@ -97,7 +97,7 @@ class _TargetPlanner:
         )
         shipped = self._shipped(package)
         code = self._code(frozen_by(freeze), last)
-        compress = self._add(compress_spec(target, shipped))
+        compress = self._add(compress_spec(target, Upstream(last, GRAPH), shipped))
         budget = self._budget(frozen_by(freeze), last, package, compress)
         migration = self._migration(frozen_by(freeze), steps)
         validation = self._validate(frozen_by(freeze), last, package)

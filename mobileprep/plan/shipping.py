@@ -55,9 +55,17 @@ def package_spec(
     return StageSpec(f"{target.folder}/package", stage, where)
 
 
-def compress_spec(target: Target, shipped: Upstream) -> StageSpec:
-    """The stage that measures how small a target's model file compresses."""
-    stage = CompressStage(compressor=compressor(), level=LEVEL, model=shipped)
+def compress_spec(target: Target, graph: Upstream, shipped: Upstream) -> StageSpec:
+    """The stage that measures how small a target's model file compresses.
+
+    Args:
+        target: the target.
+        graph: the graph after all steps.
+        shipped: the model file that goes into the target's folder.
+    """
+    is_graph = target.artifact == "frozen" and target.protect.key is None
+    read = {"graph": graph} if is_graph else {"model": shipped}
+    stage = CompressStage(compressor=compressor(), level=LEVEL, **read)
     return StageSpec(f"{target.folder}/compress", stage)
 
 

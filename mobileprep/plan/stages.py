@@ -215,16 +215,19 @@ class CompressStage(Stage):
     Args:
         compressor: what compresses, with its version.
         level: how hard it tries.
-        model: the model file.
+        graph: the graph that the file holds, where it holds nothing else; measuring then need not
+            wait for the file.
+        model: the model file, where there is no such graph.
     """
 
     stage_name: ClassVar[str] = "compress"
-    stage_version: ClassVar[int] = 2
+    stage_version: ClassVar[int] = 3
     RECORD: ClassVar[str] = "compress.json"
 
     compressor: str
     level: int
-    model: Upstream
+    graph: Upstream | None = None
+    model: Upstream | None = None
 
     @property
     def output_files(self) -> tuple[str, ...]:

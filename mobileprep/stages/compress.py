@@ -12,6 +12,8 @@ from typing import Final
 import numpy as np
 from isal import isal_zlib
 
+from mobileprep.ir.channel_statistics import without_statistics
+from mobileprep.ir.serde import graph_to_pieces, raw_chunks
 from mobileprep.plan.records import CompressRecord
 from mobileprep.plan.stages import CompressStage
 from mobileprep.processors import cores
@@ -30,8 +32,17 @@ FRAME: Final = 2 + 2 + 4
 def run(job: Job[CompressStage]) -> None:
     """Leaves ``compress.json``."""
     asked = job.asked
-    size = compressed_size(job.data(asked.model), asked.level)
+    size = compressed_size(_model(job), asked.level)
     job.write_record(asked.RECORD, CompressRecord(size, asked.compressor))
+
+
+def _model(job: Job[CompressStage]) -> Iterator[bytes | memoryview]:
+    """The bytes of the model file, as the package stage leaves it."""
+    asked = job.asked
+    if asked.graph is None:
+        assert asked.model is not None
+        return job.data(asked.model)
+    return raw_chunks(graph_to_pieces(without_statistics(job.graph(asked.graph))))
 
 
 def compressed_size(pieces: Iterable[bytes | memoryview], level: int) -> int:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from mobileprep import RecipeError, UsageError, build, load_recipe, recipe_tasks
+from mobileprep.plan.compressor import LEVEL
+from mobileprep.stages.compress import compressed_size
 
+ENCRYPTED = "protect: {encrypt: {key: env:DIGITS_KEY}}"
 DIGITS = Path(__file__).resolve().parents[2] / "recipes" / "digits"
 
 
@@ -34,6 +37,20 @@ def test_a_build_tells_its_folders_and_does_only_what_is_needed(digits: Path) ->
     assert [(t.folder, t.is_changed) for t in again.targets] == [(phone.folder, False)]
     assert again.ran == ()
     assert "digits/freeze" in build(digits, "out", targets=["phone"], force=True).ran
+
+
+@pytest.mark.parametrize("target", ["", "artifact: text", "artifact: memmapped", ENCRYPTED])
+def test_the_compressed_size_is_that_of_the_published_file(
+    digits: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    if target == ENCRYPTED:
+        pytest.importorskip("cryptography")
+        monkeypatch.setenv("DIGITS_KEY", "07" * 32)
+    line = "    quantize: weights\n"
+    digits.write_text(digits.read_text().replace(line, f"{line}    {target}\n"))
+    (phone,) = build(digits, targets=["phone"]).targets
+    (model,) = [path for path in phone.folder.iterdir() if path.name.startswith("digits.")]
+    assert phone.report.compressed.bytes == compressed_size([model.read_bytes()], LEVEL)
 
 
 def test_what_cannot_be_built_is_refused_before_anything_runs(digits: Path) -> None:

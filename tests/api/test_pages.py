@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
-from mobileprep.api.building import build
-from mobileprep.api.pages import remove_page
-from mobileprep.errors import MobileprepError
+from mobileprep.api import pages as api_pages
+from mobileprep.api.building import build, prepared
+from mobileprep.api.pages import Pages, remove_page
+from mobileprep.api.targets import publish_target
+from mobileprep.errors import CorruptFileError, MobileprepError
+from mobileprep.pipeline.execute import Executor, Ran
+from mobileprep.recipe.load import load_recipe
 from tests.report.page.browser import built
 
 
@@ -120,6 +124,63 @@ def test_a_build_that_fails_leaves_the_page_of_the_one_before(page: Path) -> Non
     with pytest.raises(MobileprepError):
         again(page)
     assert page.read_bytes() == before
+
+
+@pytest.fixture
+def run(page: Path) -> Executor:
+    """What runs the plan of the recipe, all of which is fresh."""
+    recipe = load_recipe(page.parents[2] / "recipe.yaml")
+    state = prepared([recipe], page.parents[1])
+    return Executor(state, lambda _task, _moment: None, lambda _task, _text: None)
+
+
+def publish_all(run: Executor, pages: Pages, out: Path) -> None:
+    for target in run.state.plan.targets:
+        pages.published(target, publish_target(target, run, out)[0])
+
+
+def test_it_is_made_while_targets_are_published_and_written_when_all_are(
+    page: Path, run: Executor
+) -> None:
+    out, before = page.parents[1], held(page)
+    page.unlink()
+    pages = Pages(run, out)
+    (step,) = pages.steps()
+    assert set(step.tasks) == {spec.task for spec in run.state.plan.stages}
+    step.do()
+    assert pages.write() == []
+    assert not page.exists()
+    publish_all(run, pages, out)
+    assert pages.write() == []
+    assert without_times(page) == {k: v for k, v in before.items() if k != "stages"}
+
+
+def test_what_runs_again_after_it_was_made_is_told(page: Path, run: Executor) -> None:
+    pages = Pages(run, page.parents[1])
+    (step,) = pages.steps()
+    step.do()
+    run.ran.append(Ran("shown/phone/package", 0.25))
+    publish_all(run, pages, page.parents[1])
+    assert pages.write() == []
+    ran = {stage["task"]: stage["seconds"] for stage in held(page)["stages"] if stage["ran"]}
+    assert ran == {"shown/phone/package": 0.25}
+
+
+def test_what_keeps_it_from_being_made_ahead_keeps_no_target_from_being_published(
+    page: Path, run: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        message = "is lost"
+        raise CorruptFileError(message)
+
+    page.unlink()
+    monkeypatch.setattr(api_pages, "collect_target", lost)
+    pages = Pages(run, page.parents[1])
+    (step,) = pages.steps()
+    step.do()
+    publish_all(run, pages, page.parents[1])
+    assert pages.write() == []
+    assert page.exists()
 
 
 def test_it_is_removed_once(page: Path) -> None:

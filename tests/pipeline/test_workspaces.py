@@ -80,6 +80,25 @@ def test_another_process_of_the_same_number_does_not_keep_a_workspace(tmp_path: 
     assert sweep(tmp_path) == 1
 
 
+@linux
+def test_names_tell_a_process_from_the_one_that_it_was_forked_from(tmp_path: Path) -> None:
+    source = """
+import os
+from mobileprep.pipeline.workspaces import sweep, workspace_name
+from pathlib import Path
+workspace_name()
+if not (child := os.fork()):
+    Path(workspace_name()).mkdir()
+    os._exit(0)
+os.waitpid(child, 0)
+print(len(os.listdir()), sweep(Path()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1 1\n"
+
+
 @pytest.mark.parametrize("name", ["0123456789abcdef", "1-" + "f" * 12 + "-5-0123456789abcdef"])
 def test_workspaces_of_other_systems_are_removed_when_they_have_rested_a_day(
     tmp_path: Path, name: str
@@ -101,6 +120,7 @@ def test_where_processes_cannot_be_looked_up_age_decides(
 ) -> None:
     monkeypatch.setattr(workspaces, "_PROC", tmp_path / "missing")
     workspaces._system.cache_clear()
+    workspaces._process.cache_clear()
     try:
         folder = tmp_path / "tmp" / workspace_name()
         folder.mkdir(parents=True)
@@ -109,6 +129,7 @@ def test_where_processes_cannot_be_looked_up_age_decides(
         assert sweep(folder.parent) == 1
     finally:
         workspaces._system.cache_clear()
+    workspaces._process.cache_clear()
 
 
 def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:

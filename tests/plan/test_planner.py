@@ -73,6 +73,23 @@ def test_targets_share_the_beginning_of_their_chains(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("target", "read"),
+    [
+        ("{}", Upstream("r0/freeze", "graph.pb")),
+        ("{artifact: text}", Upstream("r0/a/package", "files/r0.pbtxt")),
+        ("{artifact: memmapped}", Upstream("r0/a/package", "files/r0.pb")),
+        ("{protect: {encrypt: {key: env:K}}}", Upstream("r0/a/encrypt", "files/r0.pb.enc")),
+    ],
+)
+def test_only_of_a_graph_is_the_compressed_size_known_before_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, read: Upstream
+) -> None:
+    monkeypatch.setenv("K", "00" * 32)
+    plan = planned(f"targets: {{a: {target}}}\n")
+    assert list(plan.stage("r0/a/compress").stage.upstream.values()) == [read]
+
+
 def test_each_stage_comes_after_those_that_it_needs(folder: Path) -> None:
     plan = planned(TWO + "validation: {data: data.npz}\n")
     done: set[str] = set()

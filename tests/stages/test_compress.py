@@ -9,6 +9,15 @@ import numpy as np
 import pytest
 from isal import isal_zlib
 
+from mobileprep.ir.channel_statistics import (
+    ChannelStatistics,
+    with_statistics,
+    without_statistics,
+)
+from mobileprep.ir.files import write_graph
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import constant
+from mobileprep.ir.tensor import Tensor
 from mobileprep.plan.stages import CompressStage
 from mobileprep.stages.compress import compressed_size, run
 from tests.stages.jobs import job, left, slots
@@ -25,6 +34,19 @@ def test_the_record_has_the_size_and_what_it_is_of(tmp_path: Path) -> None:
     run(done)
     size = compressed_size([data(5000)], 1)
     assert left(done, "compress.json") == {"bytes": size, "compressor": "deflate by X 1"}
+
+
+def test_of_a_graph_that_ships_as_it_is_the_file_need_not_be_there(tmp_path: Path) -> None:
+    weights = np.random.default_rng(1).standard_normal((40, 500)).astype(np.float32)
+    node = constant("weights", Tensor.packed(weights))
+    statistics = ChannelStatistics(np.zeros(3), np.ones(3))
+    graph = Graph([node, with_statistics(constant("bias", Tensor.packed(weights[0])), statistics)])
+    asked = CompressStage(compressor="deflate by X 1", level=1, **slots("graph"))
+    done = job(tmp_path, asked, graph=graph)
+    run(done)
+    write_graph(tmp_path / "model.pb", without_statistics(graph))
+    size = compressed_size([(tmp_path / "model.pb").read_bytes()], 1)
+    assert left(done, "compress.json")["bytes"] == size
 
 
 BLOCK = 4 << 20
