@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from io import BufferedReader, RawIOBase
 from pathlib import Path
@@ -86,6 +87,33 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
                     message = f"is longer than the {limit} bytes that are read here"
                     raise CorruptFileError(message, "name a smaller file", str(path))
             return bytes(data)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+class _Memory(threading.local):
+    """What a thread reads into again and again: to make new memory takes as long as to read."""
+
+    def __init__(self) -> None:
+        self.block = memoryview(bytearray(_BLOCK))
+
+
+_here: Final = _Memory()
+
+
+def read_blocks(path: Path) -> Iterator[memoryview]:
+    """A file's bytes in blocks of up to 1 MiB, each there until the thread asks for the next.
+
+    To write these takes two thirds of the time of writing a map of the file: Linux clears the
+    pages that it is about to write to where it finds that those to read are not mapped yet.
+
+    Raises:
+        CorruptFileError: the file is missing or cannot be read.
+    """
+    try:
+        with path.open("rb", buffering=0) as stream:
+            while count := stream.readinto(_here.block):
+                yield _here.block[:count]
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -250,21 +278,23 @@ def place(source: Path, target: Path) -> None:
     share blocks until one of two files is changed, no bytes are copied.
 
     Raises:
-        ArtifactError: the target cannot be written, or the source cannot be read.
+        ArtifactError: the target cannot be written.
+        CorruptFileError: the source cannot be read.
     """
-    with atomic_writer(target, follow=False) as stream, source.open("rb", buffering=0) as origin:
-        if not _share_blocks(origin.fileno(), stream.fileno()):
-            shutil.copyfileobj(origin, stream, _BLOCK)
+    with atomic_writer(target, follow=False) as stream:
+        if not _share_blocks(source, stream.fileno()):
+            stream.writelines(read_blocks(source))
 
 
-def _share_blocks(source: int, target: int) -> bool:
+def _share_blocks(source: Path, target: int) -> bool:
     """Let an empty file share the blocks of another, by Linux's FICLONE; whether it does now."""
     if not sys.platform.startswith("linux"):
         return False
     import fcntl  # not on Windows
 
     try:
-        fcntl.ioctl(target, _FICLONE, source)
+        with source.open("rb", buffering=0) as origin:
+            fcntl.ioctl(target, _FICLONE, origin.fileno())
     except OSError:
         return False
     return True

@@ -18,6 +18,7 @@ from mobileprep.fsio import (
     file_inside,
     inside,
     place,
+    read_blocks,
     read_bytes,
     sha256_bytes,
     sha256_file,
@@ -115,6 +116,24 @@ def test_a_copy_does_not_follow_its_source(tmp_path: Path) -> None:
     place(source, tmp_path / "b")
     source.write_text("two")
     assert (tmp_path / "b").read_text() == "one"
+
+
+def test_a_source_that_is_gone_leaves_no_copy(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("before")
+    with pytest.raises(CorruptFileError, match="cannot be read") as caught:
+        place(tmp_path / "a", tmp_path / "b")
+    assert caught.value.where == str(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+    assert (tmp_path / "b").read_text() == "before"
+
+
+def test_a_file_is_read_in_blocks_into_the_same_memory(tmp_path: Path) -> None:
+    data = bytes(range(256)) * (9 << 10)
+    (tmp_path / "a").write_bytes(data)
+    blocks = [(bytes(block), block) for block in read_blocks(tmp_path / "a")]
+    assert b"".join(copy for copy, _ in blocks) == data
+    assert [len(copy) for copy, _ in blocks] == [1 << 20, 1 << 20, 256 << 10]
+    assert blocks[0][1] == blocks[1][1]
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", ".."])

@@ -64,7 +64,7 @@ class StoreExchange:
             return self._store.objects.path(output.sha256)
         path = self._folder / output.sha256
         if not path.exists():
-            write_bytes(path, self._store.pieces(output))
+            write_bytes(path, self._store.blocks(output))
         return path
 
     def data(self, upstream: Upstream) -> Iterator[bytes | memoryview]:

@@ -14,7 +14,7 @@ from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.mapped_file import release_pages
 from mobileprep.formats.parts import Part, read_between, read_index
-from mobileprep.fsio import place, unreadable, write_bytes, write_new
+from mobileprep.fsio import place, read_blocks, unreadable, write_bytes, write_new
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.obstacles import clear_way
 
@@ -163,6 +163,26 @@ class Objects:
             else:
                 yield piece
 
+    def assemble_blocks(self, index: Part) -> Iterator[memoryview]:
+        """The same bytes to be written, in blocks that are there until the next is asked for.
+
+        Raises:
+            CorruptFileError: an object is not there, or damaged.
+        """
+        for piece in read_between(self.view(index), self._named(index)):
+            if isinstance(piece, Part):
+                yield from self._blocks(piece)
+            else:
+                yield piece
+
+    def _blocks(self, part: Part) -> Iterator[memoryview]:
+        size = 0
+        for block in read_blocks(self._checked(part)):
+            size += len(block)
+            yield block
+        if size != part.size:  # it was altered since it was looked at
+            raise self._damaged(part)
+
     def mapped_bytes(self) -> int:
         """The length of all objects that are mapped now."""
         with self._lock:
@@ -195,9 +215,12 @@ class Objects:
 
     def _checked(self, part: Part) -> Path:
         if not self.holds(part):
-            message = "the store's object is missing or damaged"
-            raise CorruptFileError(message, _GONE_HINT, self._named(part))
+            raise self._damaged(part)
         return self.path(part.sha256)
+
+    def _damaged(self, part: Part) -> CorruptFileError:
+        message = "the store's object is missing or damaged"
+        return CorruptFileError(message, _GONE_HINT, self._named(part))
 
     def _write(self, part: Part, pieces: Sequence[Buffer]) -> None:
         if self.holds(part):

@@ -179,6 +179,13 @@ class Store:
         else:
             yield self.objects.view(Part(output.sha256, output.size))
 
+    def blocks(self, output: Output) -> Iterator[bytes | memoryview]:
+        """The same bytes to be written, each piece there until the next is asked for."""
+        if output.index is not None and output.index.sha256 != output.sha256:
+            yield from self.objects.assemble_blocks(output.index)
+        else:
+            yield from self.pieces(output)
+
     def publish(self, output: Output, target: Path) -> None:
         """Give ``target`` an output's bytes.
 
@@ -191,7 +198,7 @@ class Store:
         else:
             with atomic_writer(target, follow=False) as stream:
                 self._systems.reserve(stream.fileno(), str(target), output.size)
-                stream.writelines(self.pieces(output))
+                stream.writelines(self.blocks(output))
         self.files.note(target, output.sha256)
 
     def load(self, fingerprint: str) -> Record | None:

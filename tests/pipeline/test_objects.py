@@ -188,6 +188,8 @@ def test_a_file_is_put_together_from_its_index(objects: Objects) -> None:
     index = objects.put([between_bytes([b"<", b"-", ABC, big, b">", ABC])])
     objects.put([b"abc"])
     assert b"".join(objects.assemble(index)) == b"<-abc" + b"x" * 100 + b">abc"
+    blocks = [bytes(block) for block in objects.assemble_blocks(index)]
+    assert b"".join(blocks) == b"<-abc" + b"x" * 100 + b">abc"
     assert objects.parts(index) == (ABC, big, ABC)
 
 
@@ -203,6 +205,18 @@ def test_a_file_whose_part_is_gone_cannot_be_put_together(objects: Objects) -> N
     with pytest.raises(CorruptFileError, match="object is missing or damaged") as caught:
         list(objects.assemble(index))
     assert caught.value.where == str(objects.path(ABC.sha256))
+    with pytest.raises(CorruptFileError, match="object is missing or damaged"):
+        list(objects.assemble_blocks(index))
+
+
+def test_a_part_that_is_cut_off_while_it_is_copied_is_damaged(objects: Objects) -> None:
+    part = objects.put([b"x" * (5 << 20)])
+    blocks = objects.assemble_blocks(objects.put([between_bytes([b"<", part])]))
+    assert next(blocks) == b"<"
+    assert len(next(blocks)) == 1 << 20
+    os.truncate(objects.path(part.sha256), 2 << 20)
+    with pytest.raises(CorruptFileError, match="object is missing or damaged"):
+        list(blocks)
 
 
 def test_what_is_no_index_names_no_parts(objects: Objects) -> None:

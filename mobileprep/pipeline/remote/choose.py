@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from mobileprep.at_once import begun
 from mobileprep.errors import UnsupportedError, UsageError
 from mobileprep.pipeline.remote.base import Backend, Remote
 from mobileprep.pipeline.remote.guarded import GuardedRemote
@@ -37,9 +35,7 @@ def open_remote(settings: RemoteSettings | None) -> Remote | None:
         _check_installed("remote" if scheme in HTTP else OBJECT_STORES[scheme], settings.url)
     if settings.ca_file is not None:
         _check_certificates(settings.ca_file)
-    # Its module takes as long to import as the model takes to be hashed, which goes on meanwhile.
-    begun(_backend_of, [scheme])
-    return GuardedRemote(settings, lambda: _backend_of(scheme)(settings))
+    return GuardedRemote(settings, lambda: _backend(settings, scheme))
 
 
 def _check_installed(extra: str, url: str) -> None:
@@ -59,16 +55,15 @@ def _check_certificates(file: Path) -> None:
         raise UsageError(message, "name a file of certificates in PEM form", CA) from error
 
 
-def _backend_of(scheme: str) -> Callable[[RemoteSettings], Backend]:
-    """What makes the backend for addresses of a scheme."""
+def _backend(settings: RemoteSettings, scheme: str) -> Backend:
     if scheme in HTTP:
         from mobileprep.pipeline.remote.http import HttpBackend
 
-        return HttpBackend
+        return HttpBackend(settings)
     if scheme == FOLDER:
         from mobileprep.pipeline.remote.folder import FolderBackend
 
-        return lambda settings: FolderBackend(Path(unquote(urlsplit(settings.url).path)))
+        return FolderBackend(Path(unquote(urlsplit(settings.url).path)))
     from mobileprep.pipeline.remote.object_store import ObjectStoreBackend
 
-    return lambda settings: ObjectStoreBackend(settings.url)
+    return ObjectStoreBackend(settings.url)
