@@ -23,7 +23,7 @@ from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import hash_all
-from mobileprep.pipeline.runner import Step, stale_stages
+from mobileprep.pipeline.runner import FollowUp, stale_stages
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
@@ -173,12 +173,14 @@ def run_build(
         done[target.folder] = BuiltTarget(folder, report, is_changed)
         pages.published(target, report)
 
-    publishing = (Step(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets)
+    publishing = [
+        FollowUp(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets
+    ]
 
     try:
         with shared_memory(min(jobs, len(stale_stages(state))), memory):
-            steps = [*publishing, *pages.steps()]
-            found = run_stages(executor, jobs=jobs, keep_going=keep_going, steps=steps)
+            follow_ups = [*publishing, *pages.follow_ups()]
+            found = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
         failures = tuple(with_worst_layers(error, executor) for error in found)
         told = pages.write()
         if state.store.sharing is not None:

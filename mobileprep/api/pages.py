@@ -18,7 +18,7 @@ from mobileprep.fsio import file_inside, read_file, sha256_bytes, write_bytes
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.output import Record
-from mobileprep.pipeline.runner import Step, collect, collect_target
+from mobileprep.pipeline.runner import FollowUp, collect, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.spec import Plan, TargetPlan, Upstream
 from mobileprep.report.collect import Report
@@ -62,11 +62,11 @@ class Pages:
         self._published: dict[str, Report] = {}
         self._made: dict[str, _Page] = {}
 
-    def steps(self) -> list[Step]:
+    def follow_ups(self) -> list[FollowUp]:
         """To make each page ahead, when the stages of its targets have run."""
         plan = self._executor.state.plan
         return [
-            Step(
+            FollowUp(
                 recipe,
                 tuple(dict.fromkeys(task for t in _targets(plan, recipe) for task in t.tasks)),
                 functools.partial(self._make, recipe),

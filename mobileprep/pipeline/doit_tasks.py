@@ -44,7 +44,7 @@ def stage_task(spec: StageSpec, run: Work, is_fresh: Check) -> dict[str, Any]:
     }
 
 
-def step_task(name: str, tasks: Iterable[str], run: Work) -> dict[str, Any]:
+def follow_up_task(name: str, tasks: Iterable[str], run: Work) -> dict[str, Any]:
     """What is done when some stages have run, as a doit task; it judges itself what to do."""
     return {
         "name": task_name(f"{name}/"),

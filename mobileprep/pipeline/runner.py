@@ -52,11 +52,11 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Step:
+class FollowUp:
     """What is to be done when some stages have run.
 
     Args:
-        name: tells it from other steps.
+        name: tells it from others.
         tasks: those stages.
         do: the work; it judges itself how much there is.
     """
@@ -81,15 +81,15 @@ def build(
     *,
     jobs: int = 1,
     keep_going: bool = False,
-    steps: Sequence[Step] = (),
+    follow_ups: Sequence[FollowUp] = (),
 ) -> list[MobileprepError]:
-    """Run what is stale, and take each step when its stages have all run.
+    """Run what is stale, and do what follows some stages when those have all run.
 
     Args:
         executor: runs the stages of a plan, and has them listed afterwards.
-        jobs: how many stages and steps may be worked at at once.
+        jobs: how many stages and follow-ups may be worked at at once.
         keep_going: after a failure go on with what does not depend on it.
-        steps: what else is to be done; none needs another.
+        follow_ups: what else is to be done; none needs another.
 
     Returns:
         The failures, where the build was to go on after them, in the order of the plan.
@@ -101,19 +101,21 @@ def build(
     if not stale_stages(state):
         # While one target's files come from a remote store, those of another are written.
         at_a_time = 1 if state.store.sharing is None else jobs
-        return _taken(steps, jobs=at_a_time, keep_going=keep_going)
+        return _done(follow_ups, jobs=at_a_time, keep_going=keep_going)
     # Only now: a build with nothing to do must not pay for doit's start-up.
-    from mobileprep.pipeline.doit_tasks import guarded, run_tasks, stage_task, step_task
+    from mobileprep.pipeline.doit_tasks import follow_up_task, guarded, run_tasks, stage_task
 
     failures: dict[str, BaseException] = {}
     stages = state.plan.stages
     actions = {s.task: guarded(_action(s, executor), s.task, failures) for s in stages}
     tasks = [stage_task(s, actions[s.task], _check(s, executor)) for s in stages]
-    tasks += [step_task(s.name, s.tasks, guarded(s.do, s.name, failures)) for s in steps]
+    for one in follow_ups:
+        work = guarded(one.do, one.name, failures)
+        tasks.append(follow_up_task(one.name, one.tasks, work))
     went_well = run_tasks(tasks, jobs=jobs, keep_going=keep_going)
     if not keep_going:
         _run_before_failure(actions, failures)
-    order = [*actions, *(step.name for step in steps)]
+    order = [*actions, *(one.name for one in follow_ups)]
     found = [failures[name] for name in order if name in failures]
     told = [error for error in found if isinstance(error, MobileprepError)]
     for error in found:
@@ -142,19 +144,19 @@ def _run_before_failure(
         action()
 
 
-def _taken(steps: Sequence[Step], *, jobs: int, keep_going: bool) -> list[MobileprepError]:
-    """Take steps whose stages have run; their failures, if it is to go on after them."""
+def _done(follow_ups: Sequence[FollowUp], *, jobs: int, keep_going: bool) -> list[MobileprepError]:
+    """Do what follows stages that have run; its failures, if it is to go on after them."""
 
-    def failure(step: Step) -> MobileprepError | None:
+    def failure(one: FollowUp) -> MobileprepError | None:
         try:
-            step.do()
+            one.do()
         except MobileprepError as error:
             if not keep_going:
                 raise
             return error
         return None
 
-    return [error for error in at_once(failure, steps, jobs) if error is not None]
+    return [error for error in at_once(failure, follow_ups, jobs) if error is not None]
 
 
 def collect(state: State) -> list[Built]:

@@ -145,9 +145,9 @@ def test_it_is_made_while_targets_are_published_and_written_when_all_are(
     out, before = page.parents[1], held(page)
     page.unlink()
     pages = Pages(run, out)
-    (step,) = pages.steps()
-    assert set(step.tasks) == {spec.task for spec in run.state.plan.stages}
-    step.do()
+    (making,) = pages.follow_ups()
+    assert set(making.tasks) == {spec.task for spec in run.state.plan.stages}
+    making.do()
     assert pages.write() == []
     assert not page.exists()
     publish_all(run, pages, out)
@@ -157,8 +157,8 @@ def test_it_is_made_while_targets_are_published_and_written_when_all_are(
 
 def test_what_runs_again_after_it_was_made_is_told(page: Path, run: Executor) -> None:
     pages = Pages(run, page.parents[1])
-    (step,) = pages.steps()
-    step.do()
+    (making,) = pages.follow_ups()
+    making.do()
     run.ran.append(Ran("shown/phone/package", 0.25))
     publish_all(run, pages, page.parents[1])
     assert pages.write() == []
@@ -176,8 +176,8 @@ def test_what_keeps_it_from_being_made_ahead_keeps_no_target_from_being_publishe
     page.unlink()
     monkeypatch.setattr(api_pages, "collect_target", lost)
     pages = Pages(run, page.parents[1])
-    (step,) = pages.steps()
-    step.do()
+    (making,) = pages.follow_ups()
+    making.do()
     publish_all(run, pages, page.parents[1])
     assert pages.write() == []
     assert page.exists()

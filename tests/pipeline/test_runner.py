@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mobileprep.errors import CorruptFileError, MobileprepError, TransformError, UsageError
-from mobileprep.pipeline.runner import Step, build, check_pins, collect_target, stale_stages
+from mobileprep.pipeline.runner import FollowUp, build, check_pins, collect_target, stale_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.spec import Plan, PlannedRecords, StageSpec, TargetPlan, Upstream
@@ -57,9 +57,9 @@ def state(tmp_path: Path) -> State:
     return State(Plan(SPECS, TARGETS), Store(tmp_path / "store"))
 
 
-def steps(do: Callable[[TargetPlan], None]) -> list[Step]:
-    """A step for each target."""
-    return [Step(t.folder, t.tasks, functools.partial(do, t)) for t in TARGETS]
+def for_each_target(do: Callable[[TargetPlan], None]) -> list[FollowUp]:
+    """What is to be done for each target, when its stages have run."""
+    return [FollowUp(t.folder, t.tasks, functools.partial(do, t)) for t in TARGETS]
 
 
 def test_after_a_failure_nothing_else_runs(failing: Failing, state: State) -> None:
@@ -67,7 +67,7 @@ def test_after_a_failure_nothing_else_runs(failing: Failing, state: State) -> No
     executor = executor_of(state)
     finished: list[str] = []
     with pytest.raises(TransformError) as caught:
-        build(executor, steps=steps(lambda t: finished.append(t.target)))
+        build(executor, follow_ups=for_each_target(lambda t: finished.append(t.target)))
     assert caught.value is BAD["r/b"]
     assert [r.task for r in executor.ran] == ["r/a"]
     assert finished == []
@@ -81,7 +81,10 @@ def test_keep_going_runs_what_does_not_depend_on_the_failure(
     executor = executor_of(state)
     finished: list[str] = []
     failures = build(
-        executor, jobs=jobs, keep_going=True, steps=steps(lambda t: finished.append(t.target))
+        executor,
+        jobs=jobs,
+        keep_going=True,
+        follow_ups=for_each_target(lambda t: finished.append(t.target)),
     )
     assert failures == [BAD["r/b"]]
     assert [r.task for r in executor.ran] == ["r/a", "r/d"]
@@ -96,7 +99,9 @@ def test_failures_are_told_in_the_order_of_the_plan(
         "r/d": TransformError("of d", "", "d"),
         "r/b": TransformError("of b", "", "b"),
     }
-    failures = build(executor_of(state), jobs=jobs, keep_going=True, steps=steps(lambda _: None))
+    failures = build(
+        executor_of(state), jobs=jobs, keep_going=True, follow_ups=for_each_target(lambda _: None)
+    )
     assert [error.message for error in failures] == ["of b", "of d"]
 
 
@@ -114,7 +119,10 @@ def test_a_bug_is_raised_even_where_the_build_goes_on(failing: Failing, state: S
 
 def test_all_went_well_without_failures(failing: Failing, state: State) -> None:
     finished: list[str] = []
-    assert build(executor_of(state), steps=steps(lambda t: finished.append(t.target))) == []
+    assert (
+        build(executor_of(state), follow_ups=for_each_target(lambda t: finished.append(t.target)))
+        == []
+    )
     assert finished == ["one", "two"]
     assert failing.errors == {}
 
@@ -124,7 +132,10 @@ def test_targets_are_finished_where_nothing_has_to_run(failing: Failing, state: 
     assert stale_stages(state) == []
     failing.errors = {task.task: ZeroDivisionError("it ran again") for task in SPECS}
     finished: list[str] = []
-    assert build(executor_of(state), steps=steps(lambda t: finished.append(t.target))) == []
+    assert (
+        build(executor_of(state), follow_ups=for_each_target(lambda t: finished.append(t.target)))
+        == []
+    )
     assert finished == ["one", "two"]
 
 
@@ -150,12 +161,12 @@ def test_a_target_that_cannot_be_finished_stops_a_build_unless_it_goes_on(
         build(executor_of(state))
     finished: list[str] = []
     failures: list[MobileprepError] = build(
-        executor_of(state), keep_going=True, steps=steps(refuse("one", finished))
+        executor_of(state), keep_going=True, follow_ups=for_each_target(refuse("one", finished))
     )
     assert [str(error) for error in failures] == ["one cannot be written"]
     assert finished == ["two"]
     with pytest.raises(UsageError, match="one cannot be written"):
-        build(executor_of(state), steps=steps(refuse("one", finished)))
+        build(executor_of(state), follow_ups=for_each_target(refuse("one", finished)))
     assert finished == ["two"]
 
 
