@@ -135,13 +135,26 @@ class Match:
     @cached_property
     def used_outside(self) -> frozenset[str]:
         """Names of matched nodes that a node outside of the match needs, or that are protected."""
-        inside = {n.name for n in self.nodes}
-        consumers = self.graph.consumers
+        return frozenset(n.name for n in self.nodes if n.name in self.protected or self._users(n))
+
+    @cached_property
+    def read_outside(self) -> frozenset[str]:
+        """Those of ``used_outside`` of which more is needed than that they have run."""
         return frozenset(
             name
-            for name in inside
-            if name in self.protected or any(c.name not in inside for c in consumers.get(name, ()))
+            for name in self.used_outside
+            if name in self.protected
+            or any(r.node == name for n in self._users(self.graph[name]) for r in n.data_inputs)
         )
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(n.name for n in self.nodes)
+
+    def _users(self, node: Node) -> list[Node]:
+        """The nodes outside of the match that a node of it is an input of."""
+        users = self.graph.consumers.get(node.name, ())
+        return [user for user in users if user.name not in self._names]
 
     @cached_property
     def _labels(self) -> Mapping[str, Node]:

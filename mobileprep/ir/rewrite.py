@@ -18,7 +18,7 @@ graph transforms.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 
 from mobileprep.errors import InvalidGraphError
@@ -192,7 +192,16 @@ def _replacement(match: Match, rule: Rule) -> Sequence[Node] | Leave:
             return Leave(NAME_TAKEN)
     if not rule.allow_inconsistencies and not match.used_outside <= by_name.keys():
         return Leave(NEEDED_ELSEWHERE)
-    return list(by_name.values())
+    gone = {n.name for n in match.nodes} - by_name.keys()
+    return [_waiting_for_none(node, gone) for node in by_name.values()]
+
+
+def _waiting_for_none(node: Node, gone: Set[str]) -> Node:
+    """A node without control inputs from nodes whose work others do now."""
+    if gone.isdisjoint(ref.node for ref in node.control_inputs):
+        return node
+    inputs = tuple(r for r in node.inputs if not r.is_control or r.node not in gone)
+    return replace(node, inputs=inputs)
 
 
 def _check_names(nodes: Iterable[Node], pattern: OpTypePattern) -> None:

@@ -110,7 +110,7 @@ class TransformStage(Stage):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 8
+    stage_version: ClassVar[int] = 9
     RECORD: ClassVar[str] = "step.json"
 
     transform: str

@@ -95,7 +95,7 @@ class _Flattening:
         if reason and self.tf115:
             message = f"node {match.node.name!r}: {reason}"
             raise refuse(FlattenAtrousConv.transform_name, message, "fold constants first")
-        if not reason and match["filter"].name in match.used_outside:
+        if not reason and match["filter"].name in match.read_outside:
             # The original gives its other users the larger filter as well.
             reason = "the filter is used elsewhere"
         return reason or self._meaning_reason(match)
@@ -110,7 +110,9 @@ class _Flattening:
         kept = ("T", "strides", "data_format", "use_cudnn_on_gpu")
         attrs = {name: layer.attrs[name] for name in kept if name in layer.attrs}
         attrs["padding"] = attr.string(_padding(match) or "SAME")
-        inputs = (to_batch.inputs[0], Ref(large.name), *controls)
+        # The original spells it without an output number.
+        source = replace(to_batch.inputs[0], explicit=False)
+        inputs = (source, Ref(large.name), *controls)
         flat = replace(layer, name=match.node.name, inputs=inputs, attrs=attrs)
         return [match["source"], large, flat]
 

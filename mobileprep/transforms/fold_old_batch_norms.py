@@ -238,10 +238,11 @@ def _use_reason(match: Match) -> str:
     layers = {match[f"layer{i}"].name for i in numbers}
     weights = {match[f"weights{i}"].name for i in numbers}
     between = match.find("between")
-    inner = layers if between is None else {between.name, *layers}
-    if not match.used_outside.isdisjoint(inner) or len(layers) < len(numbers):
+    lost = set() if between is None else {between.name}
+    is_used = not match.used_outside.isdisjoint(lost) or not match.read_outside.isdisjoint(layers)
+    if is_used or len(layers) < len(numbers):
         return "what comes before the batch normalization is used elsewhere"
-    if not match.used_outside.isdisjoint(weights) or len(weights) < len(numbers):
+    if not match.read_outside.isdisjoint(weights) or len(weights) < len(numbers):
         return "the weights are used elsewhere"
     consumers = match.graph.consumers.get(match.node.name, ())
     if any(r.node == match.node.name and r.index > 0 for c in consumers for r in c.inputs):

@@ -235,6 +235,27 @@ def test_a_recipe_keeps_control_inputs():
     assert [str(r) for r in folded["out"].inputs] == ["x", "w", "^gate"]
 
 
+@pytest.mark.parametrize("tf115", [True, False])
+@pytest.mark.parametrize("waits_for", ["layer", "factors", "w"])
+def test_what_waits_for_a_node_that_goes_waits_no_more(waits_for, tf115):
+    graph = _conv2d(FACTORS)
+    mul = node("mul", "Mul", f"layer factors ^x ^{waits_for}")
+    graph = graph.with_nodes(mul if n.name == "mul" else n for n in graph)
+    result = apply("fold_batch_norms", graph, tf115=tf115)
+    assert result.matched == 1
+    kept = ["x", "w", "^x"] + ["^w"] * (waits_for == "w" and tf115)
+    assert [str(r) for r in result.graph["mul"].inputs] == kept
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_who_waits_for_the_weights_reads_no_others_afterwards(tf115):
+    graph = _conv2d(FACTORS, node("out", "Relu", "mul ^w"))
+    result = apply("fold_batch_norms", graph, tf115=tf115)
+    assert result.matched == 1
+    x = normal(1, 6, 6, 4)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-5, atol=1e-5)
+
+
 def test_a_constant_of_a_loop_stays_in_its_frame():
     """The original drops its control input, and with it the loop's frame."""
     tied = apply("fold_batch_norms", _with_controls("Enter"), tf115=True).graph

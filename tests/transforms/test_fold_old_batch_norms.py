@@ -1,11 +1,14 @@
 """fold_old_batch_norms: whole normalization ops go into the convolutions before them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.refs import control
 from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 SHAPE = (1, 4, 4, 4)
@@ -221,6 +224,26 @@ def test_names_that_are_taken_are_not_taken_twice():
     graph = _direct(const("layer_bn_offset", 0.0), node("out", "Add", "norm layer_bn_offset"))
     folded = apply("fold_old_batch_norms", graph, tf115=True).graph
     assert [str(r) for r in folded["norm"].inputs] == ["layer", "layer_bn_offset_1"]
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_who_waits_for_a_layer_or_its_weights_reads_no_others_afterwards(tf115):
+    graph = _direct(node("out", "Relu", "norm ^layer ^w"))
+    result = apply("fold_old_batch_norms", graph, tf115=tf115)
+    assert result.matched == 1
+    x = normal(*SHAPE)
+    np.testing.assert_allclose(run(result.graph, x), run(graph, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_what_waits_for_a_node_that_goes_waits_no_more(tf115):
+    norm = _fused("norm", "between")
+    norm = replace(norm, inputs=(*norm.inputs, control("between"), control("x")))
+    graph = _batch_to_space()
+    graph = graph.with_nodes(norm if n.name == "norm" else n for n in graph)
+    result = apply("fold_old_batch_norms", graph, tf115=tf115)
+    assert result.matched == 1
+    assert [str(r) for r in result.graph["norm"].inputs][1:] == ["block", "crops", "^x"]
 
 
 def test_control_inputs_survive():

@@ -12,7 +12,7 @@ from mobileprep.ir import attrs as attr
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_graph
 from mobileprep.runtime.interpreter import Interpreter
-from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, shown
+from tests.transforms.graphs import apply, const, conv, node, normal, placeholder, run, shown
 
 NAME = "quantize_nodes"
 
@@ -314,6 +314,18 @@ def test_a_loop_keeps_its_constants():
 def test_floats_that_the_user_fetches_stay(tf115):
     result = apply(NAME, _layer(RELU, OUT), outputs=("layer", "out"), tf115=tf115)
     assert result.graph["layer"].op == "Dequantize"
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_fetched_node_before_a_fake_quantization_stays(tf115):
+    """The original takes it away."""
+    graph = _layer(*_fake_quant("out", "layer"))
+    result = apply(NAME, graph, outputs=("layer", "out"), tf115=tf115).graph
+    assert result["layer"].op == "Dequantize"
+    x = normal(1, 6, 6, 4)
+    for fetched in ("layer", "out"):
+        expected = run(graph, x, fetched)
+        np.testing.assert_allclose(run(result, x, fetched), expected, atol=0.02 * np.ptp(expected))
 
 
 @pytest.mark.parametrize("tf115", [True, False])
