@@ -260,6 +260,16 @@ def test_a_learnt_range_that_no_run_would_take_stays_a_fake_quantization(ends, t
     assert any("empty or above zero" in reason for reason in result.skipped)
 
 
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_fake_quantization_does_not_move_before_what_changes_its_range(tf115):
+    """The original cuts what goes into the Softmax to the range of what comes out."""
+    graph = _layer(node("s", "Softmax", "layer"), *_fake_quant("out", "s", 0.0, 1.0))
+    result = apply(NAME, graph, tf115=tf115).graph
+    assert result["s"].op == "Softmax"
+    x = normal(1, 6, 6, 4)
+    np.testing.assert_allclose(run(result, x), run(graph, x), atol=0.1)
+
+
 def test_a_recipe_lets_learnt_ranges_share_their_constants():
     shared = [
         const("low", -1.0),
