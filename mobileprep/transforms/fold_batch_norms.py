@@ -128,8 +128,8 @@ def _reason(match: Match) -> str:
 
 
 def _use_reason(match: Match) -> str:
-    lost = (match[label].name for label in ("layer", "factors"))
-    if not match.used_outside.isdisjoint(lost) or match["weights"].name in match.read_outside:
+    names = (match[label].name for label in ("layer", "weights", "factors"))
+    if not match.used_outside.isdisjoint(names):
         return "the layer, its weights or the factors are used elsewhere"
     return ""
 
