@@ -399,6 +399,17 @@ def test_control_inputs_survive():
     assert [str(r) for r in fused["norm"].inputs] == ["layer", "layer/bias", "^x"]
 
 
+def test_a_run_without_a_layer_waits_for_none_of_its_own_nodes():
+    a, b, c = (const(name, normal(4, seed=i)) for i, name in enumerate("abc"))
+    run_of_three = [
+        node("first", "Mul", "x a"),
+        node("second", "Mul", "first b ^first"),
+        node("out", "Add", "second c ^second ^x"),
+    ]
+    fused = apply("fuse_batch_norms", Graph([placeholder(), a, b, c, *run_of_three])).graph
+    assert [str(r) for r in fused["out"].inputs] == ["out/mul", "out/offset", "^x"]
+
+
 def test_weights_that_a_control_input_waits_for_may_change():
     graph = _graph(more=[OUT, node("wait", "NoOp", "^w", T=None)])
     assert apply("fuse_batch_norms", graph).matched == 1

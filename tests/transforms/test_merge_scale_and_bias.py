@@ -47,6 +47,23 @@ MATCHES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("chain", "kept"),
+    [
+        ([node("out", "Mul", "layer a ^layer ^x")], ["x", "w", "^x"]),
+        (
+            [node("m", "Mul", "layer a ^layer"), node("out", "Add", "m b ^m ^x")],
+            ["layer", "layer/bias", "^layer", "^x"],
+        ),
+    ],
+)
+def test_what_waits_for_a_node_that_goes_waits_no_more(chain, kept):
+    graph = _graph(*chain)
+    result = apply("merge_scale_and_bias", graph)
+    assert result.matched == 1
+    assert [str(r) for r in result.graph["out"].inputs] == kept
+
+
 @pytest.mark.parametrize("case", MATCHES)
 def test_the_layer_gives_the_same_numbers(case):
     graph = _graph(*MATCHES[case])

@@ -43,6 +43,12 @@ class Whole:
     border: float | None = None
 
 
+def awaited(steps: Sequence[AffineStep], gone: Collection[str]) -> tuple[Ref, ...]:
+    """What some steps wait for, each once, but for nodes that go."""
+    controls = dict.fromkeys(r for s in steps for r in s.node.control_inputs)
+    return tuple(r for r in controls if r.node not in gone)
+
+
 class AffineChains:
     """Walks along chains of a graph, and notes why a walk ended at a node.
 

@@ -14,7 +14,7 @@ from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.affine.chain import AffineChains, AffineStep, Whole
+from mobileprep.rewriting.affine.chain import AffineChains, AffineStep, Whole, awaited
 from mobileprep.rewriting.affine.channels import Channels
 from mobileprep.rewriting.affine.moves import PADS
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
@@ -145,9 +145,10 @@ class _Merging:
         else:
             self._new[layer.name] = [*before, layer]
             nodes = self._bias_and_moves(layer, weights, final.name, whole)
-        controls = dict.fromkeys(r for s in steps for r in s.node.control_inputs)
         last = nodes.pop()
-        more = tuple(r for r in controls if r not in last.inputs)
+        stay = {n.name for n in (*self._new[layer.name], *nodes)}
+        gone = {layer.name, *(s.node.name for s in steps)} - stay
+        more = tuple(r for r in awaited(steps, gone) if r not in last.inputs)
         self._new[final.name] = [*nodes, replace(last, inputs=last.inputs + more)]
 
     def _scaled(self, layer: Node, weights: _Weights, scale: Array) -> tuple[Node, list[Node]]:

@@ -15,7 +15,7 @@ from mobileprep.ir.op_sets import BATCH_NORMS, SCALINGS
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array, Tensor
-from mobileprep.rewriting.affine.chain import AffineChains, AffineStep
+from mobileprep.rewriting.affine.chain import AffineChains, AffineStep, awaited
 from mobileprep.rewriting.affine.channels import (
     MISFIT,
     SUMS,
@@ -144,7 +144,7 @@ class _Runs:
             number = self._constant(f"{final.name}/{_NAMES[op]}", steps, axis, values)
             nodes += [number, _arithmetic(name, op, source, number, steps[0].node)]
             source = Ref(name)
-        controls = dict.fromkeys(r for s in steps for r in s.node.control_inputs)
+        controls = awaited(steps, {s.node.name for s in steps})
         end = nodes.pop()
         self._new[final.name] = [*nodes, replace(end, inputs=(*end.inputs, *controls))]
 
