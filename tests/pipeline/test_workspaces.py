@@ -129,7 +129,7 @@ def test_where_processes_cannot_be_looked_up_age_decides(
         assert sweep(folder.parent) == 1
     finally:
         workspaces._system.cache_clear()
-    workspaces._process.cache_clear()
+        workspaces._process.cache_clear()
 
 
 def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:

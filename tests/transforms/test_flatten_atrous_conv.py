@@ -1,5 +1,7 @@
 """flatten_atrous_conv: a convolution over a batch of sub-images becomes one over the image."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -169,6 +171,22 @@ def test_the_input_may_be_any_output_of_its_node():
     )
     flat = apply("flatten_atrous_conv", graph, tf115=True).graph["together"]
     assert str(flat.inputs[0]) == "x:1"
+
+
+def test_the_first_output_of_the_input_is_spelled_without_its_number():
+    """As fold_constants of the original leaves it with one."""
+    graph = _graph()
+    explicit = replace(graph["apart"].inputs[0], explicit=True)
+    apart = replace(graph["apart"], inputs=(explicit, *graph["apart"].inputs[1:]))
+    graph = graph.with_nodes(apart if n.name == "apart" else n for n in graph)
+    flat = apply("flatten_atrous_conv", graph, tf115=True).graph["together"]
+    assert str(flat.inputs[0]) == "x"
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_who_waits_for_the_filter_reads_no_other_afterwards(tf115):
+    graph = _graph(node("out", "Relu", "together ^w"))
+    assert apply("flatten_atrous_conv", graph, tf115=tf115).matched == 1
 
 
 def test_golden():
