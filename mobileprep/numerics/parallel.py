@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
@@ -177,14 +177,15 @@ def threads() -> int:
     return 1 if crew is None else crew.threads
 
 
-def for_each(work: Callable[[T], None], parts: Iterable[T]) -> None:
+def for_each(work: Callable[[T], None], parts: Sequence[T]) -> None:
     """Do some work for every part, in any order; an exception ends it and is passed on."""
-    share = _Share(work, parts)
     crew: _Crew | None = getattr(_here, "crew", None)
-    helpers = 0 if crew is None else min(crew.threads, len(share.pending)) - 1
+    helpers = 0 if crew is None else min(crew.threads, len(parts)) - 1
     if crew is None or helpers < 1:
-        share.drain()
+        for part in parts:
+            work(part)
         return
+    share = _Share(work, parts)
     # What a part shares out in its turn would find all threads busy.
     _here.crew = None
     for _ in range(helpers):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
@@ -92,30 +92,63 @@ def padded_rows(x: Array, window: Window, tile: Tile, value: float = 0) -> Array
 
     Padding tile by tile, the copy stays in the cache, and no copy of the whole input is made.
     """
-    stride, before = window.strides[0], window.pads[0][0]
-    first = tile.rows.start * stride - before
-    end = (tile.rows.stop - 1) * stride + reach(window.size[0], window.dilations[0]) - before
-    low = min(max(first, 0), x.shape[1])
-    high = max(min(end, x.shape[1]), low)
-    inside = x[tile.images, low:high]
-    if first == low and end == high and not any(map(sum, window.pads[1:])):
-        return inside
-    widths = [d + sum(p) for d, p in zip(x.shape[2:-1], window.pads[1:], strict=True)]
-    out = allocated((len(inside), end - first, *widths, x.shape[-1]), x.dtype)
-    rest = (slice(a, a + d) for d, (a, _) in zip(x.shape[2:-1], window.pads[1:], strict=True))
-    within = (slice(None), slice(low - first, high - first), *rest)
-    out[within] = inside
-    _fill_around(out, within, value)
-    return out
+    return Reach.of(x.shape, window, tile).rows(x, value)
 
 
-def _fill_around(out: Array, within: tuple[slice, ...], value: float) -> None:
-    """Set what lies outside a box; what lies in it is written once, as it was."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The images and rows of an input that a tile's windows reach, and the padding around them.
+
+    Args:
+        inside: the images, and those of the rows that are there.
+        shape: of the rows with padding.
+        within: where the input is in them; nothing where there is no padding.
+        around: what the padding is made of, which overlaps nowhere.
+    """
+
+    inside: tuple[slice, slice]
+    shape: tuple[int, ...]
+    within: tuple[slice, ...]
+    around: tuple[tuple[slice, ...], ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], window: Window, tile: Tile) -> Reach:
+        """What windows reach of an input of a shape, [batch, *spatial, channels]."""
+        stride, before = window.strides[0], window.pads[0][0]
+        first = tile.rows.start * stride - before
+        end = (tile.rows.stop - 1) * stride + reach(window.size[0], window.dilations[0]) - before
+        low = min(max(first, 0), shape[1])
+        high = max(min(end, shape[1]), low)
+        images = len(range(shape[0])[tile.images])
+        widths = [d + sum(p) for d, p in zip(shape[2:-1], window.pads[1:], strict=True)]
+        padded = (images, end - first, *widths, shape[-1])
+        inside = (tile.images, slice(low, high))
+        if first == low and end == high and not any(map(sum, window.pads[1:])):
+            return cls(inside, padded, (), ())
+        # Where all windows lie beyond the input's end there is nothing to copy.
+        begin = max(low - first, 0)
+        rest = (slice(a, a + d) for d, (a, _) in zip(shape[2:-1], window.pads[1:], strict=True))
+        within = (slice(None), slice(begin, begin + high - low), *rest)
+        return cls(inside, padded, within, tuple(_sides(padded, within)))
+
+    def rows(self, x: Array, value: float = 0) -> Array:
+        """The rows with padding of this value; a view of the input where there is none."""
+        inside: Array = x[self.inside]
+        if not self.within:
+            return inside
+        out = allocated(self.shape, x.dtype)
+        out[self.within] = inside
+        for side in self.around:
+            out[side] = value
+        return out
+
+
+def _sides(shape: tuple[int, ...], within: tuple[slice, ...]) -> Iterator[tuple[slice, ...]]:
+    """What lies outside of a box; what lies in it is written once, as it was."""
     for axis, part in enumerate(within[1:], start=1):
-        before = within[:axis]
-        for side in (slice(0, part.start), slice(part.stop, None)):
-            place = (*before, side)
-            out[place] = value
+        for side in (slice(0, part.start), slice(part.stop, shape[axis])):
+            if side.start < side.stop:
+                yield (*within[:axis], side)
 
 
 def lowest(x: Array) -> float:

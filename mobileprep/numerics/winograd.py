@@ -11,6 +11,7 @@ some parts in ten million of its largest result.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,7 +20,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.tensor import Array
 from mobileprep.numerics.allocation import allocated
 from mobileprep.numerics.parallel import for_each
-from mobileprep.numerics.tiles import Finish, Tile, cuts, grid, patches
+from mobileprep.numerics.tiles import Finish, Reach, Tile, cuts, grid
 from mobileprep.numerics.windows import Window
 from mobileprep.numerics.winograd_schemes import Scheme
 from mobileprep.numerics.winograd_transforms import transforms
@@ -66,52 +67,101 @@ class WinogradFilters:
         )
 
 
-def convolve_winograd(
-    x: Array, bank: WinogradFilters, window: Window, finish: Finish | None = None
-) -> Array | None:
-    """The convolution of a batch with a bank of filters, or None where a result is not finite.
-
-    An infinity or NaN would spread over all outputs of a patch. Results from 1e16 on may count as
-    infinite.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of patches whose products are computed together.
 
     Args:
-        x: float32, [batch, height, width, channels].
-        bank: the filters.
-        window: how the filters slide: by one element, over adjacent ones.
-        finish: called for each tile.
-
-    Returns:
-        [batch, positions, positions, filters].
+        reach: what of the input they have.
+        patches: [images, rows, columns] of them.
+        outputs: what they make.
     """
-    positions = window.positions(x.shape[1:-1])
-    out = allocated((x.shape[0], *positions, bank.points.shape[-1]), x.dtype)
-    spend_products(out.size * x.shape[-1] * math.prod(window.size), x.dtype)
-    count = bank.scheme.patches(positions)
-    apart = _apart(window, bank.scheme, positions)
-    lost = []
 
-    def work(tile: Tile) -> None:
-        space = _Space.of(bank, patches(x, apart, tile, count))
-        for_each(space.multiply, cuts(len(bank.points), _SHARES))
-        place = _outputs_of(tile, bank.scheme.height.outputs, positions[0])
-        made = space.made()
-        if not _is_finite(made):
-            lost.append(place)
-            return
-        target = place.of(out)
-        _put(made, target)
-        if finish is not None:
-            finish(target, place)
-
-    for_each(work, _parts(x.shape[0], count, bank))
-    return None if lost else out
+    reach: Reach
+    patches: tuple[int, ...]
+    outputs: Tile
 
 
-def _parts(batch: int, count: tuple[int, ...], bank: WinogradFilters) -> tuple[Tile, ...]:
-    """Rows of patches whose products are computed together; each part has a thread.
+@dataclass(frozen=True, slots=True)
+class WinogradConvolution:
+    """Convolves float32 inputs of one shape with a bank of filters.
 
-    The filters are arranged once for each part, which counts where patches are few. One part alone
-    is transformed by one thread, which takes less time than waking another; its products are shared
+    Args:
+        bank: the filters.
+        shape: of the output, [batch, positions, positions, filters].
+        work: multiplications that plain sums would take.
+        parts: the parts of the output; each has a thread.
+        shares: points whose products are computed by one thread.
+    """
+
+    bank: WinogradFilters
+    shape: tuple[int, ...]
+    work: int
+    parts: tuple[_Part, ...]
+    shares: tuple[slice, ...]
+
+    @classmethod
+    def of(
+        cls, bank: WinogradFilters, shape: tuple[int, ...], window: Window
+    ) -> WinogradConvolution:
+        """For inputs [batch, height, width, channels].
+
+        Args:
+            bank: the filters.
+            shape: of the input.
+            window: how the filters slide: by one element, over adjacent ones.
+        """
+        positions = window.positions(shape[1:-1])
+        scheme = bank.scheme
+        rows, columns = scheme.patches(positions)
+        apart = _apart(window, scheme, positions)
+        parts = (
+            _Part(
+                Reach.of(shape, apart, tile),
+                (tile.images.stop - tile.images.start, tile.rows.stop - tile.rows.start, columns),
+                _outputs_of(tile, scheme.height.outputs, positions[0]),
+            )
+            for tile in _tiles(shape[0], (rows, columns), bank)
+        )
+        made = (shape[0], *positions, bank.points.shape[-1])
+        work = math.prod(made) * shape[-1] * math.prod(window.size)
+        return cls(bank, made, work, tuple(parts), tuple(cuts(len(bank.points), _SHARES)))
+
+    def __call__(self, x: Array, finish: Finish | None = None) -> Array | None:
+        """The convolution, or None where a result is not finite.
+
+        An infinity or NaN would spread over all outputs of a patch. Results from 1e16 on may count
+        as infinite.
+
+        Args:
+            x: an input of the shape that this was made for.
+            finish: called for each tile.
+        """
+        out = allocated(self.shape, x.dtype)
+        spend_products(self.work, x.dtype)
+        lost = []
+
+        def work(part: _Part) -> None:
+            space = _Space.of(self.bank, part.reach.rows(x), part.patches)
+            for_each(space.multiply, self.shares)
+            made = space.made()
+            if not _is_finite(made):
+                lost.append(part)
+                return
+            target = part.outputs.of(out)
+            _put(made, target)
+            if finish is not None:
+                finish(target, part.outputs)
+
+        for_each(work, self.parts)
+        return None if lost else out
+
+
+def _tiles(batch: int, count: tuple[int, ...], bank: WinogradFilters) -> tuple[Tile, ...]:
+    """Rows of patches whose products are computed together.
+
+    The filters are arranged once for each, which counts where patches are few. One tile alone is
+    transformed by one thread, which takes less time than waking another; its products are shared
     among the threads by their points.
     """
     points, depth, filters = bank.points.shape
@@ -138,7 +188,7 @@ def _outputs_of(tile: Tile, outputs: int, rows: int) -> Tile:
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """The transformed patches of a tile, and their products.
+    """The transformed patches of a part, and their products.
 
     Args:
         bank: the filters.
@@ -153,13 +203,12 @@ class _Space:
     products: Array
 
     @classmethod
-    def of(cls, bank: WinogradFilters, patches: Array) -> _Space:
-        """Transform patches, [images, rows, columns, height, width, channels]."""
-        shape = patches.shape[:3]
+    def of(cls, bank: WinogradFilters, rows: Array, shape: tuple[int, ...]) -> _Space:
+        """Transform the patches in the rows that they reach, [images, rows, columns, channels]."""
         points, depth, filters = bank.points.shape
         inputs = np.empty((points, math.prod(shape), depth), np.float32)
         products = np.empty((points, math.prod(shape), filters), np.float32)
-        pieces = _pieces(patches, bank.scheme)
+        pieces = _pieces(rows, bank.scheme, shape)
         elements = np.empty(pieces.shape, np.float32)
         elements[...] = pieces
         np.matmul(bank.inputs, elements.reshape(points, -1), out=inputs.reshape(points, -1))
@@ -180,23 +229,25 @@ class _Space:
         return made.reshape(*outputs, *self.shape, -1)
 
 
-def _pieces(space: Array, scheme: Scheme) -> Array:
+def _pieces(rows: Array, scheme: Scheme, shape: tuple[int, ...]) -> Array:
     """What the pieces of the filters meet of each patch, element by element.
 
     Args:
-        space: [images, rows, columns, height, width, channels].
+        rows: those of the input that the patches reach, [images, rows, columns, channels].
         scheme: how the filters are applied.
+        shape: [images, rows, columns] of the patches.
 
     Returns:
         A view [points, points, images, rows, columns, pieces, pieces, channels], each pair those of
         height and of width.
     """
-    steps = space.strides[3:5]
-    across = tuple(axis.pieces for axis in scheme)
-    further = tuple(step * axis.taps for step, axis in zip(steps, scheme, strict=True))
-    shape = (*(a.points for a in scheme), *space.shape[:3], *across, space.shape[5])
-    strides = (*steps, *space.strides[:3], *further, space.strides[5])
-    return as_strided(space, shape, strides, writeable=False)
+    image, row, column, channel = rows.strides
+    height, width = scheme
+    further = (row * height.taps, column * width.taps)
+    apart = (image, row * height.outputs, column * width.outputs)
+    extents = (height.points, width.points, *shape, height.pieces, width.pieces, rows.shape[3])
+    strides = (row, column, *apart, *further, channel)
+    return as_strided(rows, extents, strides, writeable=False)
 
 
 def _is_finite(made: Array) -> bool:
@@ -208,13 +259,24 @@ def _is_finite(made: Array) -> bool:
 
 def _put(made: Array, target: Array) -> None:
     """Put the outputs of patches side by side, without those too many."""
-    down, along, _, rows, columns, _ = made.shape
+    down, along = made.shape[:2]
     images, height, width, filters = target.shape
-    if (height, width) == (rows * down, columns * along):
-        # One copy instead of many where there are none.
-        side = target.reshape(images, rows, down, columns, along, filters)
-        side[...] = made.transpose(2, 3, 0, 4, 1, 5)
-        return
-    for row, column in np.ndindex(down, along):
-        part = target[:, row::down, column::along]
-        part[...] = made[row, column, :, : part.shape[1], : part.shape[2]]
+    for rows, tall, high in _blocks(height, down):
+        for columns, broad, wide in _blocks(width, along):
+            # Only axes are split, so this is a view.
+            apart = (images, tall.stop - tall.start, high, broad.stop - broad.start, wide, filters)
+            side = target[:, rows, columns].reshape(apart)
+            side[...] = made[:high, :wide, :, tall, broad].transpose(2, 3, 0, 4, 1, 5)
+
+
+def _blocks(length: int, outputs: int) -> Iterator[tuple[slice, slice, int]]:
+    """Along an axis, the outputs of whole patches, and those of the last where it has too many.
+
+    Returns:
+        Outputs, the patches that they are of, and how many each patch has among them.
+    """
+    patches, rest = divmod(length, outputs)
+    if patches:
+        yield slice(0, length - rest), slice(0, patches), outputs
+    if rest:
+        yield slice(length - rest, length), slice(patches, patches + 1), rest

@@ -14,7 +14,7 @@ from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.depthwise_convolution import convolve_depthwise
 from mobileprep.numerics.tiles import Tile
 from mobileprep.numerics.windows import Window, filter_window
-from mobileprep.numerics.winograd import WinogradFilters, convolve_winograd
+from mobileprep.numerics.winograd import WinogradConvolution, WinogradFilters
 from mobileprep.numerics.winograd_schemes import winograd_scheme
 from mobileprep.ops.context import RunContext
 from mobileprep.runtime.actions import Values
@@ -24,10 +24,10 @@ _UPPER = {"Relu": np.float32(np.inf), "Relu6": np.float32(6)}
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the filters slide over an input, and the filters for few multiplications if any."""
+    """How the filters slide over an input, and how to convolve with few multiplications if so."""
 
     window: Window
-    bank: WinogradFilters | None
+    winograd: WinogradConvolution | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class FusedConvolution:
             else:
                 self.finish(values, tile, residual)
 
-        out = None if way.bank is None else convolve_winograd(x, way.bank, way.window, finish)
+        out = None if way.winograd is None else way.winograd(x, finish)
         if out is None:
             run = convolve_depthwise if self.depthwise else convolve
             out = run(x, self.filters, way.window, finish)
@@ -107,12 +107,21 @@ class FusedConvolution:
         known = self.ways.get(x.shape)
         if known is None:
             window = filter_window(self.node, x, self.filters, pads=self.pads)
-            scheme = None if self.depthwise else winograd_scheme(x.shape, self.filters, window)
-            bank = None if scheme is None else WinogradFilters.of(self.filters, scheme)
-            known = Way(window, bank)
+            known = Way(window, self._winograd(x, window))
             self.ways.clear()
             self.ways[x.shape] = known
         return known
+
+    def _winograd(self, x: Array, window: Window) -> WinogradConvolution | None:
+        scheme = None if self.depthwise else winograd_scheme(x.shape, self.filters, window)
+        if scheme is None:
+            return None
+        # Filters take longer to transform than to apply, and are the same for inputs of any size.
+        before = [way.winograd for way in tuple(self.ways.values())]
+        bank = next((w.bank for w in before if w is not None and w.bank.scheme == scheme), None)
+        if bank is None:
+            bank = WinogradFilters.of(self.filters, scheme)
+        return WinogradConvolution.of(bank, x.shape, window)
 
     @property
     def depthwise(self) -> bool:

@@ -12,7 +12,7 @@ from mobileprep.numerics.convolution import convolve
 from mobileprep.numerics.parallel import all_processors
 from mobileprep.numerics.tiles import Tile
 from mobileprep.numerics.windows import Window
-from mobileprep.numerics.winograd import WinogradFilters, convolve_winograd
+from mobileprep.numerics.winograd import WinogradConvolution, WinogradFilters
 from mobileprep.numerics.winograd_schemes import Axis, Scheme, winograd_scheme
 from mobileprep.numerics.winograd_transforms import transforms
 from tests.ops import naive
@@ -50,10 +50,16 @@ def sliding(size: tuple[int, int], pads: tuple[tuple[int, int], ...] | None = No
     return Window(size, (1, 1), (1, 1), pads or tuple((n // 2, n // 2) for n in size))
 
 
+def convolution(
+    x: np.ndarray, filters: np.ndarray, window: Window = SAME, scheme: Scheme = SIXTEEN
+) -> WinogradConvolution:
+    return WinogradConvolution.of(WinogradFilters.of(filters, scheme), x.shape, window)
+
+
 def convolved(
     x: np.ndarray, filters: np.ndarray, window: Window = SAME, scheme: Scheme = SIXTEEN
 ) -> np.ndarray:
-    found = convolve_winograd(x, WinogradFilters.of(filters, scheme), window)
+    found = convolution(x, filters, window, scheme)(x)
     assert found is not None
     return found
 
@@ -123,7 +129,7 @@ def test_each_output_is_finished_once(monkeypatch: pytest.MonkeyPatch) -> None:
         values += 1000
 
     plain = convolved(x, filters)
-    found = convolve_winograd(x, WinogradFilters.of(filters, SIXTEEN), SAME, finish)
+    found = convolution(x, filters)(x, finish)
     assert len(tiles) > 3
     np.testing.assert_array_equal(found, plain + 1000)
 
@@ -133,15 +139,15 @@ def test_no_infinity_spreads(value: float) -> None:
     x, filters = made((1, 12, 12, 4), 4)
     x[0, 5, 5] = value
     with np.errstate(all="ignore"):
-        assert convolve_winograd(x, WinogradFilters.of(filters, SIXTEEN), SAME) is None
+        assert convolution(x, filters)(x) is None
 
 
 def test_results_whose_squares_overflow_are_left_to_plain_sums() -> None:
     x, filters = made((1, 8, 8, 4), 5)
-    bank = WinogradFilters.of(filters, SIXTEEN)
-    assert convolve_winograd(x * np.float32(1e15), bank, SAME) is not None
+    made_for = convolution(x, filters)
+    assert made_for(x * np.float32(1e15)) is not None
     with np.errstate(all="ignore"):
-        assert convolve_winograd(x * np.float32(1e19), bank, SAME) is None
+        assert made_for(x * np.float32(1e19)) is None
 
 
 @pytest.mark.parametrize(

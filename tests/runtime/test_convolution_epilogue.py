@@ -58,3 +58,20 @@ def test_an_infinity_stays_where_the_filters_meet_it() -> None:
     ]
     there = np.isfinite(out)
     np.testing.assert_allclose(out[there], fast[there], rtol=1e-5)
+
+
+def test_inputs_of_other_sizes_take_the_same_transformed_filters() -> None:
+    filters = np.random.default_rng(0).normal(size=(3, 3, 48, 48)).astype(np.float32)
+    ones, zeros = np.ones(48, np.float32), np.zeros(48, np.float32)
+    run = FusedConvolution.prepared(conv("conv", "x w"), filters, ones, zeros, "")
+    small, large = (np.ones((1, n, n, 48), np.float32) for n in (28, 36))
+    first = run.way(small).winograd
+    second = run.way(large).winograd
+    assert first is not None
+    assert second is not None
+    assert first.bank is second.bank
+    for x in (small, large, small):
+        (out,) = run(RunContext(), (x,))
+        sums = filters.sum(axis=(0, 1, 2), dtype=np.float64)
+        np.testing.assert_allclose(out[0, 9, 9], sums, atol=1e-4 * np.abs(sums).max())
+        assert out.shape == x.shape
