@@ -26,4 +26,5 @@ def by_channel(function: np.ufunc, x: Array, line: Array, out: Array) -> None:
     """
     whole = x.size // line.size * line.size
     function(x[:whole].reshape(-1, line.size), line, out=out[:whole].reshape(-1, line.size))
-    function(x[whole:], line[: x.size - whole], out=out[whole:])
+    if whole < x.size:
+        function(x[whole:], line[: x.size - whole], out=out[whole:])

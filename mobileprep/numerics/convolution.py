@@ -80,7 +80,9 @@ def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish |
     The copy is spared where the patches are single elements: the input is the matrix then.
     """
     positions = out.shape[1:-1]
-    if math.prod(window.size) == 1:
+    single = math.prod(window.size) == 1
+    adjacent = single and set(window.strides) == {1} and not any(map(sum, window.pads))
+    if single:
         footprint, limit = out.shape[-1] * out.itemsize, max(_OUTPUT_BYTES, 2 * weights.nbytes)
     else:
         footprint, limit = len(weights) * x.itemsize, _PATCH_BYTES
@@ -92,7 +94,8 @@ def _fill(out: Array, x: Array, weights: Array, window: Window, finish: Finish |
 
     def work(tile: Tile) -> None:
         target = tile.of(out)
-        rows = patches(x, window, tile, positions).reshape(-1, len(weights))
+        covered = tile.of(x) if adjacent else patches(x, window, tile, positions)
+        rows = covered.reshape(-1, len(weights))
         run(rows, weights, out=target.reshape(len(rows), -1))
         if finish is not None:
             finish(target, tile)
