@@ -75,7 +75,7 @@ def _asked(recipe: Recipe) -> tuple[object, ...]:
 
 
 def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchanged | None:
-    """What a build went by; None where a large file cannot be told to be unchanged."""
+    """What a build went by; None where a file has changed since, or a large one may have."""
     files, out = state.store.files, Path(request.out)
     folders = [inside(out, target.folder) for target in state.plan.targets]
     in_folders = [
@@ -92,7 +92,7 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     known = files.entries([*read, *published])
     if any(_is_large(path) and str(path.absolute()) not in known for path in (*read, *published)):
         return None
-    if not all(map(files.unchanged, published)):
+    if not all(map(files.unchanged, [*read, *published])):
         return None  # what was judged by is not what is there now
     return Unchanged(
         code={path: code_stamp(path) for path in _code()},

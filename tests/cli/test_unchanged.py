@@ -169,6 +169,27 @@ def test_the_environment_and_the_flags_count(
     assert "0 of 16 stages ran" in run(*BUILD, "--target", "phone").err
 
 
+@pytest.mark.parametrize("name", ["data/test.npz", "model/graph.pbtxt", "recipe.yaml"])
+def test_what_is_edited_while_a_build_looks_is_not_noted(
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path, before = built.parent / name, noting.files_read
+
+    def edited(*given: object) -> object:
+        """The files that are read, one of them replaced since it was judged."""
+        data = path.read_bytes()
+        path.with_name("new").write_bytes(data.replace(b"256", b"064") if data[:1] == b"#" else b"")
+        path.with_name("new").replace(path)
+        return before(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(noting, "files_read", edited)
+        run(*BUILD)
+    for flags in ((), ("--checksum",)):
+        told = run(*BUILD, *flags)
+        assert told.code or "0 of " not in told.err
+
+
 def test_a_failing_recipe_fails_as_before(noted: Path, run: Run) -> None:
     before = RECIPE.read_text()
     RECIPE.write_text(before + "no such key: 1\n")
