@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from mobileprep.destinations import is_stdout
 from mobileprep.errors import ArtifactError, UsageError
-from mobileprep.fsio import write_text
+from mobileprep.frozen import dataclass
+from mobileprep.fsio import inside, write_text
 from mobileprep.pipeline.folder_reasons import from_here
+from mobileprep.pipeline.overlaps import check_beside
 from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.reads import files_read, folders_read
 from mobileprep.pipeline.state import State
+from mobileprep.recipe.lock_file import lock_path
 from mobileprep.recipe.model import Recipe
 
 # What ends a name for Make or for Ninja, what the two do not read alike, and what to Make is a
@@ -24,26 +28,66 @@ _NO_TARGET: Final = re.compile(r"[%=]")
 _ESCAPED: Final = re.compile(r"[ #:]")
 
 
-def write_depfile(path: Path, recipes: Iterable[Recipe], state: State, out: Path) -> None:
-    """Write the depfile of a build that is done: its manifests depend on all that it read.
+@dataclass(frozen=True)
+class Depfile:
+    """What is to be written once a build is done: its manifests depend on all that it read.
 
-    The manifests' times are set to now. A build leaves a manifest alone that says what it said
-    before, and Make would take it for older than what was edited since, again and again.
-
-    Raises:
-        UsageError: a name that no depfile can hold.
-        ArtifactError: the file cannot be written, or a manifest not be touched.
+    Args:
+        path: the file.
+        text: what it will hold.
+        manifests: those of the target folders.
     """
-    manifests = [out.joinpath(*t.folder.split("/"), MANIFEST) for t in state.plan.targets]
-    read = files_read(recipes, state.plan) | folders_read(state.plan)
-    text = depfile_text(map(str, manifests), map(from_here, sorted(read)))
-    for manifest in manifests:
-        try:
-            os.utime(manifest)
-        except OSError as error:
-            message = f"its time cannot be set: {error.strerror}"
-            raise ArtifactError(message, "", str(manifest)) from error
-    write_text(path, text)
+
+    path: Path
+    text: str
+    manifests: tuple[Path, ...]
+
+    @classmethod
+    def of(
+        cls, path: Path, recipes: Sequence[Recipe], state: State, out: Path, *, locked: bool
+    ) -> Depfile:
+        """The depfile of a build that is still to come.
+
+        Args:
+            path: the file.
+            recipes: what is built.
+            state: the plan against the store.
+            out: the output folder.
+            locked: whether the build goes by the locks beside the recipes.
+
+        Raises:
+            UsageError: a name that no depfile can hold.
+            ArtifactError: the file would lie over what is read, or among a target's outputs.
+        """
+        read = files_read(recipes, state.plan) | folders_read(state.plan)
+        if locked:
+            read |= {lock_path(Path(recipe.file)) for recipe in recipes}
+        if not is_stdout(path):
+            check_beside(path, read, [inside(out, t.folder) for t in state.plan.targets])
+        folders = [target.folder.split("/") for target in state.plan.targets]
+        text = depfile_text(
+            [str(out.joinpath(*names, MANIFEST)) for names in folders],
+            map(from_here, sorted(read)),
+        )
+        manifests = (inside(out, "/".join((*names, MANIFEST))) for names in folders)
+        return cls(path, text, tuple(manifests))
+
+    def write(self) -> None:
+        """Write it, and set the manifests' times to now.
+
+        A build leaves a manifest alone that says what it said before, and Make would take it for
+        older than what was edited since, again and again.
+
+        Raises:
+            ArtifactError: the file cannot be written, or a manifest not be touched.
+        """
+        for manifest in self.manifests:
+            try:
+                os.utime(manifest)
+            except OSError as error:
+                message = f"its time cannot be set: {error.strerror}"
+                raise ArtifactError(message, "", str(manifest)) from error
+        write_text(self.path, self.text)
 
 
 def depfile_text(targets: Iterable[str], dependencies: Iterable[str]) -> str:

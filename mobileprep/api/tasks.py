@@ -12,17 +12,18 @@ from mobileprep.api.paths import FilePath
 from mobileprep.api.recipes import check_names
 from mobileprep.api.targets import build_report, plan_state, publish_target, shared_store
 from mobileprep.api.verdicts import folder_verdict, promised_files, stage_verdict
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import inside
 from mobileprep.pipeline.doit_tasks import DodoAction, Judge, for_doit, recipe_files, task_name
 from mobileprep.pipeline.execute import Executor, Moment
 from mobileprep.pipeline.folder_lock import folder_locks
 from mobileprep.pipeline.folder_reasons import from_here
+from mobileprep.pipeline.needs import at_their_turn
 from mobileprep.pipeline.overlaps import check_overlaps
 from mobileprep.pipeline.publish import published_names, unpublish
 from mobileprep.pipeline.runner import collect_target
-from mobileprep.plan.spec import StageSpec, TargetPlan
+from mobileprep.plan.spec import Plan, StageSpec, TargetPlan
 from mobileprep.recipe.load import load_recipe
 
 
@@ -36,19 +37,17 @@ def recipe_tasks(
     may make the one and take the other. Warnings of stages go to the standard error stream.
 
     Args:
-        recipes: a recipe's file, or a folder that holds a folder for each recipe, with its
-            ``recipe.yaml``.
+        recipes: a recipe's file, its folder with a ``recipe.yaml``, or a folder that holds a folder
+            for each recipe.
         out: the folder for outputs; it gets a folder for each recipe and in it one a target.
         name: what the tasks' names begin with: ``recipe:digits/phone``.
 
     Raises:
-        doit.exceptions.InvalidDodoFile: a recipe is faulty, or a file that it names is missing;
-            doit ends with its message.
+        doit.exceptions.InvalidDodoFile: there is no recipe, one is faulty, or a file that it names
+            is missing; doit ends with its message.
     """
-    place = Path(recipes)
-    files = [place] if place.is_file() else recipe_files(place)
     try:
-        session = _Session(tuple(files), Path(out))
+        session = _Session(_files(Path(recipes)), Path(out))
     except MobileprepError as error:
         raise for_doit(error) from error
     for spec in session.state.plan.stages:
@@ -57,6 +56,36 @@ def recipe_tasks(
         yield _folder_task(target, session, name)
     for recipe, page in page_files(session.state.plan, session.out).items():
         yield _page_task(recipe, page, session, name)
+
+
+def _files(place: Path) -> tuple[Path, ...]:
+    """The recipes at a path.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if place.is_file():
+        return (place,)
+    files = tuple(recipe_files(place))
+    if not files:
+        found = (
+            "neither it nor a folder in it has a recipe.yaml" if place.is_dir() else "is missing"
+        )
+        raise UsageError(found, "recipe_tasks takes a recipe, or a folder of recipes", str(place))
+    return files
+
+
+def _check_tasks(plan: Plan) -> None:
+    """Refuse names that doit would have for two tasks.
+
+    Raises:
+        UsageError: a target's folder and a stage are named alike.
+    """
+    stages = {task_name(spec.task) for spec in plan.stages}
+    for target in plan.targets:
+        if task_name(target.folder) in stages:
+            message = f"the target {target.folder!r} is named as a stage of its recipe is"
+            raise UsageError(message, "doit tells tasks by their names; give it another name")
 
 
 def _nobody(task: str, moment: Moment) -> None:
@@ -87,6 +116,7 @@ class _Session:
         self.state = plan_state(recipes, store=shared_store(recipes, out))
         self.executor = Executor(self.state, _nobody, _warn)
         check_overlaps(recipes, self.state.plan, self.state.store, out)
+        _check_tasks(self.state.plan)
 
     def __reduce__(self) -> tuple[type[_Session], tuple[tuple[Path, ...], Path]]:
         return _Session, (self.files, self.out)
@@ -119,7 +149,8 @@ class _StageReasons:
 
     def __call__(self) -> Sequence[str]:
         state = self.session.state
-        return stage_verdict(state.plan.stage(self.task), state).reasons
+        forecast = at_their_turn(state, [self.task])
+        return stage_verdict(state.plan.stage(self.task), state, forecast).reasons
 
 
 @dataclass(frozen=True)
@@ -144,7 +175,9 @@ class _FolderReasons:
 
     def __call__(self) -> Sequence[str]:
         session = self.session
-        return folder_verdict(session.target(self.folder), session.state, session.out).reasons
+        target = session.target(self.folder)
+        forecast = at_their_turn(session.state, target.tasks)
+        return folder_verdict(target, session.state, session.out, forecast).reasons
 
 
 @dataclass(frozen=True)

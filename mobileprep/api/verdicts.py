@@ -192,19 +192,18 @@ class _Sizes:
         return (Part(output.sha256, output.size),) if unknown else parts
 
 
-def stage_verdict(spec: StageSpec, state: State, forecast: Forecast | None = None) -> Verdict:
+def stage_verdict(spec: StageSpec, state: State, forecast: Forecast) -> Verdict:
     """The verdict on one stage.
 
     Args:
         spec: the stage.
         state: its plan against a store.
-        forecast: what is known of the other stages; without it, what is lost does not count.
+        forecast: which stages run, this one among those that it tells of.
 
     Raises:
         CorruptFileError: an input file is missing or unreadable.
     """
     found = state.verdict(spec.task)
-    forecast = forecast or foretell(state)
     runs = forecast.runs(spec.task)
     made = found.record.outputs if isinstance(found, Fresh) and not runs else {}
     last = found.record if isinstance(found, Fresh) else found.last
@@ -231,9 +230,7 @@ def stage_verdict(spec: StageSpec, state: State, forecast: Forecast | None = Non
     )
 
 
-def folder_verdict(
-    target: TargetPlan, state: State, out: Path, forecast: Forecast | None = None
-) -> Verdict:
+def folder_verdict(target: TargetPlan, state: State, out: Path, forecast: Forecast) -> Verdict:
     """The verdict on one target's folder below ``out``; arguments as for ``stage_verdict``.
 
     Raises:
@@ -241,7 +238,6 @@ def folder_verdict(
         ArtifactError: a name leads out of the output folder.
     """
     task = f"{target.folder}/{PUBLISH}"
-    forecast = forecast or foretell(state)
     waits = [name for name in target.tasks if forecast.runs(name)]
     folder = out / target.folder
     built = _at_hand(target, state)

@@ -26,12 +26,13 @@ from mobileprep.cli._shared.locks import holding, no_wait_argument
 from mobileprep.cli._shared.telling import slowest
 from mobileprep.cli._shared.unchanged import plain_request, unchanged
 from mobileprep.cli.verb import verb
-from mobileprep.destinations import output_path
+from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import MobileprepError, UsageError
 from mobileprep.inspection.visible import plain
 
 if TYPE_CHECKING:
     from mobileprep.api.building import BuildRun, BuiltTarget
+    from mobileprep.api.depfile import Depfile
     from mobileprep.api.verdicts import Verdict
     from mobileprep.pipeline.file_index import FileIndex
     from mobileprep.pipeline.state import State
@@ -140,6 +141,8 @@ def _build(
     from mobileprep.cli._shared.warn import warn_all
     from mobileprep.pipeline.runner import stale_stages
 
+    # What cannot be written is told before anything is: Make takes what is published for done.
+    depfile = None if args.depfile is None else _depfile(args, recipes, state)
     if args.explain:
         _explain(state, Path(args.out))
     stale = stale_stages(state)
@@ -157,8 +160,8 @@ def _build(
         )
     warn_all(done.warnings)
     _tell_targets(args, done.targets)
-    if args.depfile is not None and not done.failures:
-        _write_depfile(args, recipes, state)
+    if depfile is not None and not done.failures:
+        depfile.write()
     _tell_stages(len(done.ran), len(state.plan.stages), started)
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")
@@ -208,6 +211,9 @@ def _check(args: argparse.Namespace) -> None:
     if args.depfile is not None and args.dry_run:
         message = "--depfile goes with a build, and --dry-run builds nothing"
         raise UsageError(message)
+    if args.depfile is not None and args.json and is_stdout(output_path(args.depfile)):
+        message = "--json and --depfile cannot both be written to the standard output"
+        raise UsageError(message, "name a file after --depfile")
     if args.exit_code and not args.dry_run:
         message = "--exit-code tells what would run, and so goes with --dry-run"
         raise UsageError(message, "a build itself fails with an exit code of its own")
@@ -274,10 +280,11 @@ def _dry(args: argparse.Namespace, judged: list[Verdict]) -> int:
     return int(args.exit_code and not all(verdict.fresh for verdict in judged))
 
 
-def _write_depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) -> None:
-    from mobileprep.api.depfile import write_depfile
+def _depfile(args: argparse.Namespace, recipes: Sequence[Recipe], state: State) -> Depfile:
+    from mobileprep.api.depfile import Depfile
 
-    write_depfile(output_path(args.depfile), recipes, state, Path(args.out))
+    path, out = output_path(args.depfile), Path(args.out)
+    return Depfile.of(path, recipes, state, out, locked=args.locked)
 
 
 def _say(text: str) -> None:

@@ -204,5 +204,6 @@ def _told(error: MobileprepError) -> str:
 
 
 def recipe_files(folder: Path) -> Iterator[Path]:
-    """The recipes below a folder, each in a folder of its own, sorted."""
-    yield from sorted(folder.glob("*/recipe.yaml"))
+    """A folder's own recipe; without one, those in the folders within, sorted."""
+    own = folder / "recipe.yaml"
+    yield from [own] if own.is_file() else sorted(folder.glob("*/recipe.yaml"))

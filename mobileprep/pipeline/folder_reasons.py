@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -70,7 +71,14 @@ def _noted(folder: Path) -> dict[str, str]:
 
 
 def from_here(path: Path) -> str:
-    """A path from the current folder on, where it lies below that."""
+    """A path from the current folder on, where it lies below that; without ``..`` where it can be.
+
+    Tools that compare paths as text, as doit and Make do, know a file by one spelling.
+    """
+    if ".." in path.parts:
+        plain = os.path.normpath(path)
+        # Behind a link ``..`` leads elsewhere than the text says.
+        path = Path(plain) if os.path.realpath(plain) == os.path.realpath(path) else path
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

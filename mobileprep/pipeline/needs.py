@@ -48,6 +48,26 @@ def foretell(state: State, wanted: Iterable[Upstream] = ()) -> Forecast:
     return _Foresight(state).forecast(set(wanted))
 
 
+def at_their_turn(state: State, tasks: Iterable[str]) -> Forecast:
+    """Which of some stages run, where all that they need has had its turn.
+
+    No other stage is judged: the files that one reads may be there only when its turn has come.
+
+    Args:
+        state: a plan against a store.
+        tasks: the stages.
+
+    Raises:
+        CorruptFileError: an input file is missing or unreadable.
+    """
+    found = ((task, state.verdict(task)) for task in tasks)
+    stale = [(task, verdict) for task, verdict in found if isinstance(verdict, Stale)]
+    return Forecast(
+        {task: verdict.reasons for task, verdict in stale if verdict.parts is not None},
+        {task: verdict.reasons for task, verdict in stale if verdict.parts is None},
+    )
+
+
 class _Foresight:
     def __init__(self, state: State) -> None:
         self._state = state

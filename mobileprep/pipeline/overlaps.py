@@ -48,6 +48,28 @@ def check_overlaps(recipes: Iterable[Recipe], plan: Plan, store: Store, out: Pat
             raise ArtifactError(message, _HINT, str(holder))
 
 
+def check_beside(path: Path, read: Iterable[Path], folders: Iterable[Path]) -> None:
+    """Make sure that a file which a build writes beside its outputs lies over nothing of the build.
+
+    Args:
+        path: the file.
+        read: what the build reads.
+        folders: those of its targets.
+
+    Raises:
+        ArtifactError: it would lie over what is read, or among the outputs of a target.
+    """
+    own = _Places([path])
+    for other in sorted(read):
+        if own.holder(other) is not None:
+            message = f"it would be written over {other}, which the build reads"
+            raise ArtifactError(message, "name another file", str(path))
+    folder = _Places(folders).holder(path)
+    if folder is not None:
+        message = f"it would lie among the outputs of a target, in {folder}"
+        raise ArtifactError(message, "name a file beside that folder", str(path))
+
+
 def _check_store(folders: Iterable[Path], store: Path) -> None:
     whole = _Places([Path(os.path.realpath(store))])
     for folder in folders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
@@ -26,6 +27,8 @@ from mobileprep.recipe.tree import (
 )
 from mobileprep.recipe.validation import validation_problems
 
+# Whatever the letter case, which some systems do not tell apart.
+_BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
 # What each key of a source, and of quantize, goes with.
@@ -58,7 +61,8 @@ def meaning_problems(models: Iterable[ModelSections]) -> list[Problem]:
     problems = list(_names_alike(named))
     for model in models:
         problems += _missing(model)
-        problems += _names_alike([(target.name, target.place) for target in model.targets])
+        targets = [(target.name, target.place) for target in model.targets]
+        problems += [*_names_alike(targets), *_names_taken(targets)]
         for target in model.targets:
             for check in _CHECKS:
                 problems += check(target)
@@ -104,6 +108,13 @@ def _names_alike(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
         if other != name:
             message = f"{name!r} and {other!r} would share a folder on some systems"
             yield Problem(place, message, "use names that differ in more than case")
+
+
+def _names_taken(names: Iterable[tuple[str, Place]]) -> Iterator[Problem]:
+    for name, place in names:
+        if _BESIDE_FOLDERS.fullmatch(name):
+            message = f"{name!r} is the name of a file that builds write beside targets' folders"
+            yield Problem(place, message, "give the target another name")
 
 
 def _source(target: TargetSections) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mobileprep.report.page.render import page_key
@@ -243,6 +245,85 @@ def task_fetch():
     made = "recipes/digits/model/graph.pbtxt"
     return {"actions": [f"cp kept.pbtxt {made}"], "file_dep": ["kept.pbtxt"], "targets": [made]}
 """
+
+
+MAKER = """
+def task_made():
+    return {"actions": ["cp %(dependencies)s %(targets)s"], "file_dep": ["kept"],
+            "targets": ["{made}"]}
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("-n", "3"), ("-n", "3", "-P", "thread")])
+@pytest.mark.parametrize("made", ["data/test.npz", "model/graph.pbtxt"])
+def test_files_are_judged_once_the_tasks_that_make_them_have_run(
+    app: Path, flags: tuple[str, ...], made: str
+) -> None:
+    file = app / "recipes" / "digits" / made
+    kept = app / "kept"
+    shutil.copy(file, kept)
+    # Another recipe is judged first, and does not wait for the file.
+    shutil.copytree(app / "recipes" / "digits", app / "recipes" / "another")
+    another = app / "recipes" / "another" / "recipe.yaml"
+    another.write_text(another.read_text().replace("name: digits", "name: another"))
+    dodo = APP.replace("recipes/digits/recipe.yaml", "recipes")
+    (app / "dodo.py").write_text(dodo + MAKER.replace("{made}", f"recipes/digits/{made}"))
+    assert doit(app, *flags).code == 0
+    assert ran(doit(app, *flags)) == []
+    kept.write_bytes(_changed(kept))
+    again = ran(doit(app, *flags))
+    assert "made" in again and "model:digits/phone" in again
+    assert file.read_bytes() == kept.read_bytes()
+    command = [sys.executable, "-m", "mobileprep", "plan", "--exit-code", "recipes/digits"]
+    environment = {**os.environ, "MOBILEPREP_CACHE": str(app / "store")}
+    asked = subprocess.run(
+        [*command, "--out", "built"], cwd=app, env=environment, capture_output=True, check=False
+    )
+    assert asked.returncode == 0, asked.stdout
+
+
+def _changed(file: Path) -> bytes:
+    """Other bytes of the same meaning but for the number of samples."""
+    data = file.read_bytes()
+    if not data.startswith(b"PK"):
+        return data + b"# changed\n"
+    whole = np.load(file)
+    made = io.BytesIO()
+    np.savez(made, **{name: whole[name][:100] for name in whole})
+    return made.getvalue()
+
+
+def test_a_file_named_by_way_of_a_folder_above_is_told_by_its_plain_name(app: Path) -> None:
+    digits = app / "recipes" / "digits"
+    (digits / "model").rename(app / "model")
+    recipe = digits / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace(" model/", " ../../model/"))
+    deps = doit(app, "list", "--all", "--deps").out
+    assert " -  model/graph.pbtxt" in deps.splitlines()
+    assert ".." not in deps
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [("recipse", "is missing"), ("store", "neither it nor a folder in it has a recipe.yaml")],
+)
+def test_where_there_is_no_recipe_doit_says_so(app: Path, named: str, told: str) -> None:
+    (app / "dodo.py").write_text(APP.replace("recipes/digits/recipe.yaml", named))
+    done = doit(app)
+    assert (done.code, f"{named}: {told}" in done.out + done.err) == (3, True), done
+
+
+def test_a_recipe_is_named_by_its_folder_too(app: Path) -> None:
+    (app / "dodo.py").write_text(APP.replace("recipes/digits/recipe.yaml", "recipes/digits"))
+    assert "model:digits/freeze" in doit(app, "list", "--all").out
+
+
+def test_a_target_named_as_a_stage_is_refused(app: Path) -> None:
+    recipe = app / "recipes" / "digits" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("  phone:", "  freeze:"))
+    done = doit(app)
+    assert done.code == 3
+    assert "the target 'digits/freeze' is named as a stage of its recipe is" in done.out + done.err
 
 
 @pytest.mark.parametrize(

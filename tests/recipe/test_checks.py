@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from mobileprep.api.provenance import provenance_path
+from mobileprep.recipe.checks import _BESIDE_FOLDERS
+from mobileprep.report.page.render import PAGE
 
 HEAD = "version: 1\nname: digits\n"
 SOURCE = "source: {frozen: model.pb}\n"
@@ -281,6 +287,20 @@ TARGETS = "targets: {phone: {platform: android}}\n"
 )
 def test_the_problem_has_its_place(problems, text, expected):
     assert expected in problems(text)
+
+
+@pytest.mark.parametrize("name", ["report.html", "Report.HTML", "phone.provenance.json"])
+def test_targets_keep_clear_of_files_beside_their_folders(problems, name):
+    (found,) = problems(HEAD + SOURCE + f"targets:\n  {name}: {{}}\n")
+    assert found == (
+        f"5:3 targets[{name!r}]: {name!r} is the name of a file that builds write beside targets' "
+        "folders; give the target another name"
+    )
+
+
+def test_those_files_are_named_as_builds_name_them():
+    for name in (PAGE, provenance_path(Path("out/digits/phone")).name):
+        assert _BESIDE_FOLDERS.fullmatch(name)
 
 
 def test_a_shared_section_is_told_once_however_many_targets_use_it(problems):
