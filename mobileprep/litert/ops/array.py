@@ -32,6 +32,12 @@ def identity_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
     return tuple(inputs)
 
 
+@lowering("EnsureShape")
+def ensure_shape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """The value itself: shapes that do not fit are refused where shapes are inferred."""
+    return inputs[0]
+
+
 @lowering("CheckNumerics")
 def check_numerics(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """The value itself: LiteRT has no errors of numbers."""
@@ -314,10 +320,14 @@ def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("ReverseV2")
 def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """REVERSE_V2, an axis at a time."""
-    value = inputs[0]
+    value, shape = inputs[0], scope.output_shape(node)
     for axis in scope.integers(node, 1, "axes"):
-        at = scope.integers_constant([axis % max(value.rank or 1, 1)], "axis")
-        value = scope.emit("REVERSE_V2", [value, at], value.shape, value.dtype, "ReverseV2Options")
+        if axis < 0 and shape is None:
+            reason = "its axis counts from the end, and the rank of its input is not known"
+            raise CannotExpressError(reason, "give the input's shape")
+        place = axis if shape is None else axis % max(len(shape), 1)
+        values = [value, scope.integers_constant([place], "axis")]
+        value = scope.emit("REVERSE_V2", values, shape, value.dtype, "ReverseV2Options")
     return value
 
 

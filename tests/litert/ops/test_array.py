@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobileprep.errors import UnsupportedError
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.litert.one_op import check, integers, numbers
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import check, compare, integers, numbers
 
 INT = np.int32
 
@@ -165,6 +171,17 @@ def test_reverse(axes: list[int]) -> None:
     assert found == ["REVERSE_V2"] * len(axes)
 
 
+def test_axes_of_a_tensor_of_unknown_rank() -> None:
+    def reversing(*axes: int) -> Graph:
+        return Graph([feed("x", None), const("axes", axes), op("y", "ReverseV2", ["x", "axes"])])
+
+    graph, feeds = reversing(2, 0), {"x": numbers(2, 3, 4)}
+    found = answered(model_bytes(model(graph, ["x"], ["y"])), list(feeds.values()))
+    compare(found, expected(graph, feeds, ["y"]), 0)
+    with pytest.raises(UnsupportedError, match="counts from the end"):
+        model(reversing(-1), ["x"], ["y"])
+
+
 def test_where_and_select() -> None:
     chosen = integers(3, 4) > 0
     assert check("Where", [chosen]) == ["WHERE"]
@@ -235,3 +252,21 @@ def test_blocks_that_no_operator_moves_are_refused() -> None:
     values = [numbers(2, 6, 4, 3), ints(2), ints([0, 0])]
     with pytest.raises(UnsupportedError, match="sizes are not known"):
         check("SpaceToBatchND", values, constant=[1, 2], open_sizes=3)
+
+
+def test_a_shape_that_is_made_sure_of_is_passed_through() -> None:
+    nodes = [
+        feed("x", (-1, 3)),
+        Node("sure", "EnsureShape", (Ref("x"),), "", {"shape": attr.shape((2, -1))}),
+        op("y", "Relu", ["sure"], T=DType.FLOAT),
+    ]
+    assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RELU"]
+
+
+def test_a_shape_that_cannot_be_is_refused() -> None:
+    nodes = [
+        feed("x", (4, 3)),
+        Node("sure", "EnsureShape", (Ref("x"),), "", {"shape": attr.shape((2, -1))}),
+    ]
+    with pytest.raises(InvalidGraphError, match="sure"):
+        model(Graph(nodes), ["x"], ["sure"])
