@@ -37,7 +37,7 @@ _STEPS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
 )
 _RAISED: Final = GATES | {"TensorArrayV3"}
 # They decide nothing where nobody looks at an error.
-_CHECKS: Final = frozenset({"Assert", "NoOp", "Print", "PrintV2"})
+_CHECKS: Final = frozenset({"Assert", "NoOp", "PrintV2"})
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ def prepared(graph: Graph, inputs: Sequence[CutInput], outputs: Sequence[str]) -
         UsageError: a name is not in the graph, or a placeholder that is needed is no input.
         InvalidGraphError: the graph is malformed.
     """
+    graph = _without_prints(graph)
     refs = tuple(_known(graph, name, "output") for name in outputs)
     fed = {edge(_known(graph, spec.name, "input")): spec for spec in inputs}
     cut, names = _cut(graph, fed, refs)
@@ -125,6 +126,31 @@ def _simplified(source: Prepared) -> Prepared:
             # The graph is then lowered without this simplification.
             continue
     return replace(source, graph=graph)
+
+
+def _without_prints(graph: Graph) -> Graph:
+    """A graph in which every Print, also of functions, passes on what it takes, and no more."""
+    made = graph.library.functions
+    parts = (graph.nodes, *(function.nodes for function in made.values()))
+    if not any(node.op == "Print" for nodes in parts for node in nodes):
+        return graph
+    functions = {name: replace(f, nodes=tuple(_passing(f.nodes))) for name, f in made.items()}
+    library = replace(graph.library, functions=functions)
+    return Graph(_passing(graph.nodes), library, graph.versions)
+
+
+def _passing(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes with an Identity in place of each Print, for which nothing waits."""
+    prints = {node.name for node in nodes if node.op == "Print"}
+
+    def passing(node: Node) -> Node:
+        waits = [r for r in node.control_inputs if r.node not in prints]
+        if node.name not in prints:
+            return node.with_inputs((*node.data_inputs, *waits))
+        attrs = {key: value for key, value in node.attrs.items() if key == "T"}
+        return Node(node.name, "Identity", (*node.data_inputs[:1], *waits), node.device, attrs)
+
+    return [passing(node) for node in nodes]
 
 
 def _known(graph: Graph, name: str, what: str) -> Ref:

@@ -7,11 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.node import Node
 from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.scope import Scope
+from mobileprep.litert.types import NAMES
 
 CHANNELS_FIRST: Final = ("NCHW", "NCDHW")
 
@@ -37,6 +39,17 @@ def reshaped(scope: Scope, value: Value, shape: Sequence[int]) -> Value:
     sizes = tuple(shape)
     inputs = [value, scope.integers_constant(sizes, "shape")]
     return scope.emit("RESHAPE", inputs, sizes, value.dtype, "ReshapeOptions", new_shape=sizes)
+
+
+def as_int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
+    """An input of sizes or indices as int32, at once where its elements are known."""
+    if value.dtype is DType.INT32:
+        return value
+    known = scope.known(node, index)
+    if known is not None:
+        return scope.integers_constant(known, value.name)
+    kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": "INT32"}
+    return scope.emit("CAST", [value], value.shape, DType.INT32, "CastOptions", **kinds)
 
 
 def is_channels_first(node: Node) -> bool:

@@ -89,7 +89,7 @@ class MigrationStage(Stage):
     """
 
     stage_name: ClassVar[str] = "migration"
-    stage_version: ClassVar[int] = 1
+    stage_version: ClassVar[int] = 2
     RECORD: ClassVar[str] = "migration.json"
 
     platform: Platform

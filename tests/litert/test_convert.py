@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.formats.tflite.records import ModelRecord
 from mobileprep.formats.tflite.writer import ALIGNMENT, MOST_BYTES, model_bytes
 from mobileprep.ir import attrs as attr
-from mobileprep.ir.graph import Graph
+from mobileprep.ir.attrs import AttrValue, FuncRef
+from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node, constant
-from mobileprep.ir.refs import Ref
+from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import Ref, parse_function_ref
 from mobileprep.ir.tensor import Tensor
 from tests.litert.graphs import answered, codes, const, expected, feed, model, op
 from tests.litert.one_op import TOLERANCE, compare, numbers
@@ -119,6 +122,61 @@ def test_asserts_and_control_dependencies_are_dropped() -> None:
         Node("y", "Relu", (Ref("x"), Ref("check", -1)), "", {"T": attr.dtype(DType.FLOAT)}),
     ]
     assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RELU"]
+
+
+_FLOAT = attr.dtype(DType.FLOAT)
+
+
+def printing(name: str, source: str, *data: str) -> Node:
+    """What ``tf.Print`` makes."""
+    kinds = AttrValue("list(type)", (DType.FLOAT,) * len(data))
+    return Node(name, "Print", tuple(map(Ref, (source, *data))), "", {"T": _FLOAT, "U": kinds})
+
+
+@pytest.mark.parametrize("end", ["y", "again"])
+def test_what_is_printed_is_passed_through(end: str) -> None:
+    nodes = [
+        feed("x", (2, 3)),
+        op("odd", "Lgamma", ["x"]),
+        op("relu", "Relu", ["x"], T=DType.FLOAT),
+        printing("once", "relu", "odd"),
+        printing("again", "once", "relu"),
+        Node("y", "Neg", (Ref("again"), Ref("once", -1)), "", {"T": _FLOAT}),
+    ]
+    record = model(Graph(nodes), ["x"], [end])
+    assert codes(record) == ["RELU", "NEG"][: 2 if end == "y" else 1]
+    feeds = {"x": numbers(2, 3)}
+    found = answered(model_bytes(record), list(feeds.values()))
+    compare(found, expected(Graph(nodes), feeds, [end]), 0)
+
+
+def test_what_is_printed_may_be_fed() -> None:
+    nodes = [feed("x", (2, 3)), printing("told", "x", "x"), op("y", "Neg", ["told"])]
+    assert codes(model(Graph(nodes), ["told"], ["y"], {"told": (2, 3)})) == ["NEG"]
+
+
+def function(name: str, kind: DType, nodes: Sequence[Node]) -> Function:
+    """A function of one float, whose last node gives the result as ``z``."""
+    signature = OpDef(name, (ArgDef("arg", DType.FLOAT),), (ArgDef("out", kind),))
+    return Function(signature, tuple(nodes), {"out": parse_function_ref(f"{nodes[-1].name}:z:0")})
+
+
+@pytest.mark.parametrize("call", ["PartitionedCall", "While"])
+def test_functions_that_print(call: str) -> None:
+    arg, told, most = map(parse_function_ref, ("arg", "told:output:0", "most:output:0"))
+    print_arg, kinds = printing("told", "arg", "arg"), {"T": _FLOAT}
+    less = [print_arg, const("most", 50.0), Node("less", "Less", (told, most), "", kinds)]
+    double = [print_arg, Node("add", "AddV2", (told, arg), "", kinds)]
+    bodies = [function("more", DType.BOOL, less), function("double", DType.FLOAT, double)]
+    by_role = {"f": "double"} if call == "PartitionedCall" else {"cond": "more", "body": "double"}
+    lists = ("Tin", "Tout") if call == "PartitionedCall" else ("T",)
+    attrs = {role: AttrValue("func", FuncRef(name)) for role, name in by_role.items()}
+    attrs |= dict.fromkeys(lists, AttrValue("list(type)", (DType.FLOAT,)))
+    library = Library({body.name: body for body in bodies})
+    graph = Graph([feed("x", ()), Node("y", call, (Ref("x"),), "", attrs)], library)
+    feeds = {"x": np.array(3, np.float32)}
+    found = answered(model_bytes(model(graph, ["x"], ["y"])), list(feeds.values()))
+    compare(found, expected(graph, feeds, ["y"]), 0)
 
 
 def test_every_node_that_cannot_be_expressed_is_named_at_once() -> None:

@@ -9,6 +9,7 @@ import pytest
 from mobileprep.errors import UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
+from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.migration.records import Migration
 from mobileprep.migration.survey import surveyed
@@ -52,6 +53,14 @@ def test_pictures_are_fed_to_both_runtimes_as_pixels() -> None:
         assert route.inputs == ("pixels",)
         assert "DecodeJpeg" in {lack.op for lack in route.lacks}
     assert [a.kind for a in found.advice] == ["pictures"]
+
+
+def test_what_is_printed_on_the_way_runs_on_litert() -> None:
+    told = op("told", "Print", "y", "y", U=AttrValue("list(type)", (DType.FLOAT,)))
+    found = survey(
+        classifier().with_nodes([*classifier(), told, op("z", "Relu", "told")]), "x", "z"
+    )
+    assert verdicts(found)[-1] == "as it is"
 
 
 def test_what_no_change_mends_stays() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mobileprep.errors import UnsupportedError
 from mobileprep.formats.tflite.writer import model_bytes
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.serde import graph_from_bytes
 from mobileprep.ir.tensor import Array
 from mobileprep.litert.convert import converted
 from mobileprep.litert.prepare import CutInput
@@ -22,6 +24,7 @@ from mobileprep.runtime.engines.tensorflow_engine import TensorFlowEngine
 from tests.litert.graphs import answered
 from tests.reference.conftest import HOME
 from tests.reference.networks import ALL_NETWORKS, network
+from tests.reference.saved_models import v1_control_flow
 
 pytestmark = pytest.mark.reference
 
@@ -124,3 +127,43 @@ def test_a_network_of_keras(name: str, tf: ModuleType) -> None:
     outputs = [kept.output, str(softmax.inputs[0])]
     wanted = TensorFlowEngine(graph, name).run(outputs, {kept.input: image})
     close(lite(graph, {kept.input: image}, outputs), wanted, TOLERANCE)
+
+
+X = np.random.default_rng(2).normal(size=(2, 4, 6, 3)).astype(np.float32)
+# What TensorFlow's own functions make of a tensor.
+MADE: dict[str, Callable[[Any, Any], Any]] = {
+    "space_to_batch": lambda tf, x: tf.compat.v1.space_to_batch(x, [[0, 0], [0, 2]], 2),
+    "batch_to_space": lambda tf, x: tf.compat.v1.batch_to_space(
+        tf.tile(x, [2, 2, 1, 1]), [[0, 1], [0, 0]], 2
+    ),
+    "paddings of int64": lambda tf, x: tf.raw_ops.SpaceToBatchND(
+        input=x, block_shape=[2, 2], paddings=tf.constant([[0, 0], [0, 2]], tf.int64)
+    ),
+    "blocks of rows": lambda tf, x: tf.space_to_batch(x, [2], [[1, 1]]),
+    "a shape of int64": lambda tf, x: tf.reshape(x, [tf.shape(x, out_type=tf.int64)[0], -1]),
+    "segments with gaps": lambda tf, x: tf.math.segment_sum(x[0], [0, 0, 1, 3]),
+    "segments from 1 on": lambda tf, x: tf.math.segment_sum(x[0], tf.constant([1, 1, 2, 3])),
+    "segments of int64": lambda tf, x: tf.math.unsorted_segment_sum(
+        x[0], tf.constant([0, 2, 1, 0], tf.int64), tf.constant(3, tf.int64)
+    ),
+    "Print": lambda tf, x: tf.nn.relu(tf.compat.v1.Print(x, [tf.math.lgamma(x)], "now")),
+    "Print in a branch": lambda tf, x: tf.compat.v1.cond(
+        x[0, 0, 0, 0] > 0, lambda: tf.compat.v1.Print(x, [x]) + 1, lambda: x - 1
+    ),
+    "Print in a function": lambda tf, x: tf.compat.v1.cond(
+        x[0, 0, 0, 0] > 0, lambda: tf.compat.v1.Print(x, [x]) + 1, lambda: x - 1
+    ),
+    "ensure_shape": lambda tf, x: tf.nn.relu(tf.ensure_shape(x, [2, None, 6, 3])),
+}
+
+
+@pytest.mark.parametrize("open_batch", [False, True])
+@pytest.mark.parametrize("name", MADE)
+def test_what_a_function_of_tensorflow_makes(name: str, open_batch: bool, tf: ModuleType) -> None:
+    functional = name.endswith("function")
+    with tf.Graph().as_default() as made, v1_control_flow(tf, functional=functional):
+        x = tf.compat.v1.placeholder(tf.float32, [None if open_batch else 2, 4, 6, 3], "x")
+        tf.identity(MADE[name](tf, x), "out")
+    graph = graph_from_bytes(made.as_graph_def().SerializeToString(), name)
+    wanted = TensorFlowEngine(graph, name).run(["out"], {"x": X})
+    close(lite(graph, {"x": X}, ["out"]), wanted, TOLERANCE)

@@ -13,7 +13,7 @@ from mobileprep.litert.program import Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.registry import lowering
 from mobileprep.litert.scope import Scope
-from mobileprep.litert.shapes import reshaped
+from mobileprep.litert.shapes import as_int32, reshaped
 from mobileprep.litert.types import NAMES, need
 from mobileprep.ops.arrays import integers
 
@@ -32,6 +32,12 @@ def identity_n(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value
     return tuple(inputs)
 
 
+@lowering("EnsureShape")
+def ensure_shape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
+    """The value itself: shapes that do not fit are refused where shapes are inferred."""
+    return inputs[0]
+
+
 @lowering("CheckNumerics")
 def check_numerics(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """The value itself: LiteRT has no errors of numbers."""
@@ -46,8 +52,8 @@ def reshape(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     sizes = known if shape is None or shape.count(-1) > 1 else shape
     if sizes is not None and sizes.count(-1) <= 1 and 0 not in sizes:
         return reshaped(scope, inputs[0], sizes)
-    table = "ReshapeOptions"
-    return scope.emit("RESHAPE", inputs, shape, inputs[0].dtype, table)
+    values = [inputs[0], as_int32(scope, node, 1, inputs[1])]
+    return scope.emit("RESHAPE", values, shape, inputs[0].dtype, "ReshapeOptions")
 
 
 @lowering("Squeeze")
@@ -77,21 +83,10 @@ def transpose(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     if known is not None and (known.ndim != 1 or sorted(known.tolist()) != [*range(known.size)]):
         message = f"{list(integers(known))} is no order of dimensions"
         raise ValueError(message)
-    order = _int32(scope, node, 1, inputs[1])
+    order = as_int32(scope, node, 1, inputs[1])
     shape = scope.output_shape(node)
     values = [inputs[0], order]
     return scope.emit("TRANSPOSE", values, shape, inputs[0].dtype, "TransposeOptions")
-
-
-def _int32(scope: Scope, node: Node, index: int, value: Value) -> Value:
-    """An input of sizes or indices as int32, at once where its elements are known."""
-    if value.dtype is DType.INT32:
-        return value
-    known = scope.known(node, index)
-    if known is not None:
-        return scope.integers_constant(known, value.name)
-    kinds = {"in_data_type": NAMES[value.dtype], "out_data_type": "INT32"}
-    return scope.emit("CAST", [value], value.shape, DType.INT32, "CastOptions", **kinds)
 
 
 @lowering("ConcatV2")
@@ -136,7 +131,7 @@ def split_v(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, .
     """SPLIT_V."""
     count = node.attr_int("num_split")
     outputs = _outputs(scope, node, count, inputs[0].dtype)
-    sizes, axis = (_int32(scope, node, i, inputs[i]) for i in (1, 2))
+    sizes, axis = (as_int32(scope, node, i, inputs[i]) for i in (1, 2))
     values = [inputs[0], sizes, axis]
     return scope.emit_many("SPLIT_V", values, outputs, "SplitVOptions", num_splits=count)
 
@@ -168,7 +163,7 @@ def slice_(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 def strided_slice(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """STRIDED_SLICE; an ellipsis is written out, and new axes are made by RESHAPE."""
     masks = {n: node.attr_int(n, 0) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
-    values = [inputs[0], *(_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
+    values = [inputs[0], *(as_int32(scope, node, i, inputs[i]) for i in (1, 2, 3))]
     ellipsis, new_axes = node.attr_int("ellipsis_mask", 0), node.attr_int("new_axis_mask", 0)
     shape, kind = scope.output_shape(node), inputs[0].dtype
     if not ellipsis and not new_axes:
@@ -237,9 +232,9 @@ def gather_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("ScatterNd")
 def scatter_nd(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """SCATTER_ND."""
-    need(node, inputs[:1], {DType.INT32})
-    shape = scope.output_shape(node)
-    return scope.emit("SCATTER_ND", inputs, shape, inputs[1].dtype, "ScatterNdOptions")
+    places, sizes = (as_int32(scope, node, i, inputs[i]) for i in (0, 2))
+    values, shape = [places, inputs[1], sizes], scope.output_shape(node)
+    return scope.emit("SCATTER_ND", values, shape, inputs[1].dtype, "ScatterNdOptions")
 
 
 @lowering("Tile")
@@ -325,10 +320,14 @@ def one_hot(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
 @lowering("ReverseV2")
 def reverse(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """REVERSE_V2, an axis at a time."""
-    value = inputs[0]
+    value, shape = inputs[0], scope.output_shape(node)
     for axis in scope.integers(node, 1, "axes"):
-        at = scope.integers_constant([axis % max(value.rank or 1, 1)], "axis")
-        value = scope.emit("REVERSE_V2", [value, at], value.shape, value.dtype, "ReverseV2Options")
+        if axis < 0 and shape is None:
+            reason = "its axis counts from the end, and the rank of its input is not known"
+            raise CannotExpressError(reason, "give the input's shape")
+        place = axis if shape is None else axis % max(len(shape), 1)
+        values = [value, scope.integers_constant([place], "axis")]
+        value = scope.emit("REVERSE_V2", values, shape, value.dtype, "ReverseV2Options")
     return value
 
 
@@ -365,12 +364,3 @@ def mirror_pad(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
     """MIRROR_PAD."""
     shape, mode = scope.output_shape(node), _MIRRORS[node.attr_str("mode")]
     return scope.emit("MIRROR_PAD", inputs, shape, inputs[0].dtype, "MirrorPadOptions", mode=mode)
-
-
-@lowering("SpaceToBatchND", "BatchToSpaceND")
-def space_and_batch(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND."""
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    if node.op == "SpaceToBatchND":
-        return scope.emit("SPACE_TO_BATCH_ND", inputs, shape, kind, "SpaceToBatchNDOptions")
-    return scope.emit("BATCH_TO_SPACE_ND", inputs, shape, kind, "BatchToSpaceNDOptions")

@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
-from tests.litert.one_op import check, integers, numbers
+from mobileprep.formats.tflite.writer import model_bytes
+from mobileprep.ir import attrs as attr
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.refs import Ref
+from tests.litert.graphs import answered, codes, const, expected, feed, model, op
+from tests.litert.one_op import check, compare, integers, numbers
 
 INT = np.int32
 
@@ -26,6 +33,7 @@ def test_reshape(sizes: tuple[int, ...], open_sizes: bool) -> None:
 
 def test_a_reshape_to_a_fed_shape() -> None:
     assert check("Reshape", [numbers(2, 3, 4), ints(4, 6)]) == ["RESHAPE"]
+    assert check("Reshape", [numbers(2, 3, 4), np.array([4, 6])]) == ["CAST", "RESHAPE"]
 
 
 def test_squeeze_and_expand() -> None:
@@ -123,6 +131,12 @@ def test_gather_and_scatter_by_indices() -> None:
     assert check("ScatterNd", values, constant=[2]) == ["SCATTER_ND"]
 
 
+def test_places_of_int64_are_cast() -> None:
+    values = [np.array([[1], [3]]), numbers(2, 4), np.array([5, 4])]
+    assert check("ScatterNd", values, constant=[0, 2]) == ["SCATTER_ND"]
+    assert check("ScatterNd", values, constant=[2]) == ["CAST", "SCATTER_ND"]
+
+
 def test_repeats() -> None:
     assert check("Tile", [numbers(2, 3), ints(2, 3)], constant=[1]) == ["TILE"]
     assert check("BroadcastTo", [numbers(3, 1), ints(2, 3, 4)], constant=[1]) == ["BROADCAST_TO"]
@@ -157,6 +171,17 @@ def test_reverse(axes: list[int]) -> None:
     assert found == ["REVERSE_V2"] * len(axes)
 
 
+def test_axes_of_a_tensor_of_unknown_rank() -> None:
+    def reversing(*axes: int) -> Graph:
+        return Graph([feed("x", None), const("axes", axes), op("y", "ReverseV2", ["x", "axes"])])
+
+    graph, feeds = reversing(2, 0), {"x": numbers(2, 3, 4)}
+    found = answered(model_bytes(model(graph, ["x"], ["y"])), list(feeds.values()))
+    compare(found, expected(graph, feeds, ["y"]), 0)
+    with pytest.raises(UnsupportedError, match="counts from the end"):
+        model(reversing(-1), ["x"], ["y"])
+
+
 def test_where_and_select() -> None:
     chosen = integers(3, 4) > 0
     assert check("Where", [chosen]) == ["WHERE"]
@@ -186,3 +211,62 @@ def test_space_and_batch() -> None:
     assert check("SpaceToBatchND", values, constant=[1, 2]) == ["SPACE_TO_BATCH_ND"]
     values = [numbers(12, 2, 3, 3), ints(2, 3), ints([1, 0], [0, 2])]
     assert check("BatchToSpaceND", values, constant=[1, 2]) == ["BATCH_TO_SPACE_ND"]
+
+
+@pytest.mark.parametrize("constant", [[1, 2], []])
+def test_blocks_and_paddings_of_int64(constant: list[int]) -> None:
+    wide = np.int64
+    values = [numbers(2, 4, 6, 3), wide([2, 3]), wide([[0, 0], [2, 1]])]
+    assert check("SpaceToBatchND", values, constant=constant)[-1] == "SPACE_TO_BATCH_ND"
+    values = [numbers(12, 2, 3, 3), wide([2, 3]), wide([[1, 0], [0, 2]])]
+    assert check("BatchToSpaceND", values, constant=constant)[-1] == "BATCH_TO_SPACE_ND"
+
+
+BLOCKS = {
+    "a row of numbers": ((2, 6), [2]),
+    "rows": ((2, 6, 3), [2]),
+    "rows of an image": ((2, 6, 4, 3), [3]),
+    "an image without channels": ((2, 6, 4), [3, 2]),
+    "a volume": ((2, 6, 4, 3, 2), [3, 2]),
+    "a volume, in one dimension": ((2, 6, 4, 3, 2), [2]),
+    "a volume, whose last blocks are single": ((2, 6, 4, 3, 2), [3, 2, 1]),
+    "an image, whose blocks are all single": ((2, 6, 4, 3), [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("open_sizes", [False, True])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_tensors_of_any_rank(name: str, open_sizes: bool) -> None:
+    shape, blocks = BLOCKS[name]
+    pairs = ints(*([b, 0] if b > 1 else [0, 0] for b in blocks))
+    values = [numbers(*shape), ints(*blocks), pairs]
+    check("SpaceToBatchND", values, constant=[1, 2], open_sizes=open_sizes)
+    values[0] = numbers(shape[0] * int(np.prod(blocks)), *shape[1:])
+    check("BatchToSpaceND", values, constant=[1, 2], open_sizes=open_sizes)
+
+
+def test_blocks_that_no_operator_moves_are_refused() -> None:
+    pairs = ints([0, 0], [0, 0], [0, 0])
+    with pytest.raises(UnsupportedError, match="along one or two dimensions, not along 3"):
+        check("SpaceToBatchND", [numbers(1, 2, 2, 2, 3), ints(2, 2, 2), pairs], constant=[1, 2])
+    values = [numbers(2, 6, 4, 3), ints(2), ints([0, 0])]
+    with pytest.raises(UnsupportedError, match="sizes are not known"):
+        check("SpaceToBatchND", values, constant=[1, 2], open_sizes=3)
+
+
+def test_a_shape_that_is_made_sure_of_is_passed_through() -> None:
+    nodes = [
+        feed("x", (-1, 3)),
+        Node("sure", "EnsureShape", (Ref("x"),), "", {"shape": attr.shape((2, -1))}),
+        op("y", "Relu", ["sure"], T=DType.FLOAT),
+    ]
+    assert codes(model(Graph(nodes), ["x"], ["y"])) == ["RELU"]
+
+
+def test_a_shape_that_cannot_be_is_refused() -> None:
+    nodes = [
+        feed("x", (4, 3)),
+        Node("sure", "EnsureShape", (Ref("x"),), "", {"shape": attr.shape((2, -1))}),
+    ]
+    with pytest.raises(InvalidGraphError, match="sure"):
+        model(Graph(nodes), ["x"], ["sure"])

@@ -346,6 +346,13 @@ def test_an_operator_of_a_pattern_in_integers(code: str, kind: DType) -> None:
     assert codes(record) == [code]
 
 
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_blocks_of_rows_alone_in_integers(mode: Mode) -> None:
+    arrays = [X, np.array([2], np.int32), np.array([[1, 1]], np.int32)]
+    ran = check_integers("SpaceToBatchND", arrays, form=mode, constant=(1, 2))
+    assert ran == ["RESHAPE", "SPACE_TO_BATCH_ND", "RESHAPE"]
+
+
 @pytest.mark.parametrize("one", CASES, ids=str)
 @pytest.mark.parametrize("mode", ["int8", "int16x8"])
 def test_an_operator_in_integers(one: Case, mode: Mode) -> None:
