@@ -73,10 +73,11 @@ def folded_graph(graph: Graph, folding: Folding, serials: SerialNames) -> list[N
 def _constants(folding: Folding, serials: SerialNames) -> tuple[list[Node], Mapping[Ref, Ref]]:
     """New constants, and for each tensor the one that replaces it."""
     shape_names = _shape_names(folding.constant, serials)
+    taken = {*folding.run.nodes, *folding.run.inputs}
     nodes, sources = [], {}
     order = sorted(folding.values, key=lambda r: shape_names.get(r, (r.node, r.index)))
     for number, ref in enumerate(order):
-        name = serials.constant(ref.node, number)
+        name = serials.constant(ref.node, number, taken)
         awaited = _controls(folding.constant.controls[ref.node], folding.run.fed)
         nodes.append(constant(name, folding.values[ref], inputs=awaited))
         sources[ref] = Ref(name)

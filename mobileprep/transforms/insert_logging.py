@@ -14,15 +14,19 @@ from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.names import unique_name
 from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import output_types, signature_of
 from mobileprep.options.declare import Option
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
 
 _NAME: Final = "insert_logging"
+_ONE_OUTPUT: Final = "only one of its outputs has a value"
 _NO_OUTPUT: Final = "it has no output"
 _LOOP: Final = "loops are known by it"
 _REFERENCE: Final = "it is a variable, which Print would turn into its value"
+# A node does not run where one of its inputs has no value, and neither would a Print node of all.
+_CHOOSING: Final = SWITCHES | {"_SwitchN"}
 # The loader of graphs looks for these right before a Merge or a Switch.
 _LOOP_OPS: Final = frozenset({"NextIteration", "RefNextIteration", "LoopCond"})
 
@@ -73,7 +77,7 @@ class InsertLogging(Transform):
             if node.name not in used or not self._is_chosen(node):
                 continue
             types = _types(node, graph)
-            reason = _unfit(node, types)
+            reason = _unfit(node, types, used[node.name])
             if reason:
                 skipped[reason] += 1
                 continue
@@ -126,12 +130,15 @@ def _used_outputs(graph: Graph) -> Mapping[str, set[int]]:
     return used
 
 
-def _unfit(node: Node, types: list[DType]) -> str:
+def _unfit(node: Node, types: list[DType], used: set[int]) -> str:
     """Why a Print node behind a node would break the graph, or an empty text."""
     if not types:
         return _NO_OUTPUT
     if types[0].is_ref:
         return _REFERENCE
+    # The printer always takes the first output.
+    if node.op in _CHOOSING and used != {0}:
+        return _ONE_OUTPUT
     return _LOOP if node.op in _LOOP_OPS else ""
 
 

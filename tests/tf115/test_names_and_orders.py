@@ -25,6 +25,13 @@ def test_serial_numbers_count_on() -> None:
     assert SerialNames().constant("c", 0) == "c/_0__cf__0"
 
 
+def test_a_number_whose_name_is_taken_is_passed_over() -> None:
+    names = SerialNames()
+    taken = {"a/_0__cf__0", "a/_1__cf__1"}
+    assert names.constant("a", 0, taken) == "a/_0__cf__1"
+    assert names.constant("a", 1, taken) == "a/_1__cf__2"
+
+
 def test_a_set_of_names_keeps_each_once() -> None:
     names = [f"input_{i}" for i in range(40)]
     assert sorted(hash_order([*names, *names])) == sorted(names)

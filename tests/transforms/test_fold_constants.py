@@ -527,6 +527,26 @@ def test_the_original_counts_on_over_the_steps_of_a_chain():
 
 
 @BOTH
+@pytest.mark.parametrize("taken", [const("sq/_0__cf__0", [5.0]), node("sq/_0__cf__0", "Exp", "x")])
+def test_new_names_are_free(taken, tf115):
+    """The original makes a second node of the name, which no TensorFlow loads."""
+    graph = Graph(
+        [
+            placeholder(),
+            const("k", [2.0]),
+            node("sq", "Square", "k"),
+            node("out", "Mul", "x sq"),
+            taken,
+            node("other", "Add", "sq/_0__cf__0 x"),
+        ]
+    )
+    given = {"outputs": ("out", "other"), "tf115": tf115}
+    after = fold(*graph, **given).graph
+    for output in ("out", "other"):
+        assert run(after, np.float32([3]), output) == run(graph, np.float32([3]), output)
+
+
+@BOTH
 def test_nothing_wishes_to_be_beside_a_node_that_is_gone(tf115):
     beside = AttrValue("list(string)", (b"loc:@gone", b"loc:@x"))
     graph = folded(

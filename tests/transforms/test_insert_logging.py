@@ -1,11 +1,13 @@
 """insert_logging: Print nodes behind the chosen ones."""
 
+import numpy as np
 import pytest
 
 from mobileprep.errors import TransformError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.verify import check_graph
+from mobileprep.runtime.interpreter import Interpreter
 from tests.transforms.graphs import apply, const, node, placeholder, shown
 
 BOTH = pytest.mark.parametrize("tf115", [True, False])
@@ -19,6 +21,19 @@ def _graph():
             node("scope/halves", "Split", "axis x", num_split=2),
             node("a", "Relu", "scope/halves"),
             node("out", "Add", "a scope/halves:1 ^a"),
+        ]
+    )
+
+
+def _branches():
+    return Graph(
+        [
+            placeholder(),
+            placeholder("on", DType.BOOL),
+            node("way", "Switch", "x on"),
+            node("less", "Neg", "way"),
+            node("more", "Exp", "way:1"),
+            node("out", "Merge", "less more", N=2),
         ]
     )
 
@@ -104,6 +119,29 @@ def test_nodes_that_nothing_may_follow_are_left_with_a_reason(unfit, consumer, r
     result = apply("insert_logging", graph, op=(unfit.op,), tf115=tf115)
     assert result.graph is graph
     assert result.skipped == {reason: 1}
+
+
+@BOTH
+def test_a_node_of_which_one_output_has_a_value_stays_as_it_is(tf115):
+    """The original prints both outputs of a Switch, so that nothing behind it ever runs."""
+    graph = _branches()
+    result = apply("insert_logging", graph, op=("Switch",), tf115=tf115)
+    assert result.graph is graph
+    assert result.skipped == {"only one of its outputs has a value": 1}
+    logged = apply("insert_logging", graph, tf115=tf115).graph
+    assert "less__print__" in logged
+    for on, wanted in ((False, -3), (True, np.exp(np.float32(3)))):
+        fed = {"x": np.float32(3), "on": np.bool_(on)}
+        assert Interpreter(logged).run(["out"], fed)[0] == wanted
+
+
+@BOTH
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_only_branch_that_is_used_is_printed_where_it_is_the_first(index, tf115):
+    switch = list(_branches())[:3]
+    graph = Graph([*switch, node("out", "Neg", f"way:{index}")])
+    result = apply("insert_logging", graph, op=("Switch",), tf115=tf115)
+    assert result.matched == (index == 0)
 
 
 @BOTH

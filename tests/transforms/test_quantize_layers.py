@@ -415,3 +415,26 @@ def test_nothing_to_quantize_gives_the_same_object():
 def test_the_same_graph_gives_the_same_text():
     first, second = (apply(NAME, _network(), ranges="dynamic").graph for _ in range(2))
     assert shown(first) == shown(second)
+
+
+def _with_taken(graph, name):
+    return Graph([*graph, node(name, "Exp", "out"), node("other", "Neg", name)])
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+@pytest.mark.parametrize("rule", ["granularity=tensor", "granularity=channel", "mode=weights"])
+@pytest.mark.parametrize("measured", [True, False])
+def test_new_names_are_free(measured, rule, ranges, tf115):
+    graph = _network(_pool("pool", "relu"), last="pool")
+    options = {"ranges": "dynamic"}
+    if not measured:
+        options = {"range_file": ranges(graph, "x", "bias", "relu", "pool")}
+    given = {"outputs": ("out", "other"), "rule": (rule,), "tf115": tf115, **options}
+    made = [n.name for n in apply(NAME, graph, **given).graph if n.name not in graph]
+    assert len(made) > 5
+    plain = apply(NAME, _with_taken(graph, "free"), **given).graph
+    for name in made:
+        after = apply(NAME, _with_taken(graph, name), **given).graph
+        check_graph(after, "")
+        assert after[name].op == "Exp"
+        assert np.array_equal(run(after, X, "other"), run(plain, X, "other")), name

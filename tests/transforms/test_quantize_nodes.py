@@ -443,3 +443,65 @@ def test_an_empty_tensor_of_a_branch_has_a_range_in_a_recipe():
     empty = {"x": np.empty((0, 4, 4, 4), np.float32), "on": np.True_}
     (found,) = Interpreter(graph).run(["out"], empty)
     assert found.shape == (0, 4, 4, 5)
+
+
+def _with_taken(graph, name):
+    """The graph with a node of a name behind its output, and one that shows its value."""
+    return Graph([*graph, node(name, "Exp", "out"), node("other", "Neg", name)])
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+@pytest.mark.parametrize("options", [{}, {"fallback_min": -9.0, "fallback_max": 9.0}])
+def test_new_names_are_free(options, tf115):
+    """The original makes two nodes of one name."""
+    tail = [*_fake_quant("learnt", "relu"), node("out", "Neg", "learnt")]
+    graph = _layer(RELU, *tail)
+    given = {"outputs": ("out", "other"), "tf115": tf115, **options}
+    made = [n.name for n in apply(NAME, graph, **given).graph if n.name not in graph]
+    assert len(made) > 10
+    x = normal(1, 8, 8, 4)
+    plain = apply(NAME, _with_taken(graph, "free"), **given).graph
+    for name in made:
+        after = apply(NAME, _with_taken(graph, name), **given).graph
+        check_graph(after, "")
+        assert after[name].op == "Exp"
+        assert np.array_equal(run(after, x, "other"), run(plain, x, "other")), name
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_new_names_of_placeholders_are_free(tf115):
+    taken = [const(f"x_eightbit/{part}", 5.0) for part in ("min", "max", "dequantize")]
+    graph = Graph([placeholder(), *taken, node("out", "Neg", "x")])
+    after = apply(NAME, graph, input_min=0.0, input_max=1.0, tf115=tf115).graph
+    check_graph(after, "")
+    assert after["x_eightbit/dequantize_1"].op == "Dequantize"
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_fake_quantization_moves_under_a_name_that_is_free(tf115):
+    pool = _pool("pool", "relu")
+    graph = _layer(RELU, pool, *_fake_quant("learnt", "pool"), node("out", "Neg", "learnt"))
+    taken = Graph([*graph, node("learnt_hoisted", "Exp", "out")])
+    outputs = ("out", "learnt_hoisted")
+    after = apply(NAME, taken, outputs=outputs, tf115=tf115).graph
+    check_graph(after, "")
+    x = normal(1, 8, 8, 4)
+    wanted = run(apply(NAME, graph, tf115=tf115).graph, x)
+    assert np.array_equal(run(after, x, "learnt_hoisted"), np.exp(wanted))
+
+
+@pytest.mark.parametrize("tf115", [True, False])
+def test_a_network_is_quantized_in_two_steps(tf115):
+    tail = [
+        _pool("pool", "relu"),
+        node("joined", "ConcatV2", "pool pool last", N=2, Tidx=DType.INT32),
+        const("w2", normal(1, 1, 10, 3, seed=1)),
+        conv("out", "joined w2"),
+    ]
+    graph = _layer(RELU, const("last", 3, "int32"), *tail)
+    once = apply(NAME, graph, ranges="dynamic", ignore_op=("MaxPool",), tf115=tf115).graph
+    twice = apply(NAME, once, tf115=tf115).graph
+    check_graph(twice, "")
+    x = normal(1, 8, 8, 4)
+    wanted = run(graph, x)
+    assert np.abs(run(twice, x) - wanted).max() < np.ptp(wanted) / 20

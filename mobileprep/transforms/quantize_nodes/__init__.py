@@ -13,6 +13,7 @@ from mobileprep.formats.range_file import read_range_file
 from mobileprep.frozen import dataclass
 from mobileprep.ir.control_flow import loop_nodes
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.rewrite import Renames, rename_inputs
@@ -29,7 +30,7 @@ from mobileprep.transforms.quantize_nodes.cleanup import (
 from mobileprep.transforms.quantize_nodes.eightbit_tensors import PADS
 from mobileprep.transforms.quantize_nodes.layer_choice import choose_layers
 from mobileprep.transforms.quantize_nodes.layers import quantize_layers
-from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes
+from mobileprep.transforms.quantize_nodes.ops import Fallback, eightbit_nodes, takes_one_twice
 from mobileprep.transforms.quantize_nodes.ranged import ranged_tensors as ranged_tensors
 from mobileprep.transforms.quantize_nodes.rules import Rules as Rules
 from mobileprep.transforms.quantize_nodes.rules import Settings as Settings
@@ -174,17 +175,16 @@ class QuantizeNodes(Transform):
         # everywhere, which keeps them from being merged.
         tied = None if context.tf115 else loop_nodes(graph)
         empty = frozenset() if context.tf115 else may_be_empty(graph)
+        names = FreshNames(graph.by_name)
         nodes: list[Node] = []
         for node in graph:
             if node.name not in chosen:
                 nodes.append(node)
                 continue
-            new = eightbit_nodes(chosen[node.name], fallback, tied, empty)
-            by_name = {n.name: n for n in new}
-            if context.tf115 and len(by_name) < len(new):
+            if context.tf115 and takes_one_twice(node):
                 message = f"node {node.name!r} takes one tensor twice"
                 raise refuse(self.transform_name, message, "a recipe quantizes such nodes")
-            nodes += by_name.values()
+            nodes += eightbit_nodes(chosen[node.name], names, fallback, tied, empty)
         return graph.with_nodes(nodes)
 
     def _fallback(self) -> Fallback | None:
@@ -214,23 +214,25 @@ class QuantizeNodes(Transform):
         if given is None:
             return graph
         renames = Renames()
+        names = FreshNames(graph.by_name)
         nodes: list[Node] = []
         converters: set[str] = set()
         for node in graph:
             if node.op != "Placeholder" or node.attr_dtype("dtype") is not DType.FLOAT:
                 nodes.append(node)
                 continue
-            nodes += _eightbit_placeholder(node, *given)
+            nodes += _eightbit_placeholder(node, names, *given)
             converters.add(nodes[-1].name)
             renames.tensor(Ref(node.name), Ref(nodes[-1].name))
         return rename_inputs(graph.with_nodes(nodes), renames, converters)
 
 
-def _eightbit_placeholder(node: Node, low: float, high: float) -> Iterator[Node]:
+def _eightbit_placeholder(node: Node, names: FreshNames, low: float, high: float) -> Iterator[Node]:
     prefix = f"{node.name}_eightbit"
-    least, greatest = make.scalar(f"{prefix}/min", low), make.scalar(f"{prefix}/max", high)
+    least = make.scalar(names.name(f"{prefix}/min"), low)
+    greatest = make.scalar(names.name(f"{prefix}/max"), high)
     yield replace(node, attrs={**node.attrs, "dtype": make.QUINT8})
     yield least
     yield greatest
     inputs = (Ref(node.name), Ref(least.name), Ref(greatest.name))
-    yield make.dequantize(f"{prefix}/dequantize", inputs)
+    yield make.dequantize(names.name(f"{prefix}/dequantize"), inputs)

@@ -88,7 +88,7 @@ def _reason_to_keep(match: Match) -> str:
     if back.attr_dtype("T") is not floats.attr_dtype("T"):
         return "the integers are of another type"
     ends = [m.node for m in match.root.inputs[1:]]
-    if any(n.op in _WITH_ZERO and not n.name.endswith(make.WITH_ZERO) for n in ends):
+    if any(n.op in _WITH_ZERO and not make.holds_zero(n.name) for n in ends):
         return "its range is not measured"
     if back.attr_str("mode", "") != floats.attr_str("mode", ""):
         return "the integers are of another mode"

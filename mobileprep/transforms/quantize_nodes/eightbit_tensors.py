@@ -63,6 +63,7 @@ class EightbitTensors:
         self._carrying = carrying
         self._names = FreshNames(graph.by_name)
         self._made: dict[tuple[Ref, EvenSteps | None], Ports] = {}
+        self._mains: dict[str, str] = {}
         self._taken: dict[str, bool] = {}
         self._new: list[Node] = []
         self.measured: list[str] = []
@@ -71,6 +72,12 @@ class EightbitTensors:
     def name(self, base: str) -> str:
         """A name that the graph has not."""
         return self._names.name(base)
+
+    def main(self, layer: str) -> str:
+        """The name of the node that has a layer's 32-bit results."""
+        if layer not in self._mains:
+            self._mains[layer] = self.name(f"{layer}/eightbit")
+        return self._mains[layer]
 
     def take_new(self) -> list[Node]:
         """The nodes that were made since the last call."""
@@ -219,7 +226,7 @@ class EightbitTensors:
         high = self.constant(f"{prefix}/max", make.scalar("", steps.high), ref)
         name = self.name(f"{prefix}/quantize")
         if self._computing.get(ref.node, False):
-            self._new.append(make.requantize(name, f"{ref.node}/eightbit", low, high))
+            self._new.append(make.requantize(name, self.main(ref.node), low, high))
         else:
             self._new.append(make.quantize(name, ref, low.node, high.node))
         self._made[(ref, steps)] = make.ports(name)
@@ -228,9 +235,9 @@ class EightbitTensors:
     def _measured(self, ref: Ref) -> Ports:
         """A tensor in eight bits of the range that it has when the graph runs."""
         self.measured.append(str(ref))
-        prefix = self.name(f"{_as_name(ref)}_eightbit")
+        prefix = f"{_as_name(ref)}_eightbit"
         tied = ref.node in self._in_loops
-        nodes = make.quantized_input(prefix, ref, tied=tied, with_zero=True)
+        nodes = make.quantized_input(self._names, prefix, ref, tied=tied, with_zero=True)
         self._new += nodes
         return make.ports(nodes[-1].name)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import mobileprep.transforms.quantize_nodes.nodes as make
 from mobileprep.ir.graph import Graph
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.pattern import Match, NodeMatch, OpTypePattern, op
 from mobileprep.ir.refs import Ref
@@ -42,7 +44,8 @@ def hoist(graph: Graph, protected: Collection[str], *, borrow: bool) -> Graph:
         pattern = _chain(length)
         if borrow:
             pattern = pattern.borrowing("min", "max", "source")
-        graph = rewrite(graph, Rule(pattern, _hoisted, _reason_not_to_hoist), protected).graph
+        hoisted = partial(_hoisted, FreshNames(graph.by_name))
+        graph = rewrite(graph, Rule(pattern, hoisted, _reason_not_to_hoist), protected).graph
     return graph
 
 
@@ -55,7 +58,8 @@ def convert(graph: Graph, protected: Collection[str], *, borrow: bool) -> Rewrit
     pattern = _fake_quant(op("*", label="source"))
     if borrow:
         pattern = pattern.borrowing("min", "max", "source")
-    return rewrite(graph, Rule(pattern, _converted, _reason_not_to_convert), protected)
+    converted = partial(_converted, FreshNames(graph.by_name))
+    return rewrite(graph, Rule(pattern, converted, _reason_not_to_convert), protected)
 
 
 def _fake_quant(source: OpTypePattern) -> OpTypePattern:
@@ -89,10 +93,10 @@ def _reason_not_to_hoist(match: Match) -> str:
     return ""
 
 
-def _hoisted(match: Match) -> list[Node]:
+def _hoisted(names: FreshNames, match: Match) -> list[Node]:
     fake_quant = match.node
     links = _links(match)
-    name = f"{fake_quant.name}_hoisted"
+    name = names.name(f"{fake_quant.name}_hoisted")
     earlier = replace(fake_quant, name=name, inputs=(links[-1].inputs[0], *fake_quant.inputs[1:]))
     links[-1] = replace(links[-1], inputs=(Ref(name), *links[-1].inputs[1:]))
     links[0] = replace(links[0], name=fake_quant.name)
@@ -110,11 +114,13 @@ def _reason_not_to_convert(match: Match) -> str:
     return ""
 
 
-def _converted(match: Match) -> list[Node]:
+def _converted(names: FreshNames, match: Match) -> list[Node]:
     fake_quant, low, high = match.node, match["min"], match["max"]
     prefix = f"{fake_quant.name}_eightbit"
-    wide = make.quantize(f"{prefix}/quantize", fake_quant.inputs[0], low.name, high.name, QINT32)
-    narrow = make.requantize(f"{prefix}/requantize", wide.name, Ref(low.name), Ref(high.name))
+    name = names.name(f"{prefix}/quantize")
+    wide = make.quantize(name, fake_quant.inputs[0], low.name, high.name, QINT32)
+    name = names.name(f"{prefix}/requantize")
+    narrow = make.requantize(name, wide.name, Ref(low.name), Ref(high.name))
     result = make.dequantize(fake_quant.name, make.ports(narrow.name))
     wide = replace(wide, inputs=wide.inputs + fake_quant.control_inputs)
     return [match["source"], low, high, wide, narrow, result]

@@ -126,7 +126,7 @@ class _Layers:
         stored = self._stored_weights(layer)
         inputs = (value, stored.ports[0], low, high, *stored.ports[1:], *node.control_inputs)
         main = Node(
-            f"{node.name}/eightbit",
+            self.tensors.main(node.name),
             f"Quantized{node.op}",
             inputs,
             node.device,
@@ -135,7 +135,8 @@ class _Layers:
         sums = make.ports(main.name)
         if stored.scales is None:
             return [main, Node(node.name, "Dequantize", sums, node.device, _TO_FLOATS)]
-        floats = Node(f"{main.name}/floats", "Dequantize", sums, node.device, _TO_FLOATS)
+        name = self.tensors.name(f"{main.name}/floats")
+        floats = Node(name, "Dequantize", sums, node.device, _TO_FLOATS)
         scaled = (Ref(floats.name), stored.scales)
         return [main, floats, Node(node.name, "Mul", scaled, node.device, {"T": make.FLOAT})]
 

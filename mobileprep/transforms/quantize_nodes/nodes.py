@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -10,6 +11,7 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import Ref, control
 from mobileprep.ir.tensor import Tensor
@@ -17,9 +19,11 @@ from mobileprep.ir.tensor import Tensor
 FLOAT: Final = attr.dtype(DType.FLOAT)
 QUINT8: Final = attr.dtype(DType.QUINT8)
 QINT32: Final = attr.dtype(DType.QINT32)
-WITH_ZERO: Final = "_with_zero"
-"""What the names of the nodes end with that widen a measured range to hold zero."""
 MIN_FIRST: Final = attr.string("MIN_FIRST")
+
+_WITH_ZERO: Final = "_with_zero"
+# A number stands behind it where the name was taken.
+_HOLDS_ZERO: Final = re.compile(rf"{_WITH_ZERO}(_[0-9]+)?\Z")
 
 # Large graphs get many of each, which share their attributes.
 _RESHAPE_DIMS: Final = constant("", Tensor.packed(np.array([-1], np.int32))).attrs
@@ -68,41 +72,56 @@ def requantization_range(name: str, source: str) -> Node:
     return Node(name, "RequantizationRange", ports(source), attrs=_MEASUREMENT)
 
 
-def quantized_input(prefix: str, value: Ref, *, tied: bool, with_zero: bool = False) -> list[Node]:
+def quantized_input(
+    names: FreshNames, prefix: str, value: Ref, *, tied: bool, with_zero: bool = False
+) -> list[Node]:
     """A float tensor to eight bits of the range that it has when the graph runs.
 
     Args:
-        prefix: what the names of the nodes begin with; the last one is ``PREFIX/quantize``.
+        names: gives the names of the nodes.
+        prefix: what these begin with; the last one is ``PREFIX/quantize``.
         value: the tensor.
         tied: whether the constants have control inputs, which put them into the tensor's loop.
         with_zero: count zero as one of the elements, so that an empty tensor has a range too.
     """
     after = (control(value.node),) if tied else ()
-    dims = Node(f"{prefix}/reshape_dims", "Const", after, attrs=_RESHAPE_DIMS)
-    axes = Node(f"{prefix}/reduction_dims", "Const", after, attrs=_REDUCTION_DIMS)
-    flat = Node(f"{prefix}/reshape", "Reshape", (value, Ref(dims.name)), attrs=_OF_FLOATS)
+    dims = Node(names.name(f"{prefix}/reshape_dims"), "Const", after, attrs=_RESHAPE_DIMS)
+    axes = Node(names.name(f"{prefix}/reduction_dims"), "Const", after, attrs=_REDUCTION_DIMS)
+    flat_inputs = (value, Ref(dims.name))
+    flat = Node(names.name(f"{prefix}/reshape"), "Reshape", flat_inputs, attrs=_OF_FLOATS)
     both = (Ref(flat.name), Ref(axes.name))
-    low = Node(f"{prefix}/min", "Min", both, attrs=_REDUCTION)
-    high = Node(f"{prefix}/max", "Max", both, attrs=_REDUCTION)
+    low = Node(names.name(f"{prefix}/min"), "Min", both, attrs=_REDUCTION)
+    high = Node(names.name(f"{prefix}/max"), "Max", both, attrs=_REDUCTION)
     nodes = [dims, axes, flat, low, high]
     if with_zero:
-        nodes += held_by_zero(f"{prefix}/", Ref(low.name), Ref(high.name))
+        nodes += held_by_zero(names, prefix, Ref(low.name), Ref(high.name))
         low, high = nodes[-2:]
-    return [*nodes, quantize(f"{prefix}/quantize", value, low.name, high.name)]
+    return [*nodes, quantize(names.name(f"{prefix}/quantize"), value, low.name, high.name)]
 
 
-def held_by_zero(prefix: str, low: Ref, high: Ref) -> list[Node]:
+def held_by_zero(names: FreshNames, prefix: str, low: Ref, high: Ref) -> list[Node]:
     """A measured range made to hold zero, as that of an empty tensor does not.
 
     Args:
-        prefix: what the names of the nodes begin with; the last two are the ends.
+        names: gives the names of the nodes; the last two are the ends.
+        prefix: what these begin with.
         low: the low end, in whose loop or branch the nodes are put.
         high: the high end.
     """
-    zero = Node(f"{prefix}zero", "Const", (control(low.node),), attrs=_ZERO)
+    zero = Node(names.name(f"{prefix}/zero"), "Const", (control(low.node),), attrs=_ZERO)
     ends = (("min", "Minimum", low), ("max", "Maximum", high))
     held = [
-        Node(f"{prefix}{end}{WITH_ZERO}", kind, (ref, Ref(zero.name)), attrs=_OF_FLOATS)
+        Node(
+            names.name(f"{prefix}/{end}{_WITH_ZERO}"),
+            kind,
+            (ref, Ref(zero.name)),
+            attrs=_OF_FLOATS,
+        )
         for end, kind, ref in ends
     ]
     return [zero, *held]
+
+
+def holds_zero(name: str) -> bool:
+    """Whether a node is named as those that make a measured range hold zero."""
+    return _HOLDS_ZERO.search(name) is not None

@@ -10,6 +10,7 @@ from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.names import FreshNames
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.signatures import input_types, output_types, signature_of
@@ -88,8 +89,16 @@ def reason_to_stay_float(node: Node) -> str:
     return ""
 
 
+def takes_one_twice(node: Node) -> bool:
+    """Whether two of a node's floats are one tensor, spelt alike."""
+    plain = EIGHTBIT_OPS[node.op].plain_inputs
+    floats = [_as_name(ref) for i, ref in enumerate(node.data_inputs) if i not in plain]
+    return len(set(floats)) < len(floats)
+
+
 def eightbit_nodes(
     node: Node,
+    names: FreshNames,
     fallback: Fallback | None,
     tied: Container[str] | None,
     empty: Container[str] = frozenset(),
@@ -101,12 +110,14 @@ def eightbit_nodes(
 
     Args:
         node: a node that has no ``reason_to_stay_float``.
+        names: gives the names of the others.
         fallback: the range of 32-bit results, or None to measure it at run time.
         tied: the nodes that need constants of their own beside them, or None for all.
         empty: the nodes whose results may be empty, so that no range can be measured.
     """
     kind = EIGHTBIT_OPS[node.op]
     nodes: list[Node] = []
+    made: dict[str, str] = {}
     quantized: list[str] = []
     values: list[Ref] = []
     for i, ref in enumerate(node.data_inputs):
@@ -114,16 +125,19 @@ def eightbit_nodes(
             values.append(ref)
             continue
         prefix = f"{node.name}_eightbit/{_as_name(ref)}"
-        beside = tied is None or ref.node in tied
-        nodes += make.quantized_input(prefix, ref, tied=beside, with_zero=ref.node in empty)
-        quantized.append(nodes[-1].name)
-        values.append(make.port(nodes[-1].name, 0))
+        if prefix not in made:
+            tie, with_zero = tied is None or ref.node in tied, ref.node in empty
+            nodes += make.quantized_input(names, prefix, ref, tied=tie, with_zero=with_zero)
+            made[prefix] = nodes[-1].name
+        quantized.append(made[prefix])
+        values.append(make.port(made[prefix], 0))
     inputs = (*values, *_ranges(quantized, apart=kind.ranges_apart), *node.control_inputs)
-    main = Node(f"{node.name}/eightbit", f"Quantized{node.op}", inputs, attrs=eightbit_attrs(node))
+    name = names.name(f"{node.name}/eightbit")
+    main = Node(name, f"Quantized{node.op}", inputs, attrs=eightbit_attrs(node))
     nodes.append(main)
     result = main
     if kind.widens:
-        nodes += _narrowed(main.name, fallback, with_zero=node.name in empty)
+        nodes += _narrowed(main.name, names, fallback, with_zero=node.name in empty)
         result = nodes[-1]
     nodes.append(make.dequantize(node.name, make.ports(result.name)))
     return nodes
@@ -148,20 +162,24 @@ def _ranges(quantized: list[str], *, apart: bool) -> list[Ref]:
     return [make.port(name, index) for name in quantized for index in (1, 2)]
 
 
-def _narrowed(main: str, fallback: Fallback | None, *, with_zero: bool) -> list[Node]:
+def _narrowed(
+    main: str, names: FreshNames, fallback: Fallback | None, *, with_zero: bool
+) -> list[Node]:
     """32-bit results to eight bits; the last node has the result."""
     if fallback is None:
-        measured = make.requantization_range(f"{main}/requant_range", main)
+        measured = make.requantization_range(names.name(f"{main}/requant_range"), main)
         low, high = make.port(measured.name, 0), make.port(measured.name, 1)
         held: list[Node] = []
         if with_zero:
             # Of an empty result, the range measured ends before it begins.
-            held = make.held_by_zero(f"{measured.name}/", low, high)
+            held = make.held_by_zero(names, measured.name, low, high)
             low, high = Ref(held[-2].name), Ref(held[-1].name)
-        return [measured, *held, make.requantize(f"{main}/requantize", main, low, high)]
-    lowest = make.scalar(f"{main}/fallback_min", fallback.low)
-    highest = make.scalar(f"{main}/fallback_max", fallback.high)
-    narrow = make.requantize(f"{main}/requantize", main, Ref(lowest.name), Ref(highest.name))
+        name = names.name(f"{main}/requantize")
+        return [measured, *held, make.requantize(name, main, low, high)]
+    lowest = make.scalar(names.name(f"{main}/fallback_min"), fallback.low)
+    highest = make.scalar(names.name(f"{main}/fallback_max"), fallback.high)
+    name = names.name(f"{main}/requantize")
+    narrow = make.requantize(name, main, Ref(lowest.name), Ref(highest.name))
     return [lowest, highest, narrow]
 
 
