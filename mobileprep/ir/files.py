@@ -15,7 +15,7 @@ from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import with_constants
-from mobileprep.ir.serde import graph_from_bytes, graph_to_chunks
+from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes, graph_to_chunks
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
 
@@ -66,7 +66,7 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
 def _plain(data: Buffer, file: str) -> Graph:
     expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
-        from mobileprep.ir.graph_text import wire_of_text  # slow to import
+        from mobileprep.formats.graph_text import wire_of_text  # slow to import
 
         data = wire_of_text(data, file)
     return graph_from_bytes(data, file)
@@ -91,9 +91,9 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
         ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
     """
     if as_text:
-        from mobileprep.ir.graph_text import graph_text  # slow to import, and binary needs it never
+        from mobileprep.formats.graph_text import text_of_wire  # slow to import, seldom needed
 
-        write_text(path, graph_text(graph))
+        write_text(path, text_of_wire(graph_to_bytes(graph)))
         return
     chunks = list(graph_to_chunks(graph))
     check_serialized_size(sum(len(c) for c in chunks), str(path))

@@ -14,15 +14,12 @@ from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.protos import graph_text_pb2 as text
 from mobileprep.formats.text_proto import text_to_wire
-from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_bytes
 
 
-def graph_text(graph: Graph) -> str:
-    """A graph as text; records that nobody can read are left out."""
+def text_of_wire(data: bytes) -> str:
+    """A serialized graph as text; records that nobody can read are left out."""
     from google.protobuf import text_format  # slow to import, and reading needs it never
 
-    data = graph_to_bytes(graph)
     try:
         spelt = text.GraphDef.FromString(data)
     except DecodeError:
