@@ -14,16 +14,16 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.fetchable import always_there, results_among
 from mobileprep.freezing.flows import Flows
 from mobileprep.freezing.labels import labels_of
 from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.subgraph import extract
 from mobileprep.freezing.training import ASIDE, of_chance_or_batch, scores_of
 from mobileprep.frozen import dataclass
-from mobileprep.ir.ends import leaves_lowered_loop
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FEEDABLE, FUSED_BATCH_NORMS
+from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import output_types, signature_of
@@ -143,11 +143,10 @@ def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Re
         and not _is_of_branch(graph, node)
         and all(c.name in scored or _WATCHERS.match(c.op) for c, _ in flows.takers(node.name))
     ]
+    ends = always_there(graph, ends)
     by_training = of_chance_or_batch(graph, flows)
     plain = [n for n in ends if n.name not in by_training] or ends
-    # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
-    plain = [n for n in plain if n.op not in FUSED_BATCH_NORMS] or plain
-    plain = [n for n in plain if not leaves_lowered_loop(n)] or plain
+    plain = results_among(graph, flows, plain, fed)
     depths = _depths(graph, fed)
     plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
     return [Ref(n.name) for n in plain]
