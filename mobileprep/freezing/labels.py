@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from mobileprep.freezing.flows import Flows
@@ -101,7 +101,7 @@ def _is_scored_with(graph: Graph, flows: Flows, entry: Ref, given: Container[str
     return all(shapes.get(n) == _ONE_NUMBER for n in ends)
 
 
-def _compares(node: Node, after: Iterable[str], given: Container[str]) -> bool:
+def _compares(node: Node, after: Container[str], given: Container[str]) -> bool:
     return node.op in _COMPARISONS and any(
         r.node in given and r.node not in after for r in node.data_inputs
     )
