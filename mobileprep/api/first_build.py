@@ -56,7 +56,7 @@ def tried(draft: Draft, path: Path, run: RunStages) -> Tried:
         try:
             return Tried(*_explained(better, path, run, why))
         except MobileprepError as error:
-            why.append(_line(error))
+            why.append(first_line(error))
     told = replace(draft, unchecked=f"{_reason(draft) or why[-1]}.", unquantized=_UNQUANTIZED)
     return Tried(told, plain.report)
 
@@ -77,7 +77,8 @@ def _releases() -> tuple[str, ...]:
     return tuple(sorted(recipe_schema()["$defs"]["tensorflow"]["enum"]))
 
 
-def _line(error: MobileprepError) -> str:
+def first_line(error: MobileprepError) -> str:
+    """What a comment says of an error."""
     return error.message.partition("\n")[0]
 
 

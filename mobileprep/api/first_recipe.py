@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
 
-from mobileprep.api.first_build import RunStages, told, tried
+from mobileprep.api.first_build import RunStages, first_line, told, tried
 from mobileprep.api.recipe_names import recipe_name
-from mobileprep.errors import InvalidGraphError, UnsupportedError
+from mobileprep.errors import InvalidGraphError, MobileprepError, UnsupportedError
 from mobileprep.freezing.find_models import FoundModel, inference_graph, load_found
 from mobileprep.freezing.proposal import Proposal, ProposedInput, propose
 from mobileprep.frozen import dataclass
@@ -45,7 +46,8 @@ def first_recipe(
 ) -> tuple[str, str]:
     """The recipe's text, and what its build came to.
 
-    Where a training graph cannot be frozen, the graph for inference beside it is taken.
+    Where a training graph cannot be frozen, the graph for inference beside it is taken; where there
+    is none, loops and conditionals are lowered if that helps.
 
     Args:
         found: the model.
@@ -58,11 +60,18 @@ def first_recipe(
     """
     try:
         return _final(_draft(found, path, wishes), path, run)
-    except (UnsupportedError, InvalidGraphError):
+    except (UnsupportedError, InvalidGraphError) as error:
         other = inference_graph(found)
-        if other is None:
-            raise
-        return _final(_draft(other, path, wishes), path, run)
+        if other is not None:
+            return _final(_draft(other, path, wishes), path, run)
+        if isinstance(error, UnsupportedError):
+            with contextlib.suppress(MobileprepError):
+                return _final(_lowered(found, path, wishes, error), path, run)
+        raise
+
+
+def _lowered(found: FoundModel, path: Path, wishes: Wishes, error: UnsupportedError) -> Draft:
+    return replace(_draft(found, path, wishes), lowered=first_line(error))
 
 
 def _final(draft: Draft, path: Path, run: RunStages | None) -> tuple[str, str]:

@@ -21,6 +21,10 @@ from mobileprep.runtime.functions.kinds import FUNCTIONAL, LOOPS, Functional
 
 _ARGUMENT: Final = "_Arg"
 _DEEPEST: Final = 64
+_CHANGED: Final = (
+    "lower loops and conditionals (control_flow: lower, or --control_flow lower), choose other "
+    "outputs, or list the variable under variable_names_blacklist"
+)
 
 
 def convert(graph: Graph, values: Mapping[str, Tensor], uses: Trace, where: str) -> Graph:
@@ -153,8 +157,7 @@ class _Functions:
         if uses.blocked:
             op = graph[uses.blocked[0][1]].op
             message = f"the function {function.name!r} changes a variable ({op})"
-            hint = "choose other outputs, or list the variable under variable_names_blacklist"
-            raise UnsupportedError(message, hint, self._where)
+            raise UnsupportedError(message, _CHANGED, self._where)
 
 
 def _argument(name: str, index: int) -> Node:

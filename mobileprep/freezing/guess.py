@@ -14,21 +14,16 @@ from typing import Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
+from mobileprep.freezing.fetchable import always_there, results_among
 from mobileprep.freezing.flows import Flows
-from mobileprep.freezing.follow import upstream, variable_behind
+from mobileprep.freezing.labels import labels_of
 from mobileprep.freezing.model import LoadedSource, Signature, TensorSpec
 from mobileprep.freezing.subgraph import extract
-from mobileprep.freezing.training import (
-    ASIDE,
-    is_gradient,
-    of_chance_or_batch,
-    scores_of,
-)
+from mobileprep.freezing.training import ASIDE, of_chance_or_batch, scores_of
 from mobileprep.frozen import dataclass
-from mobileprep.ir.ends import leaves_lowered_loop
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.op_sets import FEEDABLE, FUSED_BATCH_NORMS, LOSSES
+from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import output_types, signature_of
@@ -39,17 +34,6 @@ _QUEUES: Final = re.compile(
     r"(Iterator(FromStringHandle)?(V2)?GetNext(Sync|AsOptional)?|IteratorGetNext|"
     r"(Queue)Dequeue(Many|UpTo)?(V2)?|Reader(Read|ReadUpTo)(V2)?)\Z"
 )
-_LABEL_NAME: Final = re.compile(
-    r"(.*[/_])?(labels?|targets?|truths?|y_|y_true|ground_?truth|weights?_placeholder)(_\d+)?\Z",
-    re.IGNORECASE,
-)
-_LABEL_SLOT: Final = 1
-# Ops with weights, which a model's inputs flow into and labels and learning rates do not.
-_WEIGHTED: Final = re.compile(
-    r"(Conv[23]D|DepthwiseConv2dNative|(Batch)?MatMul(V2|V3)?|(Resource)?Gather(V2|Nd)?|"
-    r"FusedBatchNorm(V2|V3)?|LookupTableFind(V2)?|.*LSTM.*|.*RNN.*)\Z"
-)
-_GATHERS: Final = re.compile(r"(Resource)?Gather(V2|Nd)?\Z")
 _SAVER_FILE: Final = "saver_filename"
 _FILES: Final = frozenset(
     {"SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice", "MergeV2Checkpoints"}
@@ -132,13 +116,9 @@ def _completed(graph: Graph, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec,
 def _fed(graph: Graph, flows: Flows) -> tuple[list[Ref], list[Ref]]:
     """The tensors that an app would feed, and those that only training feeds."""
     of_files = flows.leading_to(n.name for n in graph if n.op in _FILES)
-    of_weights = flows.leading_to(n.name for n in graph if _is_weighted(graph, n))
     entries = [r for node in graph for r in _entries(flows, node)]
     entries = [r for r in entries if r.node != _SAVER_FILE and not flows.takes(r, of_files)]
-    labels = _compared(graph, entries)
-    weighted = {r for r in entries if flows.takes(r, of_weights)}
-    if weighted - labels:
-        labels.update(r for r in entries if r not in weighted)
+    labels = labels_of(graph, flows, entries)
     return [r for r in entries if r not in labels], [r for r in entries if r in labels]
 
 
@@ -149,29 +129,6 @@ def _entries(flows: Flows, node: Node) -> list[Ref]:
         return []
     taken = {i for _, i in flows.takers(node.name)}
     return [Ref(node.name, i) for i in sorted(taken)]
-
-
-def _is_weighted(graph: Graph, node: Node) -> bool:
-    if not _WEIGHTED.match(node.op) or is_gradient(node) or not node.data_inputs:
-        return False
-    # Losses gather what the model gives for each label.
-    table = node.inputs[0]
-    return (
-        not _GATHERS.match(node.op)
-        or graph[table.node].op == "Const"
-        or variable_behind(graph, table) is not None
-    )
-
-
-def _compared(graph: Graph, entries: Sequence[Ref]) -> set[Ref]:
-    """Entries that are named as labels, or that a loss compares with what the model gives."""
-    labels = {r for r in entries if _LABEL_NAME.match(r.node)}
-    known = set(entries)
-    for node in graph:
-        if node.op in LOSSES and len(node.data_inputs) > _LABEL_SLOT:
-            last = [Ref(n.name, i) for n, i in upstream(graph, node.inputs[_LABEL_SLOT])]
-            labels.update(r for r in last if r in known)
-    return labels
 
 
 def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Ref]) -> list[Ref]:
@@ -186,11 +143,10 @@ def _outputs(graph: Graph, flows: Flows, fed: Sequence[Ref], labels: Sequence[Re
         and not _is_of_branch(graph, node)
         and all(c.name in scored or _WATCHERS.match(c.op) for c, _ in flows.takers(node.name))
     ]
+    ends = always_there(graph, ends)
     by_training = of_chance_or_batch(graph, flows)
     plain = [n for n in ends if n.name not in by_training] or ends
-    # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
-    plain = [n for n in plain if n.op not in FUSED_BATCH_NORMS] or plain
-    plain = [n for n in plain if not leaves_lowered_loop(n)] or plain
+    plain = results_among(graph, flows, plain, fed)
     depths = _depths(graph, fed)
     plain.sort(key=lambda n: (*_doubts(graph, flows, n), -depths.get(n.name, 0)))
     return [Ref(n.name) for n in plain]

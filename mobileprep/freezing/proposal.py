@@ -136,9 +136,15 @@ def _outputs(
     if is_told:
         return tuple(t.name for t in named), []
     if not is_of_training(source.graph) or len(named) == 1:
-        return tuple(t.name for t in named), ["Outputs: what nothing else takes."]
+        return tuple(t.name for t in named), [_about_ends(source, named)]
     about = "Outputs: the end of the longest way from the inputs, as the graph also trains."
     return (named[0].name,), [about, f"Likely too: {described(named[1:])}."]
+
+
+def _about_ends(source: LoadedSource, ends: Iterable[TensorSpec]) -> str:
+    if all(parse_ref(t.name).node not in source.graph.consumers for t in ends):
+        return "Outputs: what nothing else takes."
+    return "Outputs: what nothing else takes, but for losses, scores and summaries."
 
 
 def _needed(

@@ -44,6 +44,7 @@ class Draft:
         name: the recipe's.
         modeline: the comment that tells editors where the schema is.
         source: the keys of ``source`` with their values.
+        lowered: why loops and conditionals are lowered; empty where they are not.
         inputs: the inputs.
         outputs: the names of the outputs.
         about: comments at the top, above ``inputs`` and above ``outputs``.
@@ -67,6 +68,7 @@ class Draft:
     unquantized: str = ""
     validation: tuple[str, str] | None = None
     release: str = "1.15"
+    lowered: str = ""
 
 
 def recipe_text(draft: Draft) -> str:
@@ -76,6 +78,9 @@ def recipe_text(draft: Draft) -> str:
     lines += _comments(top)
     lines += ["version: 1", f"name: {quoted(draft.name)}", "source:"]
     lines += [f"  {key}: {_value(value)}" for key, value in draft.source]
+    if draft.lowered:
+        about = f"Loops and conditionals are lowered, as otherwise {draft.lowered}."
+        lines += [*_comments([about]), "freeze: {control_flow: lower}"]
     lines += [*_comments(inputs), *_inputs(draft.inputs), *_comments(outputs)]
     lines += ["outputs:" if draft.outputs else "outputs: []"]
     lines += [f"  - {quoted(name)}" for name in draft.outputs]

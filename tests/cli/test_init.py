@@ -14,6 +14,7 @@ from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
+from tests.freezing.test_convert import reader, updating, with_branch
 from tests.stages.jobs import classifier
 
 
@@ -206,6 +207,36 @@ def test_an_op_of_a_newer_release_is_registered_with_it(model: Path, run: Run) -
     assert run("init", model).code == 0
     assert 'registration: {tensorflow: ["2.21"]}' in Path("recipe.yaml").read_text()
     assert run("build", "recipe.yaml").code == 0
+
+
+def test_control_flow_is_lowered_where_a_branch_changes_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    made = with_branch(tmp_path / "model", updating("f"), reader("g"), other="g")
+    write_graph(tmp_path / "model" / "net.pb", made.graph)
+    told = run("init", "model/net.pb")
+    assert told.code == 0, told.err
+    assert load_recipe(Path("recipe.yaml"), environ={}).targets[0].freeze.control_flow == "lower"
+    text = " ".join(Path("recipe.yaml").read_text().replace("#", "").split())
+    assert "the function 'f' changes a variable (AssignSubVariableOp). freeze: {" in text
+    assert run("build", "recipe.yaml").code == 0
+
+
+def test_what_lowering_does_not_mend_is_told_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    nodes = [*ref_variable("w", 3), placeholder("x", 3)]
+    nodes += [node("y", "AssignAdd", "w", "x", T=FLOAT)]
+    write_graph(tmp_path / "model" / "net.pb", Graph(nodes))
+    write_bundle(tmp_path / "model" / "ckpt", {"w": np.arange(3, dtype=np.float32)})
+    told = run("init", "model/net.pb", "--outputs", "y")
+    assert (told.code, Path("recipe.yaml").exists()) == (6, False)
+    assert "takes the result of 'y' (AssignAdd)" in told.err
 
 
 def test_a_broken_graph_is_told_and_is_no_bug(model: Path, run: Run) -> None:

@@ -178,8 +178,9 @@ def conditional(then="f", other="f"):
     )
 
 
-def with_branch(tmp_path, *functions):
-    nodes = [placeholder("p", dtype=DType.BOOL), placeholder("x", 3), handle("h", 3), conditional()]
+def with_branch(tmp_path, *functions, other="f"):
+    branches = conditional(other=other)
+    nodes = [placeholder("p", dtype=DType.BOOL), placeholder("x", 3), handle("h", 3), branches]
     library = Library({f.name: f for f in functions})
     return source(nodes, {"h": np.ones(3, np.float32)}, tmp_path, library=library)
 
@@ -215,3 +216,22 @@ def changing(name: str) -> Function:
     made = reader(name)
     destroyed = node("gone", "DestroyResourceOp", "v")
     return Function(made.signature, (*made.nodes, destroyed), made.ret)
+
+
+def test_what_changes_in_a_branch_is_left_out_where_control_flow_is_lowered(tmp_path):
+    model = with_branch(tmp_path, updating("f"), reader("g"), other="g")
+    with pytest.raises(UnsupportedError, match="AssignSubVariableOp") as told:
+        frozen(model, "y")
+    assert "--control_flow lower" in told.value.hint
+    result = frozen(model, "y", control_flow="lower")
+    assert {"AssignSubVariableOp", "VarHandleOp"}.isdisjoint(n.op for n in result.graph)
+    x = np.arange(3, dtype=np.float32)
+    for taken in (False, True):
+        (y,) = Interpreter(result.graph).run(["y"], {"p": np.asarray(taken), "x": x})
+        np.testing.assert_array_equal(y, x + 1)
+
+
+def updating(name: str) -> Function:
+    made = reader(name)
+    update = node("update", "AssignSubVariableOp", "v", "x", dtype=FLOAT)
+    return Function(made.signature, (*made.nodes, update), made.ret)

@@ -1,0 +1,108 @@
+"""Tells results of a graph from ends that nobody fetches, or that nobody can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mobileprep.freezing.flows import Flows
+from mobileprep.ir.control_flow import SWITCHES
+from mobileprep.ir.ends import leaves_lowered_loop
+from mobileprep.ir.graph import Graph
+from mobileprep.ir.node import Node
+from mobileprep.ir.op_sets import ENTERS, EXITS, FUSED_BATCH_NORMS, MERGES, NEXT_ITERATIONS
+from mobileprep.ir.reachability import closure
+from mobileprep.ir.refs import Ref
+from mobileprep.ir.verify import execution_order
+
+_LOOP_CONDITION: Final = "LoopCond"
+_LOOP_EDGES: Final = ENTERS | NEXT_ITERATIONS
+_CHECKS: Final = frozenset({"CheckNumerics", "Assert"})
+# The names that TensorFlow gives to what an assertion and what waits for it leave.
+_GUARD: Final = re.compile(r"(.*/)?AssertGuard/Merge(_\d+)?\Z")
+_WAITING: Final = re.compile(r"(.*/)?control_dependency(_\d+)?\Z")
+_PICTURES: Final = re.compile(r"(Image|Audio)Summary(V2)?\Z")
+_RESHAPES: Final = frozenset({"Reshape", "ExpandDims", "Squeeze", "Transpose", "Cast"})
+
+
+def always_there(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
+    """Those of some nodes that have one value in each run: TensorFlow fetches no others.
+
+    What is in a loop has a value for each turn, and what is in a branch one only where the branch
+    is taken.
+    """
+    depths: dict[str, int] = {}
+    for node in execution_order(graph, ""):
+        around = max((depths.get(r.node, 0) for r in node.inputs), default=0)
+        depths[node.name] = max(around + _step(graph, node), 0)
+    return [n for n in nodes if depths[n.name] == 0]
+
+
+def results_among(
+    graph: Graph, flows: Flows, ends: Sequence[Node], fed: Sequence[Ref]
+) -> list[Node]:
+    """Those of some ends that look like results; where none would be left, all.
+
+    Args:
+        graph: the graph.
+        flows: its flows.
+        ends: nodes that nothing else takes.
+        fed: the tensors that an app feeds.
+    """
+    given = {ref.node for ref in fed}
+    left = list(ends)
+    for is_none in (
+        # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
+        lambda n: n.op in FUSED_BATCH_NORMS,
+        leaves_lowered_loop,
+        lambda n: _is_counter(graph, n, given),
+        lambda n: _is_check(graph, flows, n),
+        lambda n: _is_picture(flows, n),
+    ):
+        left = [n for n in left if not is_none(n)] or left
+    return left
+
+
+def _step(graph: Graph, node: Node) -> int:
+    """How many loops and branches more a node's outputs are in than its inputs."""
+    if node.op in ENTERS:
+        return 1
+    if node.op in EXITS:
+        return -1
+    before = [graph[r.node].op for r in node.data_inputs]
+    if node.op in SWITCHES:
+        return 0 if _LOOP_CONDITION in before else 1
+    if node.op in MERGES:
+        return 0 if _LOOP_EDGES.intersection(before) else -1
+    return 0
+
+
+def _is_counter(graph: Graph, node: Node, given: set[str]) -> bool:
+    """Whether a loop's variable knows of the inputs only how often the loop has turned."""
+
+    def before(name: str) -> Iterable[str]:
+        producers = (graph[r.node] for r in graph[name].data_inputs)
+        return (p.name for p in producers if p.op != _LOOP_CONDITION)
+
+    return node.op in EXITS and closure([node.name], before).isdisjoint(given)
+
+
+def _is_check(graph: Graph, flows: Flows, node: Node) -> bool:
+    """Whether a node only checks a tensor, or passes on one that others take without the check."""
+    if node.op == "CheckNumerics":
+        return flows.is_used(node.name)
+    if node.op in MERGES:
+        return _GUARD.match(node.name) is not None
+    if node.op != "Identity" or not node.control_inputs or len(node.data_inputs) != 1:
+        return False
+    taken = node.data_inputs[0]
+    takers = (n for n, index in flows.takers(taken.node) if index == taken.index)
+    is_taken_unchecked = any(n.name != node.name and n.op not in _CHECKS for n in takers)
+    return is_taken_unchecked and _WAITING.match(node.name) is not None
+
+
+def _is_picture(flows: Flows, node: Node) -> bool:
+    """Whether a node only brings a tensor into the shape that a summary shows."""
+    takers = flows.takers(node.name)
+    return node.op in _RESHAPES and bool(takers) and all(_PICTURES.match(n.op) for n, _ in takers)
