@@ -92,6 +92,17 @@ def takes_a_stream(target: Path, path: Path) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
+def no_folder_above(path: Path) -> Path | None:
+    """What lies above a path where a folder should be; None where nothing does."""
+    for above in path.parents:
+        # os.path answers, where Path raises, for names too long.
+        if os.path.isdir(above):  # noqa: PTH112
+            return None
+        if os.path.lexists(above):
+            return above
+    return None
+
+
 def check_replaceable(target: Path, path: Path, *, follow: bool) -> None:
     """Make sure that a file may take a name.
 

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final
 
 from mobileprep.activity import Tally
-from mobileprep.destinations import check_replaceable, is_stdout, links, takes_a_stream
+from mobileprep.destinations import (
+    check_replaceable,
+    is_stdout,
+    links,
+    no_folder_above,
+    takes_a_stream,
+)
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from mobileprep.regular_files import opened, opened_file
 
@@ -170,9 +176,17 @@ def atomic_writer(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     except OSError as error:
         if isinstance(error, BrokenPipeError) and follow and is_stdout(path):
             raise
-        reason = error.strerror or str(error)
-        message = f"cannot be written: {reason}"
-        raise ArtifactError(message, "check the disk's space and rights", str(path)) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ArtifactError:
+    """The error for a file that the system would not let us write."""
+    obstacle = no_folder_above(path)
+    if obstacle is not None:
+        message = f"cannot be written: {obstacle} is no folder"
+        return ArtifactError(message, "remove it, or write elsewhere", str(path))
+    message = f"cannot be written: {error.strerror or error}"
+    return ArtifactError(message, "check the disk's space and rights", str(path))
 
 
 @contextlib.contextmanager

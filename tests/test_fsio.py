@@ -45,6 +45,18 @@ def test_the_name_appears_only_at_the_end(tmp_path: Path) -> None:
     assert target.read_bytes() == b"x"
 
 
+@pytest.mark.parametrize("kind", ["a file", "a link to nothing"])
+def test_what_lies_in_the_place_of_a_folder_is_told(tmp_path: Path, kind: str) -> None:
+    obstacle = tmp_path / "phone"
+    obstacle.write_bytes(b"") if kind == "a file" else obstacle.symlink_to("nothing")
+    for name in ("model.pb", "headers/ops.h"):
+        with pytest.raises(ArtifactError) as caught:
+            write_bytes(obstacle / name, b"x", follow=False)
+        assert caught.value.where == str(obstacle / name)
+        assert caught.value.message == f"cannot be written: {obstacle} is no folder"
+        assert caught.value.hint == "remove it, or write elsewhere"
+
+
 def test_pieces_are_written_in_turn(tmp_path: Path) -> None:
     write_bytes(tmp_path / "f", [b"ab", memoryview(b"cd")])
     assert (tmp_path / "f").read_bytes() == b"abcd"

@@ -190,8 +190,16 @@ def page_reasons(state: State, recipe: str, out: Path) -> list[str]:
     found = _found(path)
     if found == _key(state.record, targets, reports):
         return []
-    what = _NO_PAGE if found is None else "of another build" if path.exists() else "missing"
-    return [f"{from_here(path)} is {what}"]
+    return [f"{from_here(path)} {_fault(path, found)}"]
+
+
+def _fault(path: Path, found: str | None) -> str:
+    """What is wrong with a page, as the end of a sentence; ``found`` as ``_found`` tells it."""
+    if found is None:
+        return f"is {_NO_PAGE}"
+    if not path.exists():
+        return "is missing"
+    return "is of another build" if found else "was altered"
 
 
 def built_pages(state: State) -> list[dict[str, Any]]:
@@ -269,7 +277,10 @@ def _key(
 
 
 def _found(path: Path) -> str | None:
-    """The key of the page that is there; empty where nothing is, None where no page of ours is."""
+    """The key of the page that is there, None where it is none of ours.
+
+    It is empty where nothing is there, or the page was edited.
+    """
     if not path.exists():
         return ""
     try:

@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mobileprep.api.pages import page_files
+from mobileprep.api.pages import is_page, page_files, page_reasons
 from mobileprep.api.targets import REPORT, target_changes
 from mobileprep.errors import CorruptFileError
 from mobileprep.formats.parts import Part
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import inside
-from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons, from_here
+from mobileprep.pipeline.folder_reasons import expected_files, folder_reasons
 from mobileprep.pipeline.needs import Forecast, foretell
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.publish import stays
@@ -57,7 +57,7 @@ class Verdict:
     Args:
         task: its name.
         stage: which stage it is, ``publish`` for the folder of a target, or ``page`` for a recipe's
-            page, which is told where it is missing and nothing else of the recipe is to be done.
+            page, which is told where nothing else of the recipe is to be done.
         needs: the tasks before it.
         reasons: why it would run, in words; nothing where it is fresh.
         changes: what is not as it was when it last ran.
@@ -122,15 +122,17 @@ def verdicts(state: State, out: Path) -> list[Verdict]:
 
 
 def _pages(state: State, out: Path, due: set[str]) -> Iterator[Verdict]:
-    """The pages that are missing though all else of their recipes is in its place."""
+    """The pages that are to be written though all else of their recipes is in its place."""
     for recipe, path in page_files(state.plan, out).items():
         targets = [target for target in state.plan.targets if target.recipe == recipe]
         folders = tuple(f"{target.folder}/{PUBLISH}" for target in targets)
-        before = {*folders, *(task for target in targets for task in target.tasks)}
-        if path.exists() or due & before:
+        if due & {*folders, *(task for target in targets for task in target.tasks)}:
             continue
-        name, reasons = f"{recipe}/{path.name}", (f"{from_here(path)} is missing",)
-        file = OutputFact(path.name, str(path), None)
+        reasons = tuple(page_reasons(state, recipe, out))
+        # A build leaves alone what is no page of a build.
+        if not reasons or (path.exists() and not is_page(path)):
+            continue
+        name, file = f"{recipe}/{path.name}", OutputFact(path.name, str(path), None)
         yield Verdict(name, WRITE_PAGE, folders, reasons, (), True, None, None, 0, 0, (), (file,))
 
 

@@ -21,7 +21,7 @@ from mobileprep.formats.checkpoint_records import (
     parse,
 )
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.ordered_code import slice_key
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.protos import graph_pb2 as graph
@@ -51,7 +51,7 @@ class CheckpointV1(Checkpoint):
     """
 
     def __init__(self, prefix: Path, files: tuple[Path, ...]) -> None:
-        self._tables = {path: SortedTable(map_file(path), str(path)) for path in files}
+        self._tables = {path: SortedTable(view_file(path), str(path)) for path in files}
         self._places: dict[tuple[str, Extents], Path] = {}
         tensors: dict[str, StoredTensor] = {}
         for path, table in self._tables.items():

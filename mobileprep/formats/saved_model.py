@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError, Message
 
 from mobileprep.errors import CorruptFileError, UsageError
 from mobileprep.formats.kinds import Kind, expect_kind, looks_like_text
-from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.formats.text_proto import text_to_wire
 from mobileprep.formats.wire import (
@@ -111,7 +111,7 @@ def saved_model_file(folder: Path) -> Path:
 def _read(
     path: Path, message: type[M], layout: Layout, kind: Kind | None
 ) -> tuple[M, list[Payload]]:
-    data = map_file(path)
+    data = view_file(path)
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the model again", str(path))

@@ -24,7 +24,7 @@ from mobileprep.formats.checkpoint_records import (
 from mobileprep.formats.checksums import crc32c, mask, masked_crc32c
 from mobileprep.formats.cursor import Cursor
 from mobileprep.formats.dtypes import DType
-from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.mapped_file import view_file
 from mobileprep.formats.ordered_code import slice_key
 from mobileprep.formats.protos import checkpoint_pb2 as pb
 from mobileprep.formats.slices import (
@@ -71,7 +71,7 @@ class TensorBundle(Checkpoint):
 
     def __init__(self, prefix: Path) -> None:
         index = index_path(prefix)
-        table = SortedTable(map_file(index), str(index))
+        table = SortedTable(view_file(index), str(index))
         self._index = str(index)
         self._shard_count = _read_header(table, self._index)
         self._records = {
@@ -124,7 +124,7 @@ class TensorBundle(Checkpoint):
             raise CorruptFileError(message, _HINT, self._index)
         path = self._paths[record.shard]
         if record.shard not in self._shards:
-            self._shards[record.shard] = map_file(path)
+            self._shards[record.shard] = view_file(path)
         data = self._shards[record.shard]
         stop = record.offset + record.size
         where = f"{path}, byte {record.offset}"

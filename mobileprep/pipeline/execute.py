@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from mobileprep.errors import ArtifactError, InternalError
+from mobileprep.errors import ArtifactError, CorruptFileError, InternalError
 from mobileprep.frozen import dataclass
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.memory import return_free_memory
@@ -185,15 +185,14 @@ class Executor:
             if not os.path.samestat(made, folder.stat()):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
             _check_promised(spec, outputs)
-        except ArtifactError as error:
-            if not isinstance(error.__cause__, OSError):
+        except (ArtifactError, CorruptFileError, OSError) as error:
+            # An input that is cut short meanwhile cannot be parsed, or, where it is mapped, written
+            # to the store: neither its format nor the store is at fault.
+            self.state.check_unchanged(spec)
+            fault = _store_fault(error, store.folder)
+            if fault is None:
                 raise
-            # Stages write nowhere but to their folder, whose name would tell the user nothing.
-            raise unwritable(error.__cause__, store.folder) from error
-        except OSError as error:
-            if store.folder not in Path(str(error.filename)).parents:
-                raise
-            raise unwritable(error, store.folder) from error
+            raise unwritable(fault, store.folder) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
             if store.objects.mapped_bytes() >= _MUCH:
@@ -217,6 +216,17 @@ class Executor:
             message = f"{task} is stale after it has run"
             raise InternalError(message)
         return verdict.record
+
+
+def _store_fault(error: Exception, folder: Path) -> OSError | None:
+    """What the system said where the store could not be written; None where that was not it.
+
+    Stages write nowhere but to their folder in it, whose name would tell the user nothing.
+    """
+    if isinstance(error, OSError):
+        return error if folder in Path(str(error.filename)).parents else None
+    fault = error.__cause__
+    return fault if isinstance(error, ArtifactError) and isinstance(fault, OSError) else None
 
 
 def _check_promised(spec: StageSpec, outputs: Mapping[str, Output]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from mobileprep.destinations import no_folder_above
 from mobileprep.errors import CorruptFileError
-from mobileprep.fsio import inside, read_file, sha256_bytes, sha256_file
+from mobileprep.fsio import file_inside, sha256_bytes, sha256_file
 from mobileprep.pipeline.publish import Changes
-from mobileprep.pipeline.published import MANIFEST, MOST_MANIFEST
+from mobileprep.pipeline.published import MANIFEST, listed
 from mobileprep.pipeline.runner import Built
 from mobileprep.plan.fingerprints import digest_text
 
@@ -21,10 +21,15 @@ def folder_reasons(todo: Changes, expected: Mapping[str, str]) -> list[str]:
     Args:
         todo: what brings the folder up to date.
         expected: the sha256 of each file that belongs there, by name.
+
+    Raises:
+        ArtifactError: a name leads through a link.
     """
-    if not todo.folder.exists() and todo.write:
+    obstacle = no_folder_above(todo.folder)
+    if obstacle is None and not todo.folder.exists() and todo.write:
         return [f"{from_here(todo.folder)} is not there"]
-    return list(_reasons(todo, expected))
+    # Several files may tell of the same thing in the place of their folder.
+    return list(dict.fromkeys(_reasons(todo, expected)))
 
 
 def expected_files(built: Built, extra: Mapping[str, bytes], todo: Changes) -> dict[str, str]:
@@ -37,18 +42,32 @@ def expected_files(built: Built, extra: Mapping[str, bytes], todo: Changes) -> d
 
 
 def _reasons(todo: Changes, expected: Mapping[str, str]) -> Iterator[str]:
-    before = _noted(todo.folder)
+    before = listed(todo.folder)
     for name in todo.write:
         # The manifest is written with whatever else is, so that alone would be no news.
         if name != MANIFEST or len(todo.write) == 1:
-            path = inside(todo.folder, name)
-            yield f"{from_here(path)} {_fault(path, expected[name], before.get(name))}"
+            yield _reason(file_inside(todo.folder, name), expected[name], before.get(name))
     for name in todo.remove:
         yield f"{from_here(todo.folder / name)} is left from an earlier build"
 
 
+def _reason(path: Path, expected: str, before: str | None) -> str:
+    obstacle = no_folder_above(path)
+    if obstacle is not None:
+        return f"{from_here(obstacle)} is no folder"
+    return f"{from_here(path)} {_fault(path, expected, before)}"
+
+
 def _fault(path: Path, expected: str, before: str | None) -> str:
-    """What is wrong with a file, as the end of a sentence."""
+    """What is wrong with a file, as the end of a sentence.
+
+    Args:
+        path: the file.
+        expected: the sha256 that it should have.
+        before: the one that the manifest beside it tells, which is of the last build there.
+    """
+    if path.is_symlink():
+        return "is a link"
     if not path.exists():
         return "is missing"
     if not path.is_file():
@@ -57,17 +76,12 @@ def _fault(path: Path, expected: str, before: str | None) -> str:
         found = sha256_file(path)
     except CorruptFileError as error:
         return error.message
-    told = "is of an earlier build" if found == before else "was altered"
-    return f"{told}: its sha256 is {digest_text(found)}, expected {digest_text(expected)}"
-
-
-def _noted(folder: Path) -> dict[str, str]:
-    """The digests in a folder's manifest, which tell what the last build there left."""
-    try:
-        files = json.loads(read_file(folder / MANIFEST, limit=MOST_MANIFEST))["files"]
-        return {str(name): str(facts["sha256"]) for name, facts in files.items()}
-    except (CorruptFileError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
+    told = digest_text(found)
+    if found == expected:
+        noted = digest_text(before or "none")
+        return f"is not what {MANIFEST} says: its sha256 is {told}, and not {noted}"
+    how = "is of an earlier build" if found == before else "was altered"
+    return f"{how}: its sha256 is {told}, expected {digest_text(expected)}"
 
 
 def from_here(path: Path) -> str:

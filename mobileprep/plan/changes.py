@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 from mobileprep.frozen import dataclass
 from mobileprep.plan.canonical import canonical
@@ -14,6 +15,8 @@ from mobileprep.plan.spec import Section, StageSpec
 What: TypeAlias = Literal["package", "stage", "parameter", "input"]
 
 _MOST_SHOWN: Final = 60
+# So many characters that are the same, before the first that is not.
+_SHOWN_BEFORE: Final = 20
 # The sections of a recipe that parameters of other names come from.
 _SECTIONS: Final[Mapping[str, Section]] = {
     "transform": "transforms",
@@ -30,6 +33,12 @@ _SECTIONS: Final[Mapping[str, Section]] = {
     "signature": "source",
     "metrics": "validation",
     "functions": "validation",
+    "data": "validation",
+    "reading": "validation",
+    "samples": "validation",
+    "seed": "validation",
+    "batch": "validation",
+    "strict": "validation",
     "range_file": "calibration",
     "count": "check",
     "section": "check",
@@ -42,7 +51,8 @@ class Change:
 
     Args:
         what: the package's version, the stage's, a parameter or an input.
-        key: the parameter, nested ones with dots; of an input its slot, and the file's name.
+        key: the parameter, nested ones with dots, what is in a list by its number from 0; of an
+            input its slot, and the file's name.
         before: what it was; of an input its sha256; None where there was none.
         after: what it is.
         place: where in the recipe it stands, empty where that is not known.
@@ -63,7 +73,7 @@ class Change:
             digests = " became ".join(map(_digest, (self.before, self.after)))
             return f"input {self.key} has changed: {digests}"
         place = f" ({self.place})" if self.place else ""
-        return f"{self.key}: {_short(self.before)} became {_short(self.after)}{place}"
+        return f"{self.key}: {_became(self.before, self.after)}{place}"
 
     def as_data(self) -> dict[str, Any]:
         """The change as JSON takes it."""
@@ -94,15 +104,23 @@ def changes_of(spec: StageSpec, old: Components, new: Components) -> tuple[Chang
 
 
 def _differing(
-    prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
+    prefix: str, old: Mapping[Any, Any], new: Mapping[Any, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The keys with other values, those of nested mappings one by one."""
+    """The keys with other values, those of what is nested one by one."""
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from _differing(f"{prefix}{key}.", before, after)
+        elif _has_mappings(before) and _has_mappings(after) and len(before) == len(after):
+            numbered = (dict(enumerate(items)) for items in (before, after))
+            yield from _differing(f"{prefix}{key}.", *numbered)
         elif before != after:
             yield f"{prefix}{key}", before, after
+
+
+def _has_mappings(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
+    """Whether it is a list of nothing else: one of plain values is read more easily as a whole."""
+    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
 
 
 def _place(spec: StageSpec, key: str) -> str:
@@ -115,6 +133,15 @@ def _digest(sha256: object) -> str:
     return digest_text(sha256) if isinstance(sha256, str) else "none"
 
 
-def _short(value: object) -> str:
-    text = "nothing" if value is None else canonical(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+def _became(before: object, after: object) -> str:
+    """Both values; where both are cut, what is shown has the first difference in it."""
+    texts = ["nothing" if value is None else canonical(value) for value in (before, after)]
+    common = len(os.path.commonprefix(texts))  # noqa: RUF071 - not of paths
+    are_long = min(map(len, texts)) > _MOST_SHOWN
+    start = max(common - _SHOWN_BEFORE, 0) if are_long else 0
+    return " became ".join(_cut(text, start) for text in texts)
+
+
+def _cut(text: str, start: int) -> str:
+    rest = f"...{text[start:]}" if start else text
+    return rest if len(rest) <= _MOST_SHOWN else f"{rest[: _MOST_SHOWN - 3]}..."

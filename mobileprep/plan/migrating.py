@@ -40,4 +40,6 @@ def migration_spec(target: Target, frozen: Frozen, steps: Sequence[str]) -> Stag
         interface=frozen.interface,
         assets=frozen.assets,
     )
-    return StageSpec(f"{target.folder}/migration", stage, places(target, "inputs", "outputs"))
+    return StageSpec(
+        f"{target.folder}/migration", stage, places(target, "platform", "inputs", "outputs")
+    )

@@ -49,9 +49,8 @@ def package_spec(
         ranges=ranges,
         regular_expressions=regex_engine() if quantize.rules else "",
     )
-    where = places(
-        target, "registration", "artifact", "quantize", "transforms", "inputs", "validation"
-    )
+    shipping = places(target, "platform", "abis", "registration", "artifact", "quantize")
+    where = {**shipping, **places(target, "transforms", "inputs", "validation")}
     return StageSpec(f"{target.folder}/package", stage, where)
 
 

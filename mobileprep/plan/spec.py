@@ -30,6 +30,8 @@ Section: TypeAlias = Literal[
     "engine",
     "calibration",
     "validation",
+    "platform",
+    "abis",
     "artifact",
     "quantize",
     "registration",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mobileprep.api import pages as api_pages
 from mobileprep.api.building import build, prepared
 from mobileprep.api.pages import Pages, remove_page
 from mobileprep.api.targets import publish_target
+from mobileprep.api.verdicts import PUBLISH, WRITE_PAGE, Verdict, verdicts
 from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.pipeline.execute import Executor, Ran
 from mobileprep.recipe.load import load_recipe
@@ -124,6 +126,69 @@ def test_a_build_that_fails_leaves_the_page_of_the_one_before(page: Path) -> Non
     with pytest.raises(MobileprepError):
         again(page)
     assert page.read_bytes() == before
+
+
+def append(page: Path) -> None:
+    page.write_bytes(page.read_bytes() + b"<!-- mine -->")
+
+
+def truncate(page: Path) -> None:
+    page.write_bytes(page.read_bytes()[:-100])
+
+
+def build_of_one_target(page: Path) -> None:
+    again(page, targets=["web"])
+
+
+def put_link(page: Path) -> None:
+    page.unlink()
+    page.symlink_to("nothing")
+
+
+def put_folder(page: Path) -> None:
+    page.unlink()
+    page.mkdir()
+
+
+SPOILS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "nothing": (Path.stat, ""),
+    "removed": (Path.unlink, "is missing"),
+    "appended to": (append, "was altered"),
+    "truncated": (truncate, "was altered"),
+    "of one target": (build_of_one_target, "is of another build"),
+    "a link to nothing": (put_link, "is missing"),
+    "of another": (lambda page: page.write_text("mine"), ""),
+    "a folder": (put_folder, ""),
+}
+
+
+@pytest.mark.parametrize("how", SPOILS)
+def test_what_is_foretold_of_it_is_what_a_build_does(page: Path, how: str) -> None:
+    spoil, reason = SPOILS[how]
+    spoil(page)
+    due = [told for told in foretold(page) if told.stage == WRITE_PAGE]
+    assert [told.reasons for told in due] == ([(f"{page} {reason}",)] if reason else [])
+    before = stamp(page)
+    again(page)
+    assert (stamp(page) != before) == bool(due)
+    assert all(told.fresh for told in foretold(page))
+
+
+def stamp(page: Path) -> tuple[int, int] | None:
+    """What tells whether a page was written again."""
+    found = page.lstat() if os.path.lexists(page) else None
+    return None if found is None else (found.st_ino, found.st_mtime_ns)
+
+
+def test_it_is_not_foretold_where_something_else_is_to_be_done(page: Path) -> None:
+    append(page)
+    (page.parent / "web" / "manifest.json").unlink()
+    assert [told.stage for told in foretold(page) if not told.fresh] == [PUBLISH]
+
+
+def foretold(page: Path) -> list[Verdict]:
+    recipe = load_recipe(page.parents[2] / "recipe.yaml")
+    return verdicts(prepared([recipe], page.parents[1]), page.parents[1])
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -354,6 +355,48 @@ def test_a_path_that_no_system_takes_is_told(digits: Path, run: Run) -> None:
     digits.write_text(digits.read_text().replace("data/test.npz", "x" * 300))
     told = run("build", digits, *OUT)
     assert (told.code, "is not there" in told.err) == (4, True)
+
+
+@pytest.mark.parametrize("leads_to", ["out of it", "nowhere", "within"])
+def test_a_link_in_the_place_of_an_output_is_told_and_replaced(
+    built: Path, run: Run, tmp_path: Path, leads_to: str
+) -> None:
+    model = Path("out/digits/phone/digits.pb")
+    data = model.read_bytes()
+    copy = {"out of it": tmp_path / "copy", "within": model.with_name("copy").absolute()}
+    model.unlink()
+    model.symlink_to(copy.get(leads_to, tmp_path / "nothing"))
+    if leads_to in copy:
+        copy[leads_to].write_bytes(data)
+    reason = f"digits/phone/publish: {model} is a link\n"
+    told = run("build", built, "--dry-run", "--exit-code")
+    assert (told.code, reason in told.err) == (1, True)
+    assert run("plan", built, "--exit-code").code == 1
+    (status,) = [f["status"] for f in verified(run, model)]
+    assert status == "differs"
+    told = run("build", built, "--explain")
+    assert (told.code, reason in told.err) == (0, True)
+    assert (model.is_symlink(), model.read_bytes()) == (False, data)
+
+
+def verified(run: Run, file: Path) -> list[dict[str, Any]]:
+    """What ``verify`` tells of one file of a target's folder."""
+    (folder,) = json.loads(run("verify", file.parent, "--quick", "--json").out)
+    return [one for one in folder["files"] if one["name"] == file.name]
+
+
+def test_a_file_in_the_place_of_a_target_s_folder_is_told(built: Path, run: Run) -> None:
+    folder = Path("out/digits/phone")
+    shutil.rmtree(folder)
+    folder.write_text("mine")
+    told = run("build", built, "--dry-run", "--exit-code")
+    assert (told.code, f"digits/phone/publish: {folder} is no folder\n" in told.err) == (1, True)
+    told = run("build", built)
+    assert (told.code, f"cannot be written: {folder.absolute()} is no folder" in told.err) == (
+        9,
+        True,
+    )
+    assert folder.read_text() == "mine"
 
 
 def test_a_dry_run_tells_of_a_page_that_is_missing(built: Path, run: Run) -> None:

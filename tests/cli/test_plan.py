@@ -40,6 +40,9 @@ def test_the_exit_code_tells_whether_anything_would_run(
     built.write_text(built.read_text().replace("num_steps: 256", "num_steps: 64"))
     assert run(*verb, built).code == 0
     assert run(*verb, built, "--exit-code").code == 1
+    # The page is of the targets that are asked for.
+    assert run(*verb, built, "--exit-code", "--target", "phone").code == 1
+    assert run("build", built, "--target", "phone").code == 0
     assert run(*verb, built, "--exit-code", "--target", "phone").code == 0
 
 

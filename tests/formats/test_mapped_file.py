@@ -1,25 +1,48 @@
 from __future__ import annotations
 
+import mmap
+import os
+from pathlib import Path
+
 import pytest
 
 from mobileprep.errors import CorruptFileError
-from mobileprep.formats.mapped_file import map_file
+from mobileprep.formats.mapped_file import map_file, view_file
+
+both = pytest.mark.parametrize("view", [map_file, view_file])
 
 
-def test_gives_a_read_only_view(tmp_path):
+@both
+def test_gives_a_read_only_view(tmp_path, view):
     path = tmp_path / "data"
     path.write_bytes(b"bytes")
-    view = map_file(path)
-    assert view == b"bytes"
-    assert view.readonly
+    assert view(path) == b"bytes"
+    assert view(path).readonly
 
 
-def test_an_empty_file_gives_an_empty_view(tmp_path):
+@both
+def test_an_empty_file_gives_an_empty_view(tmp_path, view):
     path = tmp_path / "data"
     path.touch()
-    assert len(map_file(path)) == 0
+    assert len(view(path)) == 0
 
 
-def test_a_missing_file_is_named(tmp_path):
+@both
+def test_a_missing_file_is_named(tmp_path, view):
     with pytest.raises(CorruptFileError, match="missing: cannot be read"):
-        map_file(tmp_path / "missing")
+        view(tmp_path / "missing")
+
+
+def test_of_a_small_file_there_is_a_copy_and_a_large_one_is_mapped(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"bytes")
+    view = view_file(path)
+    os.truncate(path, 0)
+    assert view == b"bytes"
+    os.truncate(path, (4 << 20) + 1)
+    assert isinstance(view_file(path).obj, mmap.mmap)
+
+
+@both
+def test_a_device_is_not_waited_for(view):
+    assert len(view(Path("/dev/zero"))) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError, TransformError
+from mobileprep.formats.mapped_file import map_file
 from mobileprep.pipeline import execute as execution
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.publish import hash_all, publish, unpublish
@@ -285,6 +287,57 @@ def test_a_file_that_goes_while_its_stage_runs_is_an_error(
         ran(chain(source), store)
     assert not list((store.folder / "ac").rglob("*"))
     assert not list((store.folder / "tmp").iterdir())
+
+
+BAD_ADDRESS = OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_mapped_input_that_is_cut_short_is_not_blamed_on_the_store(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    def meddle(_job: Job) -> None:
+        os.truncate(source, 0)
+        error: Exception = BAD_ADDRESS
+        for _ in range(times):  # as those who write to the store tell it
+            outer = ArtifactError("the store cannot be written", "", str(store.folder))
+            outer.__cause__ = error
+            error = outer
+        raise error
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
+    with pytest.raises(CorruptFileError, match=r"source\.txt changed during the build"):
+        ran(chain(source), store)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is mapped may not be cut short there")
+def test_a_mapped_input_that_is_cut_short_while_it_is_kept(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.write_bytes(bytes(1 << 16))
+
+    def meddle(job: Job) -> None:
+        view = map_file(source)
+        os.truncate(source, 0)
+        with job.output("text").open("wb", buffering=0) as stream:
+            stream.write(view)
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
+    with pytest.raises(CorruptFileError, match=r"source\.txt changed during the build"):
+        ran(chain(source), store)
+
+
+def test_an_input_that_is_half_written_is_not_called_corrupt(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meddle(_job: Job) -> None:
+        os.truncate(source, 1)
+        message = "is truncated"
+        raise CorruptFileError(message, "export it again", str(source))
+
+    monkeypatch.setattr(execution, "stage_function", lambda _name: meddle)
+    with pytest.raises(CorruptFileError, match=r"source\.txt changed during the build"):
+        ran(chain(source), store)
 
 
 def test_a_failed_stage_leaves_no_workspace(source: Path, store: Store) -> None:

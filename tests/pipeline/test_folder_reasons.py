@@ -14,7 +14,12 @@ from mobileprep.pipeline.published import MANIFEST
 from mobileprep.plan.fingerprints import digest_text
 
 NEW = sha256_bytes(b"new")
-EXPECTED = {"model.pb": NEW, MANIFEST: sha256_bytes(b"manifest")}
+EXPECTED = {
+    "model.pb": NEW,
+    "headers/a.h": NEW,
+    "headers/b.h": NEW,
+    MANIFEST: sha256_bytes(b"manifest"),
+}
 
 
 @pytest.fixture
@@ -51,6 +56,36 @@ def test_a_folder_in_a_file_s_place(folder: Path) -> None:
     (folder / "model.pb").mkdir()
     found = reasons(folder, "model.pb", MANIFEST)
     assert found == [f"{folder / 'model.pb'} is no regular file"]
+
+
+@pytest.mark.parametrize("leads_to", ["../elsewhere", "nothing", "model.copy", "model.pb"])
+def test_a_link_is_told_by_its_own_name_wherever_it_leads(folder: Path, leads_to: str) -> None:
+    (folder.parent / "elsewhere").write_bytes(b"new")
+    (folder / "model.copy").write_bytes(b"new")
+    (folder / "model.pb").symlink_to(leads_to)
+    assert reasons(folder, "model.pb", MANIFEST) == [f"{folder / 'model.pb'} is a link"]
+
+
+def test_a_manifest_that_does_not_fit_its_files(folder: Path) -> None:
+    files = {"model.pb": {"sha256": "0" * 64}}
+    (folder / MANIFEST).write_text(json.dumps({"files": files}))
+    (folder / "model.pb").write_bytes(b"new")
+    (found,) = reasons(folder, "model.pb", MANIFEST)
+    what, is_and_was = f"is not what {MANIFEST} says", f"{digest_text(NEW)}, and not 000000000000"
+    assert found == f"{folder / 'model.pb'} {what}: its sha256 is {is_and_was}"
+
+
+def test_a_file_in_a_folder_s_place_is_told_once(folder: Path) -> None:
+    (folder / "headers").write_bytes(b"")
+    assert reasons(folder, "headers/a.h", "headers/b.h", MANIFEST) == [
+        f"{folder / 'headers'} is no folder"
+    ]
+    (folder / "headers").unlink()
+    folder.rmdir()
+    folder.write_bytes(b"")
+    assert reasons(folder, "model.pb", MANIFEST) == [f"{folder} is no folder"]
+    below = folder / "phone"
+    assert reasons(below, "model.pb", MANIFEST) == [f"{folder} is no folder"]
 
 
 @pytest.mark.parametrize(

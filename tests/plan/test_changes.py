@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mobileprep.plan.canonical import canonical
 from mobileprep.plan.changes import Change, changes_of
 from mobileprep.plan.fingerprints import components
+from mobileprep.plan.running_stages import JudgedMetric, ValidateStage
 from mobileprep.plan.spec import StageSpec, Upstream
 from mobileprep.plan.stages import TransformStage
 
@@ -81,6 +83,57 @@ def test_long_values_are_cut() -> None:
     (line,) = told({"transform": "x" * 500})
     assert len(line) < 130
     assert "... (recipe.yaml:9:5)" in line
+
+
+def test_only_what_is_cut_begins_near_where_it_differs() -> None:
+    common = "abcdefghij" * 20
+    assert told({"options": {"num_steps": f"{common}!", "minimum": 2}}) == [
+        f'options.num_steps: 256 became "{common[:56]}... (recipe.yaml:9:5)'
+    ]
+    before, after = f"{common}old{common}", f"{common}new"
+    assert str(Change("parameter", "name", before, after)) == (
+        f'name: ...{common[-20:]}old{common[:31]}... became ...{common[-20:]}new"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ({"max_drop": 0.02}, ["metrics.0.max_drop: 0.01 became 0.02 (recipe.yaml:20:1)"]),
+        ({"at_least": 0.5}, ["metrics.0.at_least: nothing became 0.5 (recipe.yaml:20:1)"]),
+        ({}, []),
+    ],
+)
+def test_what_is_in_a_list_is_told_by_its_number(
+    limit: dict[str, float], expected: list[str]
+) -> None:
+    def stage(**limits: float) -> ValidateStage:
+        up = Upstream("r/evaluate", "evaluation.json")
+        metrics = (JudgedMetric(**{"max_drop": 0.01, **limits}), JudgedMetric(at_most=1.0))
+        return ValidateStage(
+            metrics=metrics, before=up, after=up, before_outputs=up, after_outputs=up
+        )
+
+    old = json.loads(canonical(components(stage(), {})))
+    spec = StageSpec("r/validate", stage(**limit), {"validation": "recipe.yaml:20:1"})
+    changes = changes_of(spec, old, components(spec.stage, {}))
+    assert list(map(str, changes)) == expected
+
+
+def test_lists_of_values_or_of_other_lengths_are_told_whole() -> None:
+    assert list(_told_of({"op": ["Relu", "Elu"]}, {"op": ["Relu", "Selu"]})) == [
+        'options.op: ["Relu","Elu"] became ["Relu","Selu"] (recipe.yaml:9:5)'
+    ]
+    assert list(_told_of({"rules": [{"a": 1}]}, {"rules": [{"a": 1}, {"a": 2}]})) == [
+        'options.rules: [{"a":1}] became [{"a":1},{"a":2}] (recipe.yaml:9:5)'
+    ]
+
+
+def _told_of(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    old = components(dataclasses.replace(ASKED, options=before), DIGESTS)
+    asked = dataclasses.replace(ASKED, options=after)
+    spec = StageSpec("r/01", asked, PLACES)
+    yield from map(str, changes_of(spec, old, components(asked, DIGESTS)))
 
 
 @pytest.mark.parametrize("old", [{}, {"package": 1}, {"package": "", "version": 1}])

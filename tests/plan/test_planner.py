@@ -10,6 +10,7 @@ import pytest
 
 from mobileprep.errors import CorruptFileError, UnsupportedError
 from mobileprep.plan import engines
+from mobileprep.plan.changes import changes_of
 from mobileprep.plan.fingerprints import components
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.plan.running_stages import RunningStage
@@ -29,7 +30,7 @@ outputs: [y]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("model.pb", "other.pb", "data.npz", "log.txt"):
+    for name in ("model.pb", "other.pb", "data.npz", "o.npz", "log.txt"):
         (tmp_path / name).write_text(name)
     return tmp_path
 
@@ -359,6 +360,45 @@ targets:
 """)
     found = [s.places["transforms"] for s in plan.stages if s.kind == "transform"]
     assert found == ["recipe0.yaml:9:17", "recipe0.yaml:10:13"]
+
+
+@pytest.mark.parametrize(
+    ("task", "edit", "told"),
+    [
+        ("r0/b/package", ("ios", "linux"), 'platform: "ios" became "linux" (recipe0.yaml:8:'),
+        ("r0/a/package", ("[x86]", "[x86_64]"), 'abis: ["x86"] became ["x86_64"] (recipe0.yaml:8:'),
+        ("r0/a/evaluate", ("samples: 9", "samples: 8"), "samples: 9 became 8 (recipe0.yaml:9:1)"),
+        (
+            "r0/a/evaluate",
+            ("data.npz", "o.npz"),
+            'data: "data.npz" became "o.npz" (recipe0.yaml:9:1)',
+        ),
+        ("r0/a/evaluate", ("batch: 9", "batch: 8"), "batch: 9 became 8 (recipe0.yaml:9:1)"),
+        ("r0/a/evaluate", ("seed: 9", "seed: 8"), "seed: 9 became 8 (recipe0.yaml:9:1)"),
+        ("r0/a/evaluate", ("strict: true", ""), "strict: true became false (recipe0.yaml:9:1)"),
+        (
+            "r0/a/validate",
+            ("max_drop: 0.1", "max_drop: 0.2"),
+            "metrics.0.max_drop: 0.1 became 0.2 (recipe0.yaml:9:1)",
+        ),
+    ],
+)
+def test_a_parameter_that_has_changed_is_told_with_its_place(
+    folder: Path, task: str, edit: tuple[str, str], told: str
+) -> None:
+    recipe = """
+targets: {a: {platform: android, abis: [x86]}, b: {platform: ios}}
+validation:
+  data: data.npz
+  samples: 9
+  batch: 9
+  seed: 9
+  strict: true
+  max_drop: 0.1
+"""
+    before, after = (planned(text).stage(task) for text in (recipe, recipe.replace(*edit)))
+    (change, *_) = changes_of(after, components(before.stage, {}), components(after.stage, {}))
+    assert str(change).startswith(told)
 
 
 def test_nothing_that_is_fingerprinted_names_the_machine(folder: Path) -> None:
