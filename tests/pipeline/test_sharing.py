@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,13 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.pipeline.output import Record
+from mobileprep.pipeline.remote.base import Kind
 from mobileprep.pipeline.sharing import Sharing
+from mobileprep.pipeline.store import Store
 from mobileprep.recipe.load import load_recipe
 from mobileprep.report.page.render import PAGE
+from tests.pipeline.remote.faulty_server import Server, serving
 from tests.stages.jobs import op, placeholder
 
 RECIPE = """\
@@ -49,6 +54,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return run_build(state, out, jobs=2, listen=lambda *_: None, warn=lambda *_: None)
 
     return build
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        yield made
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
@@ -109,6 +120,48 @@ def test_a_store_that_is_gone_is_told_and_does_no_harm(
     assert len(done.ran) == 5
     assert len(done.warnings) == 1
     assert "http://127.0.0.1:1/nobody" in done.warnings[0]
+
+
+def test_a_record_that_is_nowhere_is_asked_for_once(
+    machine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", server.url)
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "read-only")
+    assert len(machine("first").ran) == 5
+    asked = [path for _, path, _ in server.requests]
+    assert len(asked) == len(set(asked)) == 5
+
+
+def test_what_another_process_leaves_here_counts_though_the_remote_store_lacks_it(
+    tmp_path: Path,
+) -> None:
+    remote = Counting()
+    store, other = Store(tmp_path, remote=remote), Store(tmp_path)
+    record = Record({"kind": "x"}, {}, 1.0)
+    key = "ab" * 32
+    assert [store.load(key) for _ in range(3)] == [None] * 3
+    other.save(key, record)
+    assert store.load(key) == record
+    assert remote.asked == [key]
+
+
+class Counting:
+    """An empty remote store."""
+
+    warnings = ()
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def fetch(self, _kind: Kind, key: str, _target: Path, *, limit: int) -> bool:
+        self.asked.append(key)
+        return limit < 0
+
+    def has(self, _kind: Kind, _key: str) -> bool:
+        return False
+
+    def send(self, _kind: Kind, _key: str, _source: Path) -> bool:
+        return False
 
 
 def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) -> None:
