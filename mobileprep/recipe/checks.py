@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
@@ -25,6 +26,11 @@ from mobileprep.recipe.tree import (
     show,
 )
 from mobileprep.recipe.validation import validation_problems
+
+_HTTP = ("http", "https")
+# What an address has for signing in. A secret may hold slashes, which end the host elsewhere: then
+# what follows the colon is no port.
+_SIGN_IN = re.compile(r"[^/]*@|[^/:\[]*:(?!\d*/).*@")
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
@@ -72,15 +78,18 @@ def cache_problems(root: MappingNode) -> Iterator[Problem]:
     if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
         return
     scheme, _, rest = remote.value.partition("://")
-    secret, at, _ = rest.partition("/")[0].rpartition("@")
+    secret = _SIGN_IN.match(rest)
     # A container of Azure is written before an at sign too.
-    if scheme in ("http", "https") and at:
-        written = remote.place.source
-        # Messages show the line that they are about.
-        hidden = SourceText(written.name, written.folder, written.text.replace(secret + at, "***@"))
-        message = "a recipe is no place for a user name or a password"
+    if secret is None or (scheme not in _HTTP and ":" not in secret[0]):
+        return
+    written = remote.place.source
+    # Messages show the line that they are about.
+    hidden = SourceText(written.name, written.folder, written.text.replace(secret[0], "***@"))
+    message = "a recipe is no place for a user name or a password"
+    hint = "sign in as the tools of that store do, by the environment or their own files"
+    if scheme in _HTTP:
         hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
-        yield Problem(remote.place._replace(source=hidden), message, hint)
+    yield Problem(remote.place._replace(source=hidden), message, hint)
 
 
 def _missing(model: ModelSections) -> Iterator[Problem]:

@@ -90,6 +90,10 @@ def _address(named: str, where: str) -> SplitResult:
     if parts.scheme not in _SCHEMES:
         message = f"a remote store is at one of {', '.join(f'{s}://' for s in _SCHEMES)}"
         raise UsageError(message, hint, where)
+    if parts.scheme not in HTTP and parts.password is not None:
+        message = "the address of the remote store has a secret, which such a store does not take"
+        hint = "sign in as the tools of that store do, by the environment or their own files"
+        raise UsageError(message, hint, where)
     if parts.query or parts.fragment:
         message = "the address of a remote store has no '?' and no '#'"
         raise UsageError(message, "give its folder alone", where)

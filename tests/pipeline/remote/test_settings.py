@@ -92,6 +92,15 @@ def test_what_is_no_address_is_refused_without_repeating_it(url: str, netrc: Pat
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "abfs", "file"])
+@pytest.mark.parametrize("secret", ["secret", "sec/ret+secret", ""])
+def test_only_addresses_of_http_may_have_a_password(scheme: str, secret: str, netrc: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        of(netrc, f"{scheme}://key:{secret}@bucket/x")
+    assert "secret" not in str(caught.value).replace("has a secret,", "")
+    assert of(netrc, "abfs://container@account/x").url == "abfs://container@account/x"
+
+
 def test_a_mode_that_there_is_not_is_refused(netrc: Path) -> None:
     with pytest.raises(UsageError, match="'write' is no mode"):
         of(netrc, CACHE_MODE="write")
