@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 from mobileprep.errors import nearest_hint
@@ -14,7 +13,7 @@ from mobileprep.recipe.litert import litert_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quantize_settings import INTEGER_MODES, QUANTIZERS, Calibration
 from mobileprep.recipe.sections import ModelSections, TargetSections
-from mobileprep.recipe.settings import ABIS
+from mobileprep.recipe.settings import ABIS, SIGN_IN
 from mobileprep.recipe.tree import (
     Entry,
     MappingNode,
@@ -28,9 +27,6 @@ from mobileprep.recipe.tree import (
 from mobileprep.recipe.validation import validation_problems
 
 _HTTP = ("http", "https")
-# What an address has for signing in. A secret may hold slashes, which end the host elsewhere: then
-# what follows the colon is no port.
-_SIGN_IN = re.compile(r"[^/]*@|[^/:\[]*:(?!\d*/).*@")
 
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
@@ -78,7 +74,7 @@ def cache_problems(root: MappingNode) -> Iterator[Problem]:
     if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
         return
     scheme, _, rest = remote.value.partition("://")
-    secret = _SIGN_IN.match(rest)
+    secret = SIGN_IN.match(rest)
     # A container of Azure is written before an at sign too.
     if secret is None or (scheme not in _HTTP and ":" not in secret[0]):
         return
