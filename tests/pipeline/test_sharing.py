@@ -10,11 +10,13 @@ import pytest
 
 from mobileprep.api.building import BuildRun, prepared, run_build
 from mobileprep.api.verdicts import verdicts
+from mobileprep.errors import AccuracyError
 from mobileprep.formats.parts import Part
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.pipeline.execute import Warn
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.remote.base import Kind
 from mobileprep.pipeline.sharing import Sharing
@@ -46,12 +48,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_graph(tmp_path / "model.pb", Graph(nodes))
     (tmp_path / "recipe.yaml").write_text(RECIPE)
 
-    def build(name: str) -> BuildRun:
+    def build(name: str, warn: Warn = lambda *_: None) -> BuildRun:
         monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / name / "store"))
         out = tmp_path / name / "out"
         state = prepared([load_recipe(tmp_path / "recipe.yaml", environ={})], out)
         build.told = verdicts(state, out)  # type: ignore[attr-defined]
-        return run_build(state, out, jobs=2, listen=lambda *_: None, warn=lambda *_: None)
+        return run_build(state, out, jobs=2, listen=lambda *_: None, warn=warn)
 
     return build
 
@@ -162,6 +164,20 @@ class Counting:
 
     def send(self, _kind: Kind, _key: str, _source: Path) -> bool:
         return False
+
+
+def test_a_build_that_fails_tells_of_the_store_too(
+    machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "http://127.0.0.1:1/nobody")
+    small = RECIPE.replace("linux", "linux, budget: {model_bytes: 1 KB}")
+    (tmp_path / "recipe.yaml").write_text(small)
+    told: list[tuple[str, str]] = []
+    with pytest.raises(AccuracyError):
+        machine("first", lambda task, text: told.append((task, text)))
+    [(task, text)] = [one for one in told if "nobody" in one[1]]
+    assert task == ""
+    assert text.endswith("cannot be reached; building without it")
 
 
 def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) -> None:
