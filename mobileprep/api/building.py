@@ -186,7 +186,7 @@ def run_build(
     sharing = state.store.sharing
     try:
         with (
-            _told_of_failures(sharing, warn),
+            _ended(sharing, warn),
             shared_memory(min(jobs, len(stale_stages(state))), memory),
         ):
             follow_ups = [*publishing, *pages.follow_ups()]
@@ -206,12 +206,20 @@ def run_build(
 
 
 @contextlib.contextmanager
-def _told_of_failures(sharing: Sharing | None, warn: StageWarn) -> Iterator[None]:
-    """Tell what a remote store did to a build that fails: it leaves no result that would."""
+def _ended(sharing: Sharing | None, warn: StageWarn) -> Iterator[None]:
+    """Tell what a remote store did to a build that fails: it leaves no result that would.
+
+    After an interrupt nothing of that store is waited for.
+    """
+    if sharing is None:
+        yield
+        return
     try:
         yield
-    except BaseException:
-        for text in () if sharing is None else sharing.warnings:
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            sharing.stop()
+        for text in sharing.warnings:
             warn("", text)
         raise
 

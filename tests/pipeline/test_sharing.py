@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,6 +166,24 @@ class Counting:
     def send(self, _kind: Kind, _key: str, _source: Path) -> bool:
         return False
 
+    def stop(self) -> None:
+        """Nothing is on its way."""
+
+
+class Waiting(Counting):
+    """A remote store that takes what is sent to it when it is stopped, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.stopped = threading.Event(), threading.Event()
+
+    def send(self, _kind: Kind, _key: str, _source: Path) -> bool:
+        self.begun.set()
+        return self.stopped.wait(30)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
 
 def test_a_build_that_fails_tells_of_the_store_too(
     machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +197,29 @@ def test_a_build_that_fails_tells_of_the_store_too(
     [(task, text)] = [one for one in told if "nobody" in one[1]]
     assert task == ""
     assert text.endswith("cannot be reached; building without it")
+
+
+def test_after_an_interrupt_nothing_is_waited_for(tmp_path: Path) -> None:
+    remote = Waiting()
+    sharing = Sharing(remote, tmp_path)
+    for _ in range(3):
+        sharing.send("ab" * 32, tmp_path / "record", [])
+    assert remote.begun.wait(30)
+    assert not remote.stopped.is_set()
+    sharing.stop()
+    assert remote.stopped.is_set()
+
+
+def test_an_interrupted_build_stops_its_sharing(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Sharing) -> None:
+        raise KeyboardInterrupt
+
+    stopped: list[Sharing] = []
+    monkeypatch.setattr(Sharing, "finish", interrupted)
+    monkeypatch.setattr(Sharing, "stop", lambda sharing: stopped.append(sharing))
+    with pytest.raises(KeyboardInterrupt):
+        machine("first")
+    assert len(stopped) == 1
 
 
 def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) -> None:

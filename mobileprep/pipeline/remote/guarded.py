@@ -87,6 +87,13 @@ class GuardedRemote:
             return False
         return self._guarded(lambda backend: self._send(backend, name, source), "sending")
 
+    def stop(self) -> None:
+        """See ``Remote``."""
+        self._is_off = True
+        backend = self._backend
+        if backend is not None:
+            backend.break_off()
+
     def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> _Done:
         try:
             with target.open("wb") as stream:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
+from urllib3 import BaseHTTPResponse, Timeout
 from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
 from urllib3.exceptions import (
     HTTPError,
@@ -88,6 +88,10 @@ class HttpBackend:
         if not 200 <= status < 300 or status == 202:
             raise _not_taken(status)
 
+    def break_off(self) -> None:
+        """Shut all connections."""
+        self._pool.shut()
+
     def _put(self, name: str, source: Path) -> int:
         time_left, size = TimeLeft(), file_size(source)
         body = file_blocks(name, source, size, time_left)
@@ -138,7 +142,7 @@ def _finish(response: BaseHTTPResponse) -> None:
         response.release_conn()
 
 
-def _pool(settings: RemoteSettings) -> HTTPConnectionPool:
+def _pool(settings: RemoteSettings) -> TimedPool | TimedTlsPool:
     parts = urlsplit(settings.url)
     headers = {"Accept-Encoding": "identity", "User-Agent": f"mobileprep/{__version__}"}
     if settings.authorization is not None:

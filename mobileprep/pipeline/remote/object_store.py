@@ -96,6 +96,9 @@ class ObjectStoreBackend:
             message = "has no such bucket"
             raise RemoteError(message, ends="sending")
 
+    def break_off(self) -> None:
+        """Nothing: the library's own threads do not hold up the end of the process."""
+
     async def _read(self, path: str, sink: Sink) -> int:
         time_left = sink.time_left
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mobileprep.fsio import sha256_bytes
+from mobileprep.pipeline.remote import time_left
 from mobileprep.pipeline.remote.base import Kind, Remote
 from mobileprep.pipeline.remote.choose import open_remote
 from mobileprep.pipeline.remote.settings import RemoteSettings
@@ -351,6 +353,35 @@ def test_a_name_that_does_not_resolve_is_told() -> None:
     assert remote.warnings == (
         "the remote store http://store.invalid cannot be reached; building without it",
     )
+
+
+def test_what_is_on_its_way_is_broken_off(
+    server: Server, remote: Remote, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_left, "SILENT_SECONDS", 60)
+    begun, ended, done = threading.Event(), threading.Event(), []
+
+    def half(handler: fault.Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "999")
+        handler.end_headers()
+        begun.set()
+        ended.wait(30)
+
+    server.script["GET"] = [half]
+    fetching = threading.Thread(
+        target=lambda: done.append(remote.fetch("cas", KEY, target, limit=ROOM))
+    )
+    fetching.start()
+    assert begun.wait(30)
+    remote.stop()
+    fetching.join(30)
+    assert done == [False]
+    assert not ended.is_set()
+    ended.set()
+    assert not target.exists()
+    assert not remote.has("cas", KEY)
+    assert remote.warnings == ()
 
 
 def test_the_token_goes_to_its_server_and_to_no_other(server: Server, target: Path) -> None:
