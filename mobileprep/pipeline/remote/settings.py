@@ -148,7 +148,10 @@ def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]
     """What netrc has for that host itself; a ``default`` is for hosts that one asks oneself."""
     import netrc  # slow to import
 
-    file = Path(environ.get("NETRC") or Path.home() / ".netrc")
+    try:
+        file = Path(environ.get("NETRC") or Path.home() / ".netrc")
+    except RuntimeError:  # the user has no home folder
+        return None, ""
     try:
         # A file that is named gets no check of its rights, which would tell of other hosts too.
         found = netrc.netrc(str(file)).hosts.get(host)

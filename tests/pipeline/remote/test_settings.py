@@ -149,6 +149,14 @@ def test_netrc_has_passwords_of_hosts(netrc: Path) -> None:
     assert plain.notes == ("the password of netrc is not sent to store.example.com in the clear",)
 
 
+def test_a_user_without_a_home_has_no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", unknown)
+    assert remote_settings(Cache(URL), {}) == RemoteSettings(URL)
+
+
 @pytest.mark.parametrize("text", [b"machine store.example.com secret\n", b"\xff\xfe secret"])
 def test_a_netrc_that_cannot_be_read_is_told_without_its_text(netrc: Path, text: bytes) -> None:
     netrc.write_bytes(text)
