@@ -118,7 +118,7 @@ def _authorization(
     elif parts.username is not None:
         given = _basic(unquote(parts.username), unquote(parts.password or ""))
     is_safe = parts.scheme == "https" or _is_loopback(str(parts.hostname))
-    is_safe = is_safe or bool(environ.get(PLAIN_TOKEN))
+    is_safe = _is_plain_allowed(environ) or is_safe
     if given is not None:
         if not is_safe:
             message = f"a token or password would go to {parts.hostname} in the clear"
@@ -129,6 +129,15 @@ def _authorization(
     if found is not None and not is_safe:
         return None, (f"the password of netrc is not sent to {parts.hostname} in the clear",)
     return found, (note,) if note else ()
+
+
+def _is_plain_allowed(environ: Mapping[str, str]) -> bool:
+    """Whether secrets may go out in the clear; what may be meant as a no is no yes."""
+    found = environ.get(PLAIN_TOKEN, "")
+    if found not in ("", "1"):
+        message = f"{found!r} is neither 1 nor empty"
+        raise UsageError(message, "set it to 1 where the network can be trusted", PLAIN_TOKEN)
+    return found == "1"
 
 
 def _is_loopback(host: str) -> bool:

@@ -132,6 +132,14 @@ def test_no_secret_goes_out_in_the_clear(url: str, netrc: Path) -> None:
     assert of(netrc, url, TOKEN="secret", PLAIN_TOKEN="1").authorization == "Bearer secret"
 
 
+@pytest.mark.parametrize("text", ["0", "false", "no", "yes", " 1"])
+@pytest.mark.parametrize("url", ["http://host/x", URL])
+def test_only_a_one_lets_secrets_out_in_the_clear(text: str, url: str, netrc: Path) -> None:
+    with pytest.raises(UsageError, match="neither 1 nor empty") as caught:
+        of(netrc, url, TOKEN="secret", PLAIN_TOKEN=text)
+    assert caught.value.where == "MOBILEPREP_REMOTE_PLAIN_TOKEN"
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:99"])
 def test_this_machine_is_no_network(host: str, netrc: Path) -> None:
     assert of(netrc, f"http://{host}/x", TOKEN="t").authorization == "Bearer t"
