@@ -106,6 +106,19 @@ def test_what_the_shared_store_has_lost_is_made_again(machine, tmp_path: Path, s
     assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
 
 
+def test_a_shared_store_that_rotted_is_whole_after_a_build(machine, tmp_path: Path) -> None:
+    machine("first")
+    objects = [p for p in (tmp_path / "shared/cas").rglob("*") if p.is_file()]
+    good = {path: path.read_bytes() for path in objects}
+    for path, data in good.items():
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    machine("second")
+    assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
+    machine("third")
+    assert outputs(tmp_path / "third") == outputs(tmp_path / "first")
+    assert machine("fourth").ran == ()
+
+
 def test_a_damaged_record_counts_as_none(machine, tmp_path: Path) -> None:
     machine("first")
     for path in (tmp_path / "shared/ac").rglob("*"):

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mobileprep.pipeline.remote.base import Backend, Kind, entry_name
-from mobileprep.pipeline.remote.faults import Ends, LocalError, RemoteError, TooLongError
+from mobileprep.pipeline.remote.faults import (
+    Ends,
+    LocalError,
+    RemoteError,
+    TooLongError,
+    WrongBytesError,
+)
 from mobileprep.pipeline.remote.outgoing import file_size
 from mobileprep.pipeline.remote.settings import RemoteSettings
 from mobileprep.pipeline.remote.sink import Sink
@@ -53,10 +59,13 @@ class GuardedRemote:
         self._lock = threading.Lock()
         self._is_off = False
         self._is_read_only = settings.read_only
+        # What gave wrong bytes too often is not read any more. It is sent to: that may mend it.
+        self._is_doubted = False
         self._in_a_row = {"taking": 0, "sending": 0}
         self._seconds_lost = 0.0
         self._counted_until = 0.0
         self._known_wrong: set[str] = set()
+        self._sent: set[str] = set()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -105,25 +114,32 @@ class GuardedRemote:
         except TooLongError:
             self._known_wrong.add(name)
             message = "has entries that are longer than they can be"
-            raise RemoteError(message) from None
+            raise WrongBytesError(message) from None
         if name.startswith("cas/") and name != f"cas/{sink.sha256}":
             self._known_wrong.add(name)
             message = "gives wrong bytes, which were not used"
-            raise RemoteError(message)
+            raise WrongBytesError(message)
         return _Done(True, sink.size)
 
     def _send(self, backend: Backend, name: str, source: Path) -> _Done:
         size = file_size(source)
-        if name.startswith("cas/") and name not in self._known_wrong and backend.has(name, size):
+        if name.startswith("cas/") and self._is_there(backend, name, size):
             return _Done(True)
         backend.write(name, source)
         self._known_wrong.discard(name)
+        self._sent.add(name)
         return _Done(True, size)
+
+    def _is_there(self, backend: Backend, name: str, size: int) -> bool:
+        """Whether an object need not be sent; of what gives wrong bytes, only what we sent."""
+        if name in self._known_wrong:
+            return False
+        return name in self._sent or (not self._is_doubted and backend.has(name, size))
 
     def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
         """The answer to some work, tried again where that may help; False where it fails."""
         for tried in range(1, _TRIES + 1):
-            if self._is_off or (way == "sending" and self._is_read_only):
+            if self._is_off or (self._is_read_only if way == "sending" else self._is_doubted):
                 return False
             begun = time.monotonic()
             try:
@@ -171,7 +187,11 @@ class GuardedRemote:
             self._in_a_row[way] += 1
             often = self._in_a_row[way] >= _MOST_IN_A_ROW
         ends: Ends = error.ends
-        if self._seconds_lost > _MOST_SECONDS_LOST or (often and way == "taking"):
+        if self._seconds_lost > _MOST_SECONDS_LOST:
+            ends = "all"
+        elif often and isinstance(error, WrongBytesError):
+            ends = "taking"
+        elif often and way == "taking":
             ends = "all"
         elif often and ends == "nothing":
             ends = "sending"
@@ -182,8 +202,11 @@ class GuardedRemote:
         with self._lock:
             if self._is_off:
                 return
+            if ends == "taking" and self._is_read_only:
+                ends = "all"
             self._is_off = ends == "all"
             self._is_read_only = self._is_read_only or ends == "sending"
+            self._is_doubted = self._is_doubted or ends == "taking"
         self._warn(f"{self._named} {message}{_AFTER[ends]}")
 
     def _warn(self, text: str) -> None:
@@ -193,6 +216,7 @@ class GuardedRemote:
 
 _AFTER: dict[Ends, str] = {
     "nothing": "",
+    "taking": "; nothing more is taken from it",
     "sending": "; nothing more is sent to it",
     "all": "; building without it",
 }
