@@ -38,6 +38,7 @@ _MOST_ERROR_TEXT = 1 << 16
 _ABSENT = (404, 410)
 _REFUSED = (401, 403, 407)
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+_NOT_MODIFIED = 304
 _TOO_LARGE = 413
 _NO_FOLDER = (404, 409, 500)
 
@@ -178,7 +179,7 @@ def _unexpected(response: BaseHTTPResponse) -> RemoteError:
     status = response.status
     if status in _REFUSED:
         return RemoteError(f"refuses access ({status}); is its token set?", ends="all")
-    if 300 <= status < 400:
+    if 300 <= status < 400 and status != _NOT_MODIFIED:
         message = f"sends elsewhere ({status}), which is not followed; name the other address"
         return RemoteError(message, ends="all")
     return RemoteError(f"answers {status}", again=status in _PASSING)

@@ -253,6 +253,7 @@ LASTING: dict[str, tuple[Answer, str]] = {
     "103": (fault.raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), "answers 103"),
     "401": (fault.status(401), "refuses access"),
     "302": (fault.status(302, Location="http://127.0.0.2/x"), "sends elsewhere"),
+    "304": (fault.status(304, b""), "answers 304"),
     "loop": (fault.status(301, Location=OBJECT), "sends elsewhere"),
     "longer": (fault.longer_than_told, "wrong bytes"),
     "shorter": (fault.shorter_than_told, "breaks off"),
