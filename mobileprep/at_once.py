@@ -25,6 +25,8 @@ def at_once(
 ) -> list[_Result]:
     """What ``do`` gives for each item, in order; where it raises, what has not begun is left out.
 
+    An interrupt does not wait for what has begun.
+
     Args:
         do: may be called in any thread.
         items: those that take longest come first, best.
@@ -36,10 +38,14 @@ def at_once(
     from concurrent.futures import ThreadPoolExecutor  # costs start-up time
 
     pool = ThreadPoolExecutor(most, thread_name_prefix="mobileprep-files")
+    is_awaited = True
     try:
         return list(pool.map(do, items))
+    except KeyboardInterrupt:
+        is_awaited = False  # what has begun may wait for another machine
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(is_awaited, cancel_futures=True)
 
 
 def begun(do: Callable[[_Key], _Result], items: Iterable[_Key]) -> dict[_Key, Future[_Result]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mobileprep.api.known_files import being_hashed
 from mobileprep.api.lock import check_locks
@@ -32,6 +34,9 @@ from mobileprep.plan.spec import TargetPlan
 from mobileprep.processors import cores
 from mobileprep.recipe.model import Recipe
 from mobileprep.report.collect import Report
+
+if TYPE_CHECKING:
+    from mobileprep.pipeline.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,8 @@ def run_build(
         out: the output folder.
         jobs: how many stages may run at once.
         listen: told of every stage's start and end.
-        warn: told what stages warn of.
+        warn: told what stages warn of, and where the build fails, of the remote store without the
+            name of a stage.
         advance: told how far stages are that run samples.
         keep_going: after a failure go on with what does not depend on it.
         memory: what each recipe says that runs may take.
@@ -177,23 +183,45 @@ def run_build(
         FollowUp(t.folder, t.tasks, functools.partial(finish, t)) for t in state.plan.targets
     ]
 
+    sharing = state.store.sharing
     try:
-        with shared_memory(min(jobs, len(stale_stages(state))), memory):
+        with (
+            _ended(sharing, warn),
+            shared_memory(min(jobs, len(stale_stages(state))), memory),
+        ):
             follow_ups = [*publishing, *pages.follow_ups()]
             found = run_stages(executor, jobs=jobs, keep_going=keep_going, follow_ups=follow_ups)
-        failures = tuple(with_worst_layers(error, executor) for error in found)
-        told = pages.write()
-        if state.store.sharing is not None:
-            state.store.sharing.finish()
+            failures = tuple(with_worst_layers(error, executor) for error in found)
+            told = pages.write()
+            if sharing is not None:
+                sharing.finish()
     except MissedLimitError as error:
         raise with_worst_layers(error, executor) from error
     finally:
         state.store.files.save()
         state.store.finish(bound)
     targets = tuple(done[t.folder] for t in state.plan.targets if t.folder in done)
-    sharing = state.store.sharing
     warnings = () if sharing is None else sharing.warnings
     return BuildRun(targets, tuple(executor.ran), failures, (*told, *warnings))
+
+
+@contextlib.contextmanager
+def _ended(sharing: Sharing | None, warn: StageWarn) -> Iterator[None]:
+    """Tell what a remote store did to a build that fails: it leaves no result that would.
+
+    After an interrupt nothing of that store is waited for.
+    """
+    if sharing is None:
+        yield
+        return
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            sharing.stop()
+        for text in sharing.warnings:
+            warn("", text)
+        raise
 
 
 def prepared(
@@ -246,7 +274,7 @@ def workers_of(jobs: int | None) -> int:
 
 def _telling(tell: Warn) -> StageWarn:
     """Warnings of stages as sentences that name them."""
-    return lambda task, text: tell(f"{task}: {text}")
+    return lambda task, text: tell(f"{task}: {text}" if task else text)
 
 
 def _nobody(task: str, moment: Moment) -> None:

@@ -20,6 +20,7 @@ from mobileprep.pipeline.store_folder import FORMAT, default_folder
 from mobileprep.pipeline.store_lock import alone
 from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.pipeline.workspaces import sweep
+from mobileprep.recipe.settings import SIGN_IN
 
 Tell = Callable[[str], None]
 
@@ -234,8 +235,9 @@ def shown_remote(url: str) -> str | None:
     """The address of a remote store without what it may hold for signing in; None for none."""
     if not url:
         return None
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    scheme, mark, rest = url.partition("://")
+    parts = urlsplit(scheme + mark + SIGN_IN.sub("", rest))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
 def folder_bytes(folder: Path) -> int:

@@ -69,7 +69,7 @@ def folder_locks(
 
     Raises:
         ArtifactError: another process has a folder, and ``wait`` is off; or what has the name of
-            the lock is no file.
+            the lock is no file, or one with other names too.
         KeyboardInterrupt: an interrupt came during the wait.
     """
     with contextlib.ExitStack() as stack:
@@ -146,6 +146,9 @@ def _lock(path: Path, locks: _Locks) -> Holder | str | None:
         if not locked:
             return read_holder(_content(descriptor)) or ""
         _check_same(path, identity)
+        if facts.st_nlink > 1:
+            # What is written there would be in a file of the user's too.
+            raise _no_file(path, "what has this name has another one too")
         _write(descriptor, path, locks.holder)
         locks.files.add(identity)
         locks.stack.callback(_let_go, path, descriptor)
@@ -272,6 +275,5 @@ def _remove_folders(made: Iterable[Path]) -> None:
             path.rmdir()
 
 
-def _no_file(path: Path) -> ArtifactError:
-    message = "cannot be locked: what has this name is no file"
-    return ArtifactError(message, "remove it", str(path))
+def _no_file(path: Path, reason: str = "what has this name is no file") -> ArtifactError:
+    return ArtifactError(f"cannot be locked: {reason}", "remove it", str(path))

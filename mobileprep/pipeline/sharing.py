@@ -74,14 +74,21 @@ class Sharing:
     def finish(self) -> None:
         """Wait until all is sent."""
         with self._lock:
-            sender, self._sender = self._sender, None
             sent, self._sent = self._sent, []
+        for one in sent:
+            one.result()
+        self._stop_sender()
+
+    def stop(self) -> None:
+        """Wait for nothing more, and break off what is on its way."""
+        self._stop_sender()
+        self._remote.stop()
+
+    def _stop_sender(self) -> None:
+        with self._lock:
+            sender, self._sender = self._sender, None
         if sender is not None:
-            try:
-                for one in sent:
-                    one.result()
-            finally:
-                sender.shutdown(cancel_futures=True)
+            sender.shutdown(wait=False, cancel_futures=True)
 
     @contextlib.contextmanager
     def _fetched(self, entries: list[tuple[Kind, str, int]]) -> Iterator[list[Path | None]]:

@@ -65,6 +65,9 @@ class Store:
         self._systems = FileSystems()
         self._upkeep = Upkeep(self.folder)
         self._fetching = threading.Lock()
+        # What is stale is judged again and again; the remote store is asked once for each.
+        self._nowhere: set[str] = set()
+        self._asking = threading.Lock()
         self.sharing: Sharing | None = None
         if remote is not None:
             # Only now: few builds share a store.
@@ -113,6 +116,8 @@ class Store:
             return
         parts = {part for output in record.outputs.values() for part in self.parts(output)}
         found = sorted((part.sha256, self.objects.path(part.sha256)) for part in parts)
+        with self._asking:
+            self._nowhere.discard(fingerprint)
         self.sharing.send(fingerprint, self._path("ac", fingerprint), found)
 
     def parts(self, output: Output) -> tuple[Part, ...]:
@@ -203,11 +208,16 @@ class Store:
 
     def load(self, fingerprint: str) -> Record | None:
         """The record of that fingerprint; None where there is none, or it cannot be read."""
-        record = record_from(self._json("ac", fingerprint))
-        if record is not None:
-            mark_used(self._path("ac", fingerprint))
-        elif self.sharing is not None:
-            record = self._shared_record(fingerprint, self.sharing)
+        record = self._own_record(fingerprint)
+        if record is not None or self.sharing is None or fingerprint in self._nowhere:
+            return record
+        with self._asking:
+            # Another thread may have fetched it while this one waited.
+            record = self._own_record(fingerprint)
+            if record is None and fingerprint not in self._nowhere:
+                record = self._shared_record(fingerprint, self.sharing)
+                if record is None:
+                    self._nowhere.add(fingerprint)
         return record
 
     def references(self, path: Path) -> list[str]:
@@ -273,6 +283,12 @@ class Store:
     def empty(self) -> None:
         """Remove everything."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _own_record(self, fingerprint: str) -> Record | None:
+        record = record_from(self._json("ac", fingerprint))
+        if record is not None:
+            mark_used(self._path("ac", fingerprint))
+        return record
 
     def _shared_record(self, fingerprint: str, sharing: Sharing) -> Record | None:
         """A record of the remote store, kept here from now on."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from mobileprep.errors import UsageError
 from mobileprep.fsio import sha256_bytes
 
 FORMAT: Final = "v2"
@@ -13,9 +14,19 @@ FORMAT: Final = "v2"
 
 
 def default_folder() -> Path:
-    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``."""
+    """``MOBILEPREP_CACHE``, or ``~/.cache/mobileprep``.
+
+    Raises:
+        UsageError: neither is known, as for a user of a container whom the system has no name for.
+    """
     named = os.environ.get("MOBILEPREP_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "mobileprep"
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".cache" / "mobileprep"
+    except RuntimeError as error:
+        message = "the user has no home folder, which the store would be in"
+        raise UsageError(message, "set MOBILEPREP_CACHE to a folder for the store") from error
 
 
 def index_file(store: Path, out: Path) -> Path:

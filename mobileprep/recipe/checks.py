@@ -14,7 +14,7 @@ from mobileprep.recipe.litert import litert_problems
 from mobileprep.recipe.problems import Problem
 from mobileprep.recipe.quantize_settings import INTEGER_MODES, QUANTIZERS, Calibration
 from mobileprep.recipe.sections import ModelSections, TargetSections
-from mobileprep.recipe.settings import ABIS
+from mobileprep.recipe.settings import ABIS, SIGN_IN
 from mobileprep.recipe.tree import (
     Entry,
     MappingNode,
@@ -29,6 +29,7 @@ from mobileprep.recipe.validation import validation_problems
 
 # Whatever the letter case, which some systems do not tell apart.
 _BESIDE_FOLDERS = re.compile(r"report\.html|.*\.provenance\.json", re.IGNORECASE)
+_HTTP = ("http", "https")
 SOURCE_KINDS = ("frozen", "graph", "meta_graph", "saved_model")
 
 # What each key of a source, and of quantize, goes with.
@@ -76,15 +77,18 @@ def cache_problems(root: MappingNode) -> Iterator[Problem]:
     if not isinstance(remote, Scalar) or not isinstance(remote.value, str):
         return
     scheme, _, rest = remote.value.partition("://")
-    secret, at, _ = rest.partition("/")[0].rpartition("@")
+    secret = SIGN_IN.match(rest)
     # A container of Azure is written before an at sign too.
-    if scheme in ("http", "https") and at:
-        written = remote.place.source
-        # Messages show the line that they are about.
-        hidden = SourceText(written.name, written.folder, written.text.replace(secret + at, "***@"))
-        message = "a recipe is no place for a user name or a password"
+    if secret is None or (scheme not in _HTTP and ":" not in secret[0]):
+        return
+    written = remote.place.source
+    # Messages show the line that they are about.
+    hidden = SourceText(written.name, written.folder, written.text.replace(secret[0], "***@"))
+    message = "a recipe is no place for a user name or a password"
+    hint = "sign in as the tools of that store do, by the environment or their own files"
+    if scheme in _HTTP:
         hint = "set MOBILEPREP_REMOTE_TOKEN, or write a line of ~/.netrc for that host"
-        yield Problem(remote.place._replace(source=hidden), message, hint)
+    yield Problem(remote.place._replace(source=hidden), message, hint)
 
 
 def _missing(model: ModelSections) -> Iterator[Problem]:

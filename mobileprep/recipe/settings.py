@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -24,6 +25,11 @@ ABIS: Final[Mapping[Platform, tuple[Abi, ...]]] = {
 }
 """The binary interfaces that a recipe may name of each platform."""
 CACHE_MODES: Final[tuple[CacheMode, ...]] = get_args(CacheMode)
+SIGN_IN: Final = re.compile(r"\A(?:[^/]*@|[^/:\[]*:(?!\d*/).*@)")
+"""What an address has behind its scheme for signing in.
+
+A secret may hold a slash, which ends the host elsewhere: what follows the colon is no port then.
+"""
 ELEMENT_TYPES: Final = (
     *("float32", "float64", "float16", "bfloat16"),
     *("int8", "int16", "int32", "int64"),

@@ -56,6 +56,20 @@ def test_info_tells_what_is_there_and_nothing_secret(
     assert "old format v1: 5 bytes" in told.out
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://key:sec/ret@bucket/a", "s3://bucket/a"),
+        ("http://host:8080/a@b", "http://host:8080/a@b"),
+    ],
+)
+def test_info_shows_no_secret_that_holds_a_slash(
+    run: Run, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", url)
+    assert facts(run, "info")["remote"] == shown
+
+
 def test_info_of_no_store_makes_none(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -217,6 +217,18 @@ def test_what_is_no_file_is_refused(tmp_path: Path, thing: str) -> None:
     assert not (tmp_path / "else").exists()
 
 
+def test_a_file_with_another_name_too_keeps_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    lock_file(tmp_path / "out").hardlink_to(tmp_path / "precious")
+    with (
+        pytest.raises(ArtifactError, match="has another one too"),
+        folder_locks([tmp_path / "out"], wait=False, tell=nobody),
+    ):
+        pytest.fail("nothing is locked")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert lock_file(tmp_path / "out").exists()
+
+
 def test_where_files_cannot_be_made_nothing_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

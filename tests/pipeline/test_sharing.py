@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +11,20 @@ import pytest
 
 from mobileprep.api.building import BuildRun, prepared, run_build
 from mobileprep.api.verdicts import verdicts
+from mobileprep.errors import AccuracyError
 from mobileprep.formats.parts import Part
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import constant
 from mobileprep.ir.tensor import Tensor
+from mobileprep.pipeline.execute import Warn
+from mobileprep.pipeline.output import Record
+from mobileprep.pipeline.remote.base import Kind
 from mobileprep.pipeline.sharing import Sharing
+from mobileprep.pipeline.store import Store
 from mobileprep.recipe.load import load_recipe
 from mobileprep.report.page.render import PAGE
+from tests.pipeline.remote.faulty_server import Server, serving
 from tests.stages.jobs import op, placeholder
 
 RECIPE = """\
@@ -41,14 +49,20 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_graph(tmp_path / "model.pb", Graph(nodes))
     (tmp_path / "recipe.yaml").write_text(RECIPE)
 
-    def build(name: str) -> BuildRun:
+    def build(name: str, warn: Warn = lambda *_: None) -> BuildRun:
         monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path / name / "store"))
         out = tmp_path / name / "out"
         state = prepared([load_recipe(tmp_path / "recipe.yaml", environ={})], out)
         build.told = verdicts(state, out)  # type: ignore[attr-defined]
-        return run_build(state, out, jobs=2, listen=lambda *_: None, warn=lambda *_: None)
+        return run_build(state, out, jobs=2, listen=lambda *_: None, warn=warn)
 
     return build
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        yield made
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
@@ -92,6 +106,19 @@ def test_what_the_shared_store_has_lost_is_made_again(machine, tmp_path: Path, s
     assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
 
 
+def test_a_shared_store_that_rotted_is_whole_after_a_build(machine, tmp_path: Path) -> None:
+    machine("first")
+    objects = [p for p in (tmp_path / "shared/cas").rglob("*") if p.is_file()]
+    good = {path: path.read_bytes() for path in objects}
+    for path, data in good.items():
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    machine("second")
+    assert outputs(tmp_path / "second") == outputs(tmp_path / "first")
+    machine("third")
+    assert outputs(tmp_path / "third") == outputs(tmp_path / "first")
+    assert machine("fourth").ran == ()
+
+
 def test_a_damaged_record_counts_as_none(machine, tmp_path: Path) -> None:
     machine("first")
     for path in (tmp_path / "shared/ac").rglob("*"):
@@ -109,6 +136,103 @@ def test_a_store_that_is_gone_is_told_and_does_no_harm(
     assert len(done.ran) == 5
     assert len(done.warnings) == 1
     assert "http://127.0.0.1:1/nobody" in done.warnings[0]
+
+
+def test_a_record_that_is_nowhere_is_asked_for_once(
+    machine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", server.url)
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "read-only")
+    assert len(machine("first").ran) == 5
+    asked = [path for _, path, _ in server.requests]
+    assert len(asked) == len(set(asked)) == 5
+
+
+def test_what_another_process_leaves_here_counts_though_the_remote_store_lacks_it(
+    tmp_path: Path,
+) -> None:
+    remote = Counting()
+    store, other = Store(tmp_path, remote=remote), Store(tmp_path)
+    record = Record({"kind": "x"}, {}, 1.0)
+    key = "ab" * 32
+    assert [store.load(key) for _ in range(3)] == [None] * 3
+    other.save(key, record)
+    assert store.load(key) == record
+    assert remote.asked == [key]
+
+
+class Counting:
+    """An empty remote store."""
+
+    warnings = ()
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def fetch(self, _kind: Kind, key: str, _target: Path, *, limit: int) -> bool:
+        self.asked.append(key)
+        return limit < 0
+
+    def has(self, _kind: Kind, _key: str) -> bool:
+        return False
+
+    def send(self, _kind: Kind, _key: str, _source: Path) -> bool:
+        return False
+
+    def stop(self) -> None:
+        """Nothing is on its way."""
+
+
+class Waiting(Counting):
+    """A remote store that takes what is sent to it when it is stopped, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.stopped = threading.Event(), threading.Event()
+
+    def send(self, _kind: Kind, _key: str, _source: Path) -> bool:
+        self.begun.set()
+        return self.stopped.wait(30)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_a_build_that_fails_tells_of_the_store_too(
+    machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "http://127.0.0.1:1/nobody")
+    small = RECIPE.replace("linux", "linux, budget: {model_bytes: 1 KB}")
+    (tmp_path / "recipe.yaml").write_text(small)
+    told: list[tuple[str, str]] = []
+    with pytest.raises(AccuracyError):
+        machine("first", lambda task, text: told.append((task, text)))
+    [(task, text)] = [one for one in told if "nobody" in one[1]]
+    assert task == ""
+    assert text.endswith("cannot be reached; building without it")
+
+
+def test_after_an_interrupt_nothing_is_waited_for(tmp_path: Path) -> None:
+    remote = Waiting()
+    sharing = Sharing(remote, tmp_path)
+    for _ in range(3):
+        sharing.send("ab" * 32, tmp_path / "record", [])
+    assert remote.begun.wait(30)
+    assert not remote.stopped.is_set()
+    sharing.stop()
+    assert remote.stopped.is_set()
+
+
+def test_an_interrupted_build_stops_its_sharing(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Sharing) -> None:
+        raise KeyboardInterrupt
+
+    stopped: list[Sharing] = []
+    monkeypatch.setattr(Sharing, "finish", interrupted)
+    monkeypatch.setattr(Sharing, "stop", lambda sharing: stopped.append(sharing))
+    with pytest.raises(KeyboardInterrupt):
+        machine("first")
+    assert len(stopped) == 1
 
 
 def test_what_is_shared_names_no_place_of_this_machine(machine, tmp_path: Path) -> None:

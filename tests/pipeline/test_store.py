@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mobileprep.errors import ArtifactError
+from mobileprep.errors import ArtifactError, UsageError
 from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.output import LastRun, Output, Record
 from mobileprep.pipeline.store import Store
@@ -199,3 +199,18 @@ def test_it_lies_where_the_environment_says(
     monkeypatch.setenv("MOBILEPREP_CACHE", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder() == tmp_path / ".cache" / "mobileprep"
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.delenv("MOBILEPREP_CACHE", raising=False)
+    with pytest.raises(UsageError, match="no home folder") as caught:
+        default_folder()
+    assert caught.value.hint == "set MOBILEPREP_CACHE to a folder for the store"
+    monkeypatch.setenv("MOBILEPREP_CACHE", str(tmp_path))
+    assert default_folder() == tmp_path

@@ -77,6 +77,29 @@ def test_a_password_is_refused(tmp_path: Path, who: str) -> None:
     assert "secret" not in caught.value.message
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "abfs", "http", "https"])
+@pytest.mark.parametrize("secret", ["secret", "sec/ret+secret", ""])
+def test_a_password_is_refused_whatever_the_store(tmp_path: Path, scheme: str, secret: str) -> None:
+    with pytest.raises(RecipeError, match="no place for a user name or a password") as caught:
+        loaded(tmp_path, f"cache: {{remote: '{scheme}://key:{secret}@bucket/x'}}")
+    assert "secret" not in caught.value.message
+    assert ("TOKEN" in caught.value.message) == scheme.startswith("http")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "abfs://container@account.example.com/x",
+        "http://host:8080/a@b",
+        "https://[::1]:8080/a@b",
+        "s3://bucket/a:b@c",
+        "file:///a:b@c",
+    ],
+)
+def test_at_signs_that_hide_no_secret_are_allowed(tmp_path: Path, url: str) -> None:
+    assert loaded(tmp_path, f"cache: {{remote: '{url}'}}").cache == Cache(url)
+
+
 def test_a_target_has_no_store_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="unknown key 'cache'"):
         loaded(tmp_path, "models: {m: {cache: {remote: 's3://b'}}}")

@@ -41,6 +41,10 @@ class Remote(Protocol):
         """
         ...
 
+    def stop(self) -> None:
+        """Break off what is on its way, and do nothing from now on."""
+        ...
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What went wrong so far, a sentence each, none twice."""
@@ -60,6 +64,10 @@ class Backend(Protocol):
 
     def write(self, name: str, source: Path) -> None:
         """Put a file's bytes there, all or nothing."""
+        ...
+
+    def break_off(self) -> None:
+        """Let exchanges that wait for the store fail at once, where that can be done."""
         ...
 
 

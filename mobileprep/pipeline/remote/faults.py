@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-Ends: TypeAlias = Literal["nothing", "sending", "all"]
+Ends: TypeAlias = Literal["nothing", "taking", "sending", "all"]
 
 
 class RemoteError(Exception):
@@ -13,7 +13,7 @@ class RemoteError(Exception):
     Args:
         message: goes on from "the remote store URL ...".
         again: whether the next try may well do better.
-        ends: what need not be tried for the rest of the build: nothing, sending, or all.
+        ends: what need not be tried for the rest of the build.
     """
 
     def __init__(self, message: str, *, again: bool = False, ends: Ends = "nothing") -> None:
@@ -21,6 +21,10 @@ class RemoteError(Exception):
         self.message = message
         self.again = again
         self.ends = ends
+
+
+class WrongBytesError(RemoteError):
+    """What it gave is not what was asked for; what is sent there mends it."""
 
 
 class LocalError(Exception):

@@ -51,6 +51,9 @@ class FolderBackend:
         except ArtifactError as error:
             raise RemoteError(error.message, ends="sending") from error
 
+    def break_off(self) -> None:
+        """Nothing: a file system does not let go of who waits for it."""
+
     @contextmanager
     def _opened(self, name: str) -> Iterator[BinaryIO | None]:
         """A regular file: a FIFO in its place would be waited for."""

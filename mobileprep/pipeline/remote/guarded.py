@@ -8,28 +8,43 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 from mobileprep.pipeline.remote.base import Backend, Kind, entry_name
-from mobileprep.pipeline.remote.faults import Ends, LocalError, RemoteError, TooLongError
+from mobileprep.pipeline.remote.faults import (
+    Ends,
+    LocalError,
+    RemoteError,
+    TooLongError,
+    WrongBytesError,
+)
+from mobileprep.pipeline.remote.outgoing import file_size
 from mobileprep.pipeline.remote.settings import RemoteSettings
 from mobileprep.pipeline.remote.sink import Sink
-from mobileprep.pipeline.remote.time_left import TimeLeft
-
-T = TypeVar("T")
+from mobileprep.pipeline.remote.time_left import TimeLeft, seconds_for
 
 _TRIES = 3
 _FIRST_PAUSE = 0.1
 # After so many faults in a row, or so long spent on them in all, a store is left alone.
 _MOST_IN_A_ROW = 3
 _MOST_SECONDS_LOST = 20.0
+# What an answer may take beside its bytes: good ones take longer too, now and then.
+_QUICK_SECONDS = 0.5
+
+
+class _Done(NamedTuple):
+    """What came of an exchange that went well: yes or no, after so many bytes of an entry."""
+
+    answer: bool
+    size: int = 0
 
 
 class GuardedRemote:
     """A ``Remote`` that many threads may use at once.
 
     It tries again where that may help, and leaves the store alone for the rest of the build once
-    it has failed too often, has cost too long, or cannot be used at all.
+    it has failed too often, has cost too long, or cannot be used at all. What slow answers cost
+    counts, right as they may be.
 
     Args:
         settings: which store.
@@ -44,9 +59,13 @@ class GuardedRemote:
         self._lock = threading.Lock()
         self._is_off = False
         self._is_read_only = settings.read_only
+        # What gave wrong bytes too often is not read any more. It is sent to: that may mend it.
+        self._is_doubted = False
         self._in_a_row = {"taking": 0, "sending": 0}
         self._seconds_lost = 0.0
+        self._counted_until = 0.0
         self._known_wrong: set[str] = set()
+        self._sent: set[str] = set()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -57,8 +76,8 @@ class GuardedRemote:
     def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
         """See ``Remote``."""
         name = entry_name(kind, key)
-        done = name is not None and bool(
-            self._guarded(lambda backend: self._fetch(backend, name, target, limit))
+        done = name is not None and self._guarded(
+            lambda backend: self._fetch(backend, name, target, limit)
         )
         if not done:
             with contextlib.suppress(OSError):
@@ -68,64 +87,77 @@ class GuardedRemote:
     def has(self, kind: Kind, key: str) -> bool:
         """See ``Remote``."""
         name = entry_name(kind, key)
-        return name is not None and bool(self._guarded(lambda backend: backend.has(name, None)))
+        return name is not None and self._guarded(lambda backend: _Done(backend.has(name, None)))
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
         """See ``Remote``."""
         name = entry_name(kind, key)
         if name is None or self._is_read_only:
             return False
-        return bool(self._guarded(lambda backend: self._send(backend, name, source), "sending"))
+        return self._guarded(lambda backend: self._send(backend, name, source), "sending")
 
-    def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> bool:
+    def stop(self) -> None:
+        """See ``Remote``."""
+        self._is_off = True
+        backend = self._backend
+        if backend is not None:
+            backend.break_off()
+
+    def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> _Done:
         try:
             with target.open("wb") as stream:
                 sink = Sink(stream, limit, TimeLeft())
                 if not backend.read(name, sink):
-                    return False
+                    return _Done(False)
         except OSError as error:
             raise LocalError(error.strerror or str(error)) from error
         except TooLongError:
             self._known_wrong.add(name)
             message = "has entries that are longer than they can be"
-            raise RemoteError(message) from None
+            raise WrongBytesError(message) from None
         if name.startswith("cas/") and name != f"cas/{sink.sha256}":
             self._known_wrong.add(name)
             message = "gives wrong bytes, which were not used"
-            raise RemoteError(message)
-        return True
+            raise WrongBytesError(message)
+        return _Done(True, sink.size)
 
-    def _send(self, backend: Backend, name: str, source: Path) -> bool:
-        if name.startswith("cas/") and name not in self._known_wrong:
-            with contextlib.suppress(OSError):  # of the file, which writing it tells
-                if backend.has(name, source.stat().st_size):
-                    return True
+    def _send(self, backend: Backend, name: str, source: Path) -> _Done:
+        size = file_size(source)
+        if name.startswith("cas/") and self._is_there(backend, name, size):
+            return _Done(True)
         backend.write(name, source)
         self._known_wrong.discard(name)
-        return True
+        self._sent.add(name)
+        return _Done(True, size)
 
-    def _guarded(self, work: Callable[[Backend], T], way: str = "taking") -> T | None:
-        """What some work gives, tried again where that may help; None where it fails."""
+    def _is_there(self, backend: Backend, name: str, size: int) -> bool:
+        """Whether an object need not be sent; of what gives wrong bytes, only what we sent."""
+        if name in self._known_wrong:
+            return False
+        return name in self._sent or (not self._is_doubted and backend.has(name, size))
+
+    def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
+        """The answer to some work, tried again where that may help; False where it fails."""
         for tried in range(1, _TRIES + 1):
-            if self._is_off or (way == "sending" and self._is_read_only):
-                return None
+            if self._is_off or (self._is_read_only if way == "sending" else self._is_doubted):
+                return False
             begun = time.monotonic()
             try:
                 done = work(self._connected())
             except LocalError as error:
                 self._warn(f"something could not be exchanged with {self._named}: {error}")
-                return None
+                return False
             except RemoteError as error:
+                self._lost(begun)
                 if not error.again or tried == _TRIES:
-                    self._failed(error, way, time.monotonic() - begun)
-                    return None
-                self._lost(time.monotonic() - begun)
+                    self._failed(error, way)
+                    return False
             else:
-                self._in_a_row[way] = 0
-                return done
+                self._went_well(done, way, begun)
+                return done.answer
             # Machines that all build at once must not come back at once.
             time.sleep(_FIRST_PAUSE * 2**tried * random.uniform(0.5, 1.0))
-        return None
+        return False
 
     def _connected(self) -> Backend:
         with self._lock:
@@ -133,26 +165,49 @@ class GuardedRemote:
                 self._backend = self._connect()
             return self._backend
 
-    def _lost(self, seconds: float) -> None:
+    def _lost(self, since: float) -> None:
+        """Count the time from then on; what several exchanges lose at once counts once."""
+        now = time.monotonic()
         with self._lock:
-            self._seconds_lost += seconds
+            self._seconds_lost += max(0.0, now - max(since, self._counted_until))
+            self._counted_until = max(now, self._counted_until)
 
-    def _failed(self, error: RemoteError, way: str, seconds: float) -> None:
+    def _went_well(self, done: _Done, way: str, begun: float) -> None:
+        self._in_a_row[way] = 0
+        due = begun + _QUICK_SECONDS + seconds_for(done.size)
+        if time.monotonic() <= due:
+            return
+        self._lost(due)
+        if self._seconds_lost > _MOST_SECONDS_LOST:
+            self._end("all", "is too slow")
+
+    def _failed(self, error: RemoteError, way: str) -> None:
         """Note a fault, and what is not tried any more after it."""
-        self._lost(seconds)
         with self._lock:
             self._in_a_row[way] += 1
             often = self._in_a_row[way] >= _MOST_IN_A_ROW
-            ends: Ends = error.ends
-            if self._seconds_lost > _MOST_SECONDS_LOST or (often and way == "taking"):
-                ends = "all"
-            elif often and ends == "nothing":
-                ends = "sending"
+        ends: Ends = error.ends
+        if self._seconds_lost > _MOST_SECONDS_LOST:
+            ends = "all"
+        elif often and isinstance(error, WrongBytesError):
+            ends = "taking"
+        elif often and way == "taking":
+            ends = "all"
+        elif often and ends == "nothing":
+            ends = "sending"
+        self._end(ends, error.message)
+
+    def _end(self, ends: Ends, message: str) -> None:
+        """Tell what is wrong with the store, and leave it alone as far as that says."""
+        with self._lock:
             if self._is_off:
                 return
+            if ends == "taking" and self._is_read_only:
+                ends = "all"
             self._is_off = ends == "all"
             self._is_read_only = self._is_read_only or ends == "sending"
-        self._warn(f"{self._named} {error.message}{_AFTER[ends]}")
+            self._is_doubted = self._is_doubted or ends == "taking"
+        self._warn(f"{self._named} {message}{_AFTER[ends]}")
 
     def _warn(self, text: str) -> None:
         with self._lock:
@@ -161,6 +216,7 @@ class GuardedRemote:
 
 _AFTER: dict[Ends, str] = {
     "nothing": "",
+    "taking": "; nothing more is taken from it",
     "sending": "; nothing more is sent to it",
     "all": "; building without it",
 }

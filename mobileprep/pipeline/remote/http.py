@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
+from urllib3 import BaseHTTPResponse, Timeout
 from urllib3.exceptions import ConnectTimeoutError as SlowConnectError
 from urllib3.exceptions import (
     HTTPError,
@@ -38,6 +38,7 @@ _MOST_ERROR_TEXT = 1 << 16
 _ABSENT = (404, 410)
 _REFUSED = (401, 403, 407)
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+_NOT_MODIFIED = 304
 _TOO_LARGE = 413
 _NO_FOLDER = (404, 409, 500)
 
@@ -87,6 +88,10 @@ class HttpBackend:
             status = self._put(name, source) if tried else status
         if not 200 <= status < 300 or status == 202:
             raise _not_taken(status)
+
+    def break_off(self) -> None:
+        """Shut all connections."""
+        self._pool.shut()
 
     def _put(self, name: str, source: Path) -> int:
         time_left, size = TimeLeft(), file_size(source)
@@ -138,7 +143,7 @@ def _finish(response: BaseHTTPResponse) -> None:
         response.release_conn()
 
 
-def _pool(settings: RemoteSettings) -> HTTPConnectionPool:
+def _pool(settings: RemoteSettings) -> TimedPool | TimedTlsPool:
     parts = urlsplit(settings.url)
     headers = {"Accept-Encoding": "identity", "User-Agent": f"mobileprep/{__version__}"}
     if settings.authorization is not None:
@@ -174,7 +179,7 @@ def _unexpected(response: BaseHTTPResponse) -> RemoteError:
     status = response.status
     if status in _REFUSED:
         return RemoteError(f"refuses access ({status}); is its token set?", ends="all")
-    if 300 <= status < 400:
+    if 300 <= status < 400 and status != _NOT_MODIFIED:
         message = f"sends elsewhere ({status}), which is not followed; name the other address"
         return RemoteError(message, ends="all")
     return RemoteError(f"answers {status}", again=status in _PASSING)

@@ -84,9 +84,20 @@ class ObjectStoreBackend:
         time_left = TimeLeft()
         for _ in file_blocks(name, source, file_size(source), time_left):
             pass
-        if self._run(self._put(f"{self._base}/{name}", source, time_left)) is None:
+        try:
+            is_done = self._run(self._put(f"{self._base}/{name}", source, time_left)) is not None
+        except RemoteError as error:
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+            # Many may read a bucket and not write there.
+            message = "does not let these credentials write"
+            raise RemoteError(message, ends="sending") from error
+        if not is_done:
             message = "has no such bucket"
             raise RemoteError(message, ends="sending")
+
+    def break_off(self) -> None:
+        """Nothing: the library's own threads do not hold up the end of the process."""
 
     async def _read(self, path: str, sink: Sink) -> int:
         time_left = sink.time_left

@@ -90,6 +90,10 @@ def _address(named: str, where: str) -> SplitResult:
     if parts.scheme not in _SCHEMES:
         message = f"a remote store is at one of {', '.join(f'{s}://' for s in _SCHEMES)}"
         raise UsageError(message, hint, where)
+    if parts.scheme not in HTTP and parts.password is not None:
+        message = "the address of the remote store has a secret, which such a store does not take"
+        hint = "sign in as the tools of that store do, by the environment or their own files"
+        raise UsageError(message, hint, where)
     if parts.query or parts.fragment:
         message = "the address of a remote store has no '?' and no '#'"
         raise UsageError(message, "give its folder alone", where)
@@ -114,7 +118,7 @@ def _authorization(
     elif parts.username is not None:
         given = _basic(unquote(parts.username), unquote(parts.password or ""))
     is_safe = parts.scheme == "https" or _is_loopback(str(parts.hostname))
-    is_safe = is_safe or bool(environ.get(PLAIN_TOKEN))
+    is_safe = _is_plain_allowed(environ) or is_safe
     if given is not None:
         if not is_safe:
             message = f"a token or password would go to {parts.hostname} in the clear"
@@ -125,6 +129,15 @@ def _authorization(
     if found is not None and not is_safe:
         return None, (f"the password of netrc is not sent to {parts.hostname} in the clear",)
     return found, (note,) if note else ()
+
+
+def _is_plain_allowed(environ: Mapping[str, str]) -> bool:
+    """Whether secrets may go out in the clear; what may be meant as a no is no yes."""
+    found = environ.get(PLAIN_TOKEN, "")
+    if found not in ("", "1"):
+        message = f"{found!r} is neither 1 nor empty"
+        raise UsageError(message, "set it to 1 where the network can be trusted", PLAIN_TOKEN)
+    return found == "1"
 
 
 def _is_loopback(host: str) -> bool:
@@ -144,7 +157,10 @@ def _from_netrc(host: str, environ: Mapping[str, str]) -> tuple[str | None, str]
     """What netrc has for that host itself; a ``default`` is for hosts that one asks oneself."""
     import netrc  # slow to import
 
-    file = Path(environ.get("NETRC") or Path.home() / ".netrc")
+    try:
+        file = Path(environ.get("NETRC") or Path.home() / ".netrc")
+    except RuntimeError:  # the user has no home folder
+        return None, ""
     try:
         # A file that is named gets no check of its rights, which would tell of other hosts too.
         found = netrc.netrc(str(file)).hosts.get(host)

@@ -11,6 +11,11 @@ SILENT_SECONDS: Final = 10.0
 _LEAST_RATE: Final = 256 << 10
 
 
+def seconds_for(size: int) -> float:
+    """How long so many bytes of an entry may be on their way."""
+    return size / _LEAST_RATE
+
+
 class TimeLeft:
     """The time that an exchange has left.
 
@@ -23,7 +28,7 @@ class TimeLeft:
 
     def moved(self, size: int) -> None:
         """Note that bytes of the entry went over the line."""
-        self._until += size / _LEAST_RATE
+        self._until += seconds_for(size)
 
     def left(self) -> float:
         """How many seconds the rest may take.

@@ -6,11 +6,13 @@ says "100 Continue" for ever, would hold a build without them ever passing.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 from contextvars import ContextVar
 from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -62,13 +64,34 @@ class _TimedTlsConnection(_TimedConnection, HTTPSConnection):
     """The same over TLS."""
 
 
-class TimedPool(HTTPConnectionPool):
-    """Connections to a server, kept open between exchanges."""
+class _ShutPool(HTTPConnectionPool):
+    """Connections to a server, kept open between exchanges, that another thread can shut."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in urllib3
+        super().__init__(*args, **kwargs)
+        self._made: WeakSet[_TimedConnection] = WeakSet()
+
+    def _new_conn(self) -> Any:  # noqa: ANN401 - as in urllib3
+        made: Any = super()._new_conn()
+        self._made.add(made)
+        return made
+
+    def shut(self) -> None:
+        """Let who waits for the server hear its end."""
+        for made in list(self._made):
+            if (sock := made.sock) is not None:
+                with contextlib.suppress(OSError):  # closed in the meantime
+                    # TLS would let the other thread read on without it.
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class TimedPool(_ShutPool):
+    """Over plain TCP."""
 
     ConnectionCls = _TimedConnection
 
 
-class TimedTlsPool(HTTPSConnectionPool):
-    """The same over TLS."""
+class TimedTlsPool(_ShutPool, HTTPSConnectionPool):
+    """Over TLS."""
 
     ConnectionCls = _TimedTlsConnection

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline.remote import guarded
 from mobileprep.pipeline.remote.faults import RemoteError
 from mobileprep.pipeline.remote.guarded import GuardedRemote
-from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, send_many
+from mobileprep.pipeline.remote.many import Offered, Wanted, fetch_many, has_many, send_many
 from mobileprep.pipeline.remote.settings import RemoteSettings
 from mobileprep.pipeline.remote.sink import Sink
 
@@ -87,16 +89,66 @@ def test_failures_to_send_end_sending_alone(tmp_path: Path) -> None:
     assert remote.fetch("cas", KEY, tmp_path / "t", limit=9)
 
 
-def test_a_store_that_costs_too_long_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(guarded.time, "monotonic", lambda: now[0])
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which stands still unless it is changed."""
+    time = [0.0]
+    monkeypatch.setattr(guarded.time, "monotonic", lambda: time[0])
+    return time
+
+
+def taking(seconds: Iterator[float], now: list[float]) -> Callable[[], None]:
+    """Each call takes the next of some times."""
+    return lambda: now.__setitem__(0, now[0] + next(seconds))
+
+
+def test_failures_that_cost_too_long_end_it(now: list[float]) -> None:
     backend = Scripted(*[RemoteError("is too slow"), None] * 9)
-    backend.wait = lambda: now.__setitem__(0, now[0] + 11)
+    backend.wait = taking(itertools.cycle([11.0, 0.0]), now)
     remote = remote_over(backend)
     for _ in range(9):
         remote.has("ac", KEY)
     assert len(backend.calls) == 3
     assert remote.warnings[-1].endswith("building without it")
+
+
+def test_right_answers_that_take_too_long_end_it_with_one_warning(
+    now: list[float], tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_bytes(DATA)
+    backend = Scripted()
+    backend.wait = taking(itertools.repeat(2.5), now)
+    remote = remote_over(backend)
+    done = [remote.send("ac", KEY, tmp_path / "source") for _ in range(20)]
+    assert done == [True] * 11 + [False] * 9
+    assert not remote.fetch("ac", KEY, tmp_path / "t", limit=9)
+    assert remote.warnings == ("the remote store http://store is too slow; building without it",)
+
+
+def test_quick_answers_and_times_that_bytes_need_cost_nothing(
+    now: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "seconds_for", float)
+    backend = Scripted()
+    remote = remote_over(backend)
+    backend.wait = taking(itertools.repeat(0.5), now)
+    assert not any(remote.has("ac", KEY) for _ in range(200))
+    backend.wait = taking(itertools.repeat(0.5 + len(DATA)), now)
+    assert all(remote.fetch("ac", KEY, tmp_path / "t", limit=9) for _ in range(200))
+    assert len(backend.calls) == 400
+    assert remote.warnings == ()
+
+
+def test_what_is_lost_at_once_counts_once(now: list[float]) -> None:
+    backend = Scripted()
+    remote = remote_over(backend)
+    all_asked = threading.Barrier(8, action=lambda: now.__setitem__(0, 10.0))
+    backend.wait = lambda: bool(all_asked.wait()) and None
+    has_many(remote, [("ac", key) for key in KEYS[:8]])
+    backend.wait = lambda: None
+    remote.has("ac", KEY)
+    assert len(backend.calls) == 9
+    assert remote.warnings == ()
 
 
 def test_failures_of_many_threads_are_told_once(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mobileprep.fsio import sha256_bytes
+from mobileprep.pipeline.remote import time_left
 from mobileprep.pipeline.remote.base import Kind, Remote
 from mobileprep.pipeline.remote.choose import open_remote
 from mobileprep.pipeline.remote.settings import RemoteSettings
@@ -81,10 +83,10 @@ def test_one_connection_serves_many_exchanges(server: Server, remote: Remote, ta
 def test_objects_that_are_there_are_not_sent_again_and_records_are(
     server: Server, remote: Remote, source: Path
 ) -> None:
-    for _ in range(2):
-        assert remote.send("cas", KEY, source)
-        assert remote.send("ac", "a" * 64, source)
-    assert server.methods() == ["HEAD", "PUT", "PUT", "HEAD", "PUT"]
+    for one in (remote, remote, remote_at(server.url)):
+        assert one.send("cas", KEY, source)
+        assert one.send("ac", "a" * 64, source)
+    assert server.methods() == ["HEAD", "PUT", "PUT", "PUT", "HEAD", "PUT"]
 
 
 def test_an_object_of_another_length_is_sent_again(
@@ -102,6 +104,34 @@ def test_an_object_that_was_found_wrong_is_sent_again(
     assert not remote.fetch("cas", KEY, target, limit=ROOM)
     assert remote.send("cas", KEY, source)
     assert server.entries[OBJECT] == DATA
+
+
+def test_a_store_whose_objects_all_rotted_is_mended(server: Server, tmp_path: Path) -> None:
+    data = {sha256_bytes(bytes([i])): bytes([i]) for i in range(9)}
+    server.entries = {f"/store/cas/{key}": b"?" for key in data}
+    remote = remote_at(server.url)
+    done = [remote.fetch("cas", key, tmp_path / "target", limit=1) for key in data]
+    assert not any(done)
+    assert server.methods() == ["GET"] * 3
+    assert remote.warnings[-1].endswith("; nothing more is taken from it")
+    for key, own in data.items():
+        (tmp_path / key).write_bytes(own)
+        assert remote.send("cas", key, tmp_path / key)
+        assert remote.send("cas", key, tmp_path / key)
+    assert server.methods() == ["GET"] * 3 + ["PUT"] * 9
+    assert server.entries == {f"/store/cas/{key}": own for key, own in data.items()}
+    assert not remote.has("cas", KEY)
+
+
+def test_a_store_that_gives_wrong_bytes_and_takes_none_is_left_alone(
+    server: Server, target: Path
+) -> None:
+    server.entries[OBJECT] = b"?"
+    remote = remote_at(server.url, read_only=True)
+    for _ in range(9):
+        assert not remote.fetch("cas", KEY, target, limit=ROOM)
+    assert server.methods() == ["GET"] * 3
+    assert remote.warnings[-1].endswith("; building without it")
 
 
 def test_a_damaged_object_of_ours_is_not_sent(server: Server, remote: Remote, source: Path) -> None:
@@ -223,6 +253,7 @@ LASTING: dict[str, tuple[Answer, str]] = {
     "103": (fault.raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), "answers 103"),
     "401": (fault.status(401), "refuses access"),
     "302": (fault.status(302, Location="http://127.0.0.2/x"), "sends elsewhere"),
+    "304": (fault.status(304, b""), "answers 304"),
     "loop": (fault.status(301, Location=OBJECT), "sends elsewhere"),
     "longer": (fault.longer_than_told, "wrong bytes"),
     "shorter": (fault.shorter_than_told, "breaks off"),
@@ -273,7 +304,8 @@ def test_what_lasts_harms_nothing_and_is_told_once(
         assert len(remote.warnings) <= 2
         assert told in remote.warnings[0]
         assert server.url in remote.warnings[0]
-        assert remote.warnings[-1].endswith("; building without it")
+        end = ("; building without it", "; nothing more is taken from it")
+        assert remote.warnings[-1].endswith(end)
         assert len(server.requests) <= 9
 
 
@@ -351,6 +383,35 @@ def test_a_name_that_does_not_resolve_is_told() -> None:
     assert remote.warnings == (
         "the remote store http://store.invalid cannot be reached; building without it",
     )
+
+
+def test_what_is_on_its_way_is_broken_off(
+    server: Server, remote: Remote, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_left, "SILENT_SECONDS", 60)
+    begun, ended, done = threading.Event(), threading.Event(), []
+
+    def half(handler: fault.Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "999")
+        handler.end_headers()
+        begun.set()
+        ended.wait(30)
+
+    server.script["GET"] = [half]
+    fetching = threading.Thread(
+        target=lambda: done.append(remote.fetch("cas", KEY, target, limit=ROOM))
+    )
+    fetching.start()
+    assert begun.wait(30)
+    remote.stop()
+    fetching.join(30)
+    assert done == [False]
+    assert not ended.is_set()
+    ended.set()
+    assert not target.exists()
+    assert not remote.has("cas", KEY)
+    assert remote.warnings == ()
 
 
 def test_the_token_goes_to_its_server_and_to_no_other(server: Server, target: Path) -> None:

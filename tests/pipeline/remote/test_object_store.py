@@ -145,6 +145,25 @@ def test_faults_are_told_without_their_text(
     assert "secret" not in "".join(remote.warnings)
 
 
+def test_a_bucket_that_may_not_be_written_is_still_read(
+    bucket: Bucket,
+    remote: Remote,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(*_: object) -> None:
+        raise PermissionError
+
+    bucket.objects[PATH] = DATA
+    monkeypatch.setattr(bucket, "_put_file", refused)
+    for _ in range(2):
+        assert not remote.send("ac", KEY, source)
+        assert remote.fetch("cas", KEY, tmp_path / "target", limit=1 << 20)
+    [warning] = remote.warnings
+    assert "does not let these credentials write; nothing more is sent" in warning
+
+
 def test_a_bucket_that_does_not_answer_is_too_slow(
     bucket: Bucket, remote: Remote, source: Path, tmp_path: Path
 ) -> None:

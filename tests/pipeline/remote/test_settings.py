@@ -92,6 +92,15 @@ def test_what_is_no_address_is_refused_without_repeating_it(url: str, netrc: Pat
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "abfs", "file"])
+@pytest.mark.parametrize("secret", ["secret", "sec/ret+secret", ""])
+def test_only_addresses_of_http_may_have_a_password(scheme: str, secret: str, netrc: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        of(netrc, f"{scheme}://key:{secret}@bucket/x")
+    assert "secret" not in str(caught.value).replace("has a secret,", "")
+    assert of(netrc, "abfs://container@account/x").url == "abfs://container@account/x"
+
+
 def test_a_mode_that_there_is_not_is_refused(netrc: Path) -> None:
     with pytest.raises(UsageError, match="'write' is no mode"):
         of(netrc, CACHE_MODE="write")
@@ -123,6 +132,14 @@ def test_no_secret_goes_out_in_the_clear(url: str, netrc: Path) -> None:
     assert of(netrc, url, TOKEN="secret", PLAIN_TOKEN="1").authorization == "Bearer secret"
 
 
+@pytest.mark.parametrize("text", ["0", "false", "no", "yes", " 1"])
+@pytest.mark.parametrize("url", ["http://host/x", URL])
+def test_only_a_one_lets_secrets_out_in_the_clear(text: str, url: str, netrc: Path) -> None:
+    with pytest.raises(UsageError, match="neither 1 nor empty") as caught:
+        of(netrc, url, TOKEN="secret", PLAIN_TOKEN=text)
+    assert caught.value.where == "MOBILEPREP_REMOTE_PLAIN_TOKEN"
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:99"])
 def test_this_machine_is_no_network(host: str, netrc: Path) -> None:
     assert of(netrc, f"http://{host}/x", TOKEN="t").authorization == "Bearer t"
@@ -138,6 +155,14 @@ def test_netrc_has_passwords_of_hosts(netrc: Path) -> None:
     plain = of(netrc, "http://store.example.com")
     assert plain.authorization is None
     assert plain.notes == ("the password of netrc is not sent to store.example.com in the clear",)
+
+
+def test_a_user_without_a_home_has_no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", unknown)
+    assert remote_settings(Cache(URL), {}) == RemoteSettings(URL)
 
 
 @pytest.mark.parametrize("text", [b"machine store.example.com secret\n", b"\xff\xfe secret"])

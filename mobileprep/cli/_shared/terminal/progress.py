@@ -88,8 +88,8 @@ class Progress:
             self._line.erase()
 
     def warn(self, task: str, text: str) -> None:
-        """A stage has something to say before it does its work."""
-        warn(f"{task}: {text}")
+        """A stage has something to say before it does its work; without a name, the build has."""
+        warn(f"{task}: {text}" if task else text)
 
     def advance(self, task: str, done: int, total: int) -> None:
         """A stage has run some of its samples; called by the thread that runs it."""
