@@ -33,6 +33,7 @@ _SECTIONS: Final[Mapping[str, Section]] = {
     "signature": "source",
     "metrics": "validation",
     "functions": "validation",
+    "data": "validation",
     "reading": "validation",
     "samples": "validation",
     "seed": "validation",

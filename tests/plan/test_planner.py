@@ -30,7 +30,7 @@ outputs: [y]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("model.pb", "other.pb", "data.npz", "log.txt"):
+    for name in ("model.pb", "other.pb", "data.npz", "o.npz", "log.txt"):
         (tmp_path / name).write_text(name)
     return tmp_path
 
@@ -368,6 +368,11 @@ targets:
         ("r0/b/package", ("ios", "linux"), 'platform: "ios" became "linux" (recipe0.yaml:8:'),
         ("r0/a/package", ("[x86]", "[x86_64]"), 'abis: ["x86"] became ["x86_64"] (recipe0.yaml:8:'),
         ("r0/a/evaluate", ("samples: 9", "samples: 8"), "samples: 9 became 8 (recipe0.yaml:9:1)"),
+        (
+            "r0/a/evaluate",
+            ("data.npz", "o.npz"),
+            'data: "data.npz" became "o.npz" (recipe0.yaml:9:1)',
+        ),
         ("r0/a/evaluate", ("batch: 9", "batch: 8"), "batch: 9 became 8 (recipe0.yaml:9:1)"),
         ("r0/a/evaluate", ("seed: 9", "seed: 8"), "seed: 9 became 8 (recipe0.yaml:9:1)"),
         ("r0/a/evaluate", ("strict: true", ""), "strict: true became false (recipe0.yaml:9:1)"),
