@@ -11,16 +11,11 @@ from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
 from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
-from mobileprep.formats.protos import graph_pb2 as pb
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.fsio import atomic_writer, write_text
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.memmapped import with_constants
-from mobileprep.ir.serde import (
-    graph_from_bytes,
-    graph_to_chunks,
-    graph_to_proto,
-)
+from mobileprep.ir.serde import graph_from_bytes, graph_to_bytes, graph_to_chunks
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
 
@@ -71,9 +66,9 @@ def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
 def _plain(data: Buffer, file: str) -> Graph:
     expect_kind(data, "GraphDef", file)
     if looks_like_text(data):
-        from mobileprep.formats.text_proto import text_to_wire  # slow to import
+        from mobileprep.formats.graph_text import wire_of_text  # slow to import
 
-        data = text_to_wire(data, pb.GraphDef, file)
+        data = wire_of_text(data, file)
     return graph_from_bytes(data, file)
 
 
@@ -96,9 +91,10 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
         ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
     """
     if as_text:
-        from google.protobuf import text_format  # slow to import, and binary needs it never
+        # Slow to import, and binary needs it never.
+        from mobileprep.formats.graph_text import text_of_wire
 
-        write_text(path, text_format.MessageToString(graph_to_proto(graph)))
+        write_text(path, text_of_wire(graph_to_bytes(graph)))
         return
     chunks = list(graph_to_chunks(graph))
     check_serialized_size(sum(len(c) for c in chunks), str(path))

@@ -142,7 +142,7 @@ def graph_to_bytes(graph: Graph) -> bytes:
 
 
 def graph_to_proto(graph: Graph) -> pb.GraphDef:
-    """The graph as a message, every constant copied into it; for text output."""
+    """The graph as a message, every constant copied into it."""
     proto = pb.GraphDef()
     proto.MergeFromString(graph_to_bytes(graph))
     return proto

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.reference
 
 OURS = """
 from pathlib import Path
-from mobileprep.formats.protos import checkpoint_pb2, graph_pb2, memmapped_pb2, saved_model_pb2
+from mobileprep.formats.protos import checkpoint_pb2, graph_pb2, graph_text_pb2
+from mobileprep.formats.protos import memmapped_pb2, saved_model_pb2
 from mobileprep.ir.files import read_graph
 """
 THEIRS = "import tensorflow as tf\n"
