@@ -40,6 +40,8 @@ class Fault:
 
 X = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]], np.float32)
 INTEGERS = X.astype(np.int32)
+# Whole steps of their range.
+STEPS = np.array([[0.0, 51.0, 255.0]], np.float32)
 BY_B = AttrValue("list(string)", (b"loc:@b",))
 
 COLOCATED = (
@@ -103,6 +105,28 @@ TAKEN = (
     node("sum", "Add", "x w_quantized_min"),
     node("out", "Mul", "sum w"),
 )
+FOLDED_NAME = (
+    placeholder(),
+    const("k", [3.0]),
+    node("square", "Square", "k"),
+    const("square/_0__cf__0", [5.0]),
+    node("product", "Mul", "x square"),
+    node("out", "Add", "product square/_0__cf__0"),
+)
+EIGHTBIT_NAME = (
+    placeholder(),
+    node("relu", "Relu", "x"),
+    node("relu/eightbit", "Neg", "relu"),
+    node("out", "Abs", "relu/eightbit"),
+)
+TWO_WAYS = (
+    placeholder(),
+    const("no", False, bool),
+    node("switch", "Switch", "x no"),
+    node("then", "Neg", "switch:1"),
+    node("else", "Identity", "switch"),
+    node("out", "Merge", "else then", N=2),
+)
 TURNED = (
     placeholder(),
     node("a", "MatMul", "x x", transpose_a=True),
@@ -162,6 +186,9 @@ FAULTS = {
     ),
     "a range of zeros": Fault("quantize_weights", ZEROS, X, {"x": X}),
     "a name that is taken": Fault("quantize_weights(minimum_size=3)", TAKEN, (X + 1) * 2, {"x": X}),
+    "a name of a folded constant": Fault("fold_constants", FOLDED_NAME, 9 * X + 5, {"x": X}),
+    "a name of an eight-bit node": Fault("quantize_nodes", EIGHTBIT_NAME, STEPS, {"x": STEPS}),
+    "a printer of two branches": Fault("insert_logging(op=Switch)", TWO_WAYS, X, {"x": X}),
     "types of outputs that are not used": Fault(
         "insert_logging(op=TopKV2)", TOP, -np.sort(X)[:, :0:-1], {"x": X}
     ),
