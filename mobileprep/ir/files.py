@@ -9,7 +9,7 @@ from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
 from mobileprep.formats.cursor import Buffer
 from mobileprep.formats.encrypted_header import is_encrypted
 from mobileprep.formats.kinds import expect_kind, looks_like_text
-from mobileprep.formats.mapped_file import view_file
+from mobileprep.formats.mapped_file import map_file
 from mobileprep.formats.memmapped import GRAPH_REGION, PackageRegion, ends_as_package, read_package
 from mobileprep.formats.tflite.checker import is_tflite
 from mobileprep.fsio import atomic_writer, write_text
@@ -48,7 +48,7 @@ def read_shipped_graph(path: Path) -> Graph:
 
 def _read(path: Path) -> tuple[Graph, Mapping[str, PackageRegion]]:
     """A graph as it lies in its file, and the regions of a memory-mapped model."""
-    data = view_file(path)
+    data = map_file(path)
     if not data:
         msg = "is empty"
         raise CorruptFileError(msg, "export the graph again", str(path))
@@ -91,7 +91,8 @@ def write_graph(path: Path, graph: Graph, *, as_text: bool = False) -> None:
         ArtifactError: the file cannot be written, or would pass protobuf's limit of 2 GiB.
     """
     if as_text:
-        from mobileprep.formats.graph_text import text_of_wire  # slow to import, seldom needed
+        # Slow to import, and binary needs it never.
+        from mobileprep.formats.graph_text import text_of_wire
 
         write_text(path, text_of_wire(graph_to_bytes(graph)))
         return

@@ -13,11 +13,17 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FileDescriptor
 
 import mobileprep.formats.protos as package
-from mobileprep.formats.protos import checkpoint_pb2, graph_pb2, memmapped_pb2, saved_model_pb2
+from mobileprep.formats.protos import (
+    checkpoint_pb2,
+    graph_pb2,
+    graph_text_pb2,
+    memmapped_pb2,
+    saved_model_pb2,
+)
 
 FOLDER = Path(package.__file__).parent
 TOOL = FOLDER.parents[2] / "tools" / "generate_protos.py"
-MODULES = [checkpoint_pb2, graph_pb2, memmapped_pb2, saved_model_pb2]
+MODULES = [checkpoint_pb2, graph_pb2, graph_text_pb2, memmapped_pb2, saved_model_pb2]
 
 
 def test_every_proto_file_has_its_module() -> None:
