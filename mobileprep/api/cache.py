@@ -234,7 +234,10 @@ def shown_remote(url: str) -> str | None:
     """The address of a remote store without what it may hold for signing in; None for none."""
     if not url:
         return None
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # nobody knows where in it a password is
+        return "an address that cannot be read"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
