@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,19 @@ def paths_in(node: Node) -> Iterator[Path]:
     below = node.items if isinstance(node, Sequence) else [e.value for _, e in node.items()]
     for inner in below:
         yield from paths_in(inner)
+
+
+def what_is_there(path: Path) -> str:
+    """What has a name, for a message that it is not what is needed; empty where nothing has it."""
+    # os.path answers, where Path raises, for names too long.
+    if not os.path.lexists(path):
+        return ""
+    if os.path.isdir(path):  # noqa: PTH112
+        return "a folder"
+    if os.path.isfile(path):  # noqa: PTH113
+        return "a file"
+    is_device = os.path.exists(path)  # noqa: PTH110
+    return "a device or a pipe" if is_device else "a link that leads nowhere"
 
 
 def named_files(parameters: MappingNode, schema: Schema) -> tuple[StepFile, ...]:
