@@ -327,6 +327,17 @@ def test_the_commands_of_ci_build_and_report(name: str, job: str, app: Path, she
         assert (app / "summary.md").read_text() == report
 
 
+def test_the_next_job_of_a_gitlab_runner_has_a_base_again(app: Path, shell: Shell) -> None:
+    (script,) = (command for command in scripts("gitlab-ci.yml", "models") if "worktree" in command)
+    first = script.partition("if mobileprep ")[0]
+    environ = f"CI_MERGE_REQUEST_DIFF_BASE_SHA={committed(shell)}"
+    for _ in range(2):
+        shell("env", environ, "bash", "-e", "-c", f"{first}fi")
+        assert (app / "base" / "recipes").is_dir()
+        # As a runner cleans its clone before each job.
+        shell("git", "clean", "-ffdx", "--quiet")
+
+
 def test_the_github_workflow_has_pinned_actions_and_least_rights() -> None:
     found = workflow("github.yml")
     text = (EXAMPLES / "ci" / "github.yml").read_text()

@@ -176,11 +176,11 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
     store = _store()
     old = [one for one in _formats(store.root) if _number(one.name) < _number(FORMAT)]
     if not store.folder.is_dir():
-        freed = sum(_removed(store.root / one.name) for one in old)
+        freed = sum(_removed(store.root / one.name, tell) for one in old)
         names = tuple(one.name for one in old)
         return CacheCollected(str(store.root), names, 0, 0, 0, 0, freed, 0, limit)
     with alone(store.folder, wait=wait, tell=tell):
-        freed = sum(_removed(store.root / one.name) for one in old)
+        freed = sum(_removed(store.root / one.name, tell) for one in old)
         workspaces = sweep(store.folder / "tmp")
         unfinished = remove_unfinished(store.folder)
         freed += 0 if limit is None else forget_notes(store.folder, limit)
@@ -224,10 +224,10 @@ def cache_clear(*, wait: bool, tell: Tell) -> CacheCleared:
     store = _store()
     formats = _formats(store.root)
     if not store.folder.is_dir():
-        freed = sum(_removed(store.root / one.name) for one in formats)
+        freed = sum(_removed(store.root / one.name, tell) for one in formats)
     else:
         with alone(store.folder, wait=wait, tell=tell):
-            freed = sum(_removed(store.root / one.name) for one in formats)
+            freed = sum(_removed(store.root / one.name, tell) for one in formats)
     return CacheCleared(str(store.root), tuple(one.name for one in formats), freed)
 
 
@@ -236,7 +236,10 @@ def shown_remote(url: str) -> str | None:
     if not url:
         return None
     scheme, mark, rest = url.partition("://")
-    parts = urlsplit(scheme + mark + SIGN_IN.sub("", rest))
+    try:
+        parts = urlsplit(scheme + mark + SIGN_IN.sub("", rest))
+    except ValueError:  # nobody knows where in it a password is
+        return "an address that cannot be read"
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
@@ -277,15 +280,16 @@ def _number(name: str) -> int:
     return int(name[1:])
 
 
-def _removed(folder: Path) -> int:
-    """Remove a format's folder, or the link to one; the bytes that were there.
+def _removed(folder: Path, tell: Tell) -> int:
+    """Remove a format's folder, or the link to one; the bytes that went.
 
     Raises:
         ArtifactError: it cannot be removed.
     """
-    size = folder_bytes(folder)
+    is_link = folder.is_symlink()
+    size = 0 if is_link else folder_bytes(folder)
     try:
-        if folder.is_symlink() or not folder.is_dir():
+        if is_link or not folder.is_dir():
             folder.unlink()
         else:
             shutil.rmtree(folder)
@@ -294,4 +298,6 @@ def _removed(folder: Path) -> int:
     except OSError as error:
         message = f"cannot be removed: {error.strerror or error}"
         raise ArtifactError(message, "check its rights", str(folder)) from error
+    if is_link:
+        tell(f"{folder} is a link: what it leads to stays")
     return size

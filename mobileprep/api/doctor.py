@@ -7,14 +7,19 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from mobileprep import __version__
 from mobileprep.api.cache import folder_bytes, shown_remote
+from mobileprep.errors import MobileprepError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.store_folder import default_folder
+from mobileprep.pipeline.remote.choose import open_remote
+from mobileprep.pipeline.remote.settings import remote_settings
+from mobileprep.pipeline.store_folder import FORMAT, default_folder
+from mobileprep.pipeline.upkeep import store_bound
 from mobileprep.plan.engines import (
     LITERT,
     LITERT_INSTALL,
@@ -118,15 +123,15 @@ class Doctor:
 
 
 def doctor() -> Doctor:
-    """Look at this installation; nothing is written, and no other machine asked."""
+    """Look at this installation; nothing is left behind, and no other machine asked."""
     required = tuple(Required(name, _version(name), oldest) for name, oldest in _required())
     store = default_folder()
-    found = _existing(store)
+    refusal = _refusal(store)
     facts = StorePlace(
         str(store),
         folder_bytes(store),
-        shutil.disk_usage(found).free,
-        found.is_dir() and os.access(found, os.W_OK),
+        shutil.disk_usage(_first(store, os.path.exists)).free,
+        not refusal,
         shown_remote(os.environ.get("MOBILEPREP_REMOTE_CACHE", "")),
     )
     return Doctor(
@@ -135,7 +140,7 @@ def doctor() -> Doctor:
         required,
         tuple(_features()),
         facts,
-        (*_lacking(required), *_store_problems(found)),
+        (*_lacking(required), *((refusal,) if refusal else ()), *_refused_variables()),
     )
 
 
@@ -182,12 +187,41 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in release[0].split(".")) if release else ()
 
 
-def _store_problems(found: Path) -> Iterator[str]:
-    if not found.is_dir():
-        yield f"{found} is no folder: set MOBILEPREP_CACHE to another"
-    elif not os.access(found, os.W_OK):
-        yield f"{found} cannot be written: set MOBILEPREP_CACHE to another folder"
+def _refusal(store: Path) -> str:
+    """Why builds cannot write a store; empty where they can.
+
+    It is tried: what rights say is not enough, as /proc grants them all to root and takes no files.
+    """
+    # A link that leads nowhere is in the way as well.
+    folder = _first(store / FORMAT, os.path.lexists)
+    if not folder.is_dir():
+        return f"{folder} is no folder: set MOBILEPREP_CACHE to another"
+    try:
+        with tempfile.TemporaryDirectory(prefix=".mobileprep-", dir=folder) as made:
+            Path(made, "file").write_bytes(b"0")
+    except OSError as error:
+        reason = error.strerror or error
+        return f"{folder} cannot be written ({reason}): set MOBILEPREP_CACHE to another folder"
+    return ""
 
 
-def _existing(path: Path) -> Path:
-    return next(p for p in (path, *path.absolute().parents) if p.exists())
+def _refused_variables() -> Iterator[str]:
+    """The variables of the store that every build refuses, as it reads them."""
+    try:
+        store_bound(os.environ)
+    except MobileprepError as error:
+        yield _told(error)
+    try:
+        open_remote(remote_settings(None, os.environ))
+    except MobileprepError as error:
+        yield _told(error)
+
+
+def _told(error: MobileprepError) -> str:
+    # The place may be an address with a password.
+    return f"{shown_remote(error.where)}: {error.message}: {error.hint}"
+
+
+def _first(path: Path, is_there: Callable[[Path], bool]) -> Path:
+    """The path, or the first of the folders above it that is there."""
+    return next(p for p in (path, *path.absolute().parents) if is_there(p))

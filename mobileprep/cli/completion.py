@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
 def _every_verb() -> argparse.ArgumentParser:
     """One parser for the whole command line, which ``main`` never makes: it would be slow."""
     from mobileprep.cli.main import find_verb, verb_names
+    from mobileprep.cli.schema import schema_names
 
     parser = argparse.ArgumentParser(prog="mobileprep")
     parser.add_argument("--version", action="store_true", help="print the version")
@@ -55,6 +56,11 @@ def _every_verb() -> argparse.ArgumentParser:
         one = below.add_parser(found.name, help=found.help)
         found.arguments(one)
         telling_arguments(one, letters=found.name not in DROP_INS)
+        if found.name == "schema":
+            one._get_positional_actions()[0].choices = schema_names()
+    below.add_parser("help", help="tell the arguments of a verb").add_argument(
+        "verb", nargs="?", choices=verb_names(), help="the verb"
+    )
     return parser
 
 

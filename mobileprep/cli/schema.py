@@ -52,14 +52,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _output_schema(args: argparse.Namespace) -> Path:
+def schema_names() -> list[str]:
+    """The names of all schemas."""
+    return [RECIPE, *sorted(_output_schemas())]
+
+
+def _output_schemas() -> dict[str, Path]:
     from mobileprep.recipe.schemas import OUTPUT_SCHEMAS
 
-    known = {path.stem: path for path in OUTPUT_SCHEMAS.glob("*.json")}
+    return {path.stem: path for path in OUTPUT_SCHEMAS.glob("*.json")}
+
+
+def _output_schema(args: argparse.Namespace) -> Path:
+    known = _output_schemas()
     if args.modeline:
         message = "--modeline is the line of a recipe, and goes with no other schema"
         raise UsageError(message)
     if args.name not in known:
         message = f"there is no schema {args.name!r}"
-        raise UsageError(message, nearest_hint(args.name, [RECIPE, *sorted(known)]))
+        raise UsageError(message, nearest_hint(args.name, schema_names()))
     return known[args.name]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobileprep.cli import build
-from mobileprep.cli._shared.arguments import targets_of
+from mobileprep.cli._shared.arguments import settings_of, targets_of
 from mobileprep.cli._shared.failures import tell_error
 from mobileprep.cli.verb import verb
 from mobileprep.errors import MobileprepError, UsageError
@@ -31,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     watcher()
     before: Watched | None = None
     while True:
-        watched = _watched(args, before)
+        files = _files(args)
+        watched = _watched(args, files, before)
         try:
             build.run(args)
         except MobileprepError as error:
@@ -41,18 +44,30 @@ def run(args: argparse.Namespace) -> int:
         count = len(watched.stamps)
         print(f"mobileprep: watching {count} files; Ctrl-C ends", file=sys.stderr, flush=True)
         sys.stdout.flush()
-        wait_for_change(watched)
+        wait_for_change(watched, partial(_is_same, args, files))
         before, args.force = watched, False
 
 
-def _watched(args: argparse.Namespace, before: Watched | None) -> Watched:
-    """What the next build reads; where that is not known, what lies below the recipes' folders."""
+def _watched(args: argparse.Namespace, files: list[Path], before: Watched | None) -> Watched:
+    """What the next build reads; where that is not known, what it may be."""
     from mobileprep.api.watching import watch_folders, watch_inputs
-    from mobileprep.cli._shared.folders import recipe_files
     from mobileprep.cli._shared.load import load_recipes
 
     try:
         return watch_inputs(load_recipes(args), targets_of(args))
     except MobileprepError:
-        files = recipe_files(args.recipes, recursive=args.recursive, out=args.out)
-        return watch_folders(files, before)
+        return watch_folders(files, before, settings_of(args))
+
+
+def _is_same(args: argparse.Namespace, files: list[Path]) -> bool:
+    return _files(args) == files
+
+
+def _files(args: argparse.Namespace) -> list[Path]:
+    """The recipes that are named; none where a folder has none, which may be for a moment."""
+    from mobileprep.cli._shared.folders import recipe_files
+
+    try:
+        return recipe_files(args.recipes, recursive=args.recursive, out=args.out)
+    except MobileprepError:
+        return []

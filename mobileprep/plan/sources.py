@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mobileprep.errors import CorruptFileError, did_you_mean
 from mobileprep.plan.spec import Files, StageFile
+from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile, Source
 
 _MEMBER = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})\Z")
@@ -41,7 +42,7 @@ def single_file(named: InputFile) -> Files:
     if os.path.exists(path):  # noqa: PTH110 - as above
         hint = "name a file in it" if _is_dir(path) else "name a file"
         message = f"{named.name} is no file"
-        raise CorruptFileError(message, hint, named.place or str(path))
+        raise CorruptFileError(message, hint, _where(named))
     raise _missing(named, path)
 
 
@@ -51,9 +52,12 @@ def folder_files(named: InputFile) -> Files:
     Raises:
         CorruptFileError: the folder is not there, or holds nothing.
     """
-    files = sorted(p for p in named.path.rglob("*") if p.is_file()) if _is_dir(named.path) else []
-    if not files:
+    if not _is_dir(named.path):
         raise _missing(named, named.path)
+    files = sorted(p for p in named.path.rglob("*") if p.is_file())
+    if not files:
+        message = f"{named.name} is a folder without files"
+        raise CorruptFileError(message, "name a file, or a folder with some", _where(named))
     return _files(named, (_below(named, p.relative_to(named.path).as_posix(), p) for p in files))
 
 
@@ -136,8 +140,15 @@ def _is_dir(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - answers, where Path raises, for names too long
 
 
+def _where(named: InputFile) -> str:
+    return named.place or str(named.path)
+
+
 def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
     """The error for a path, with the nearest of some names, or else of those in its folder."""
+    found = what_is_there(path)
+    if found:
+        return CorruptFileError(f"{named.name} is {found}", "", named.place or str(path))
     message = f"{named.name} is not there"
     known = sorted(names)
     with contextlib.suppress(OSError):

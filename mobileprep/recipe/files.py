@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from mobileprep.errors import CorruptFileError
@@ -18,13 +19,19 @@ MAX_BYTES = 1 << 20
 MAX_EXTENDS = 20
 
 
-def load_tree(path: Path, variables: Variables, text: str | None = None) -> MappingNode:
+def load_tree(
+    path: Path,
+    variables: Variables,
+    text: str | None = None,
+    begin: Callable[[Path], None] = lambda _path: None,
+) -> MappingNode:
     """The tree of a recipe laid over the recipes that it extends, variables replaced.
 
     Args:
         path: the recipe's file.
         variables: what stands for ``${NAME}``.
         text: what the file will hold, where it is not written yet.
+        begin: told of each file before it is read.
 
     Raises:
         CorruptFileError: a file is missing or unreadable.
@@ -34,6 +41,7 @@ def load_tree(path: Path, variables: Variables, text: str | None = None) -> Mapp
     seen: set[str] = set()
     extends: Node | None = None
     while True:
+        begin(path)
         seen.add(os.path.realpath(path))
         given = _source(path, text) if text is not None and extends is None else None
         tree = parse_yaml(given or _read_named_by(path, extends))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from mobileprep.errors import CorruptFileError, nearest_hint
 from mobileprep.recipe.model import Recipe, Target
+from mobileprep.recipe.named_files import what_is_there
 from mobileprep.recipe.settings import EVERY_SHARD, Data, InputFile
 
 
@@ -101,6 +102,9 @@ def _is_checkpoint(file: InputFile) -> bool:
 
 
 def _nearest(file: InputFile) -> str:
+    found = what_is_there(file.path)
+    if found:
+        return f": it is {found}"
     names = _beside(file)
     if not names and not file.path.parent.is_dir():
         return ": its folder does not exist"

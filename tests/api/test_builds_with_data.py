@@ -80,7 +80,7 @@ def test_a_file_beside_a_function_counts(recipe: Path) -> None:
         ("{csv: nan.csv}", 8, "1 of 2 samples of 'x' are NaN throughout, the first"),
         ("{csv: far.csv}", 8, "1 of 2 labels 'label' are none of the model's 3 classes"),
         ("none.npz", 4, "none.npz is not there"),
-        ("empty", 4, "empty is not there"),
+        ("empty", 4, "empty is a folder without files"),
         ("{python: data.py, function: raises}", 8, "raises.py:3|KeyError"),
         ("{python: data.py, function: nothing}", 8, "nothing holds no samples"),
     ],

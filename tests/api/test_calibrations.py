@@ -168,7 +168,7 @@ BAD = [
     ("{csv: nan.csv}", 8, "1 of 2 samples of 'x' are NaN throughout, the first"),
     ("{csv: inf.csv}", 8, "the tensor 'x' is NaN or infinite for line 3"),
     ("none.npz", 4, "none.npz is not there"),
-    ("empty", 4, "empty is not there"),
+    ("empty", 4, "empty is a folder without files"),
     ("other.npz", 8, "has no array 'x'"),
     ("texts.npz", 8, "'x' takes float32"),
     ("{python: d.py, function: raises}", 8, "raises.py:3|KeyError"),

@@ -166,6 +166,23 @@ def test_verify_finds_and_removes_what_is_damaged(store: Path, built: Path, run:
     assert "need what is not there" not in run("cache", "verify").out
 
 
+@pytest.mark.parametrize("name", ["v1", "v2"])
+def test_clear_counts_nothing_of_what_lies_behind_a_link(
+    store: Path, run: Run, tmp_path: Path, name: str
+) -> None:
+    run("cache", "clear")
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "file").write_bytes(bytes(5000))
+    store.mkdir(exist_ok=True)
+    (store / name).symlink_to(tmp_path / "big")
+    told = run("cache", "clear")
+    assert told.code == 0
+    assert told.out == f"{store}: 0 bytes removed\n"
+    assert f"{store / name} is a link: what it leads to stays" in told.err
+    assert (tmp_path / "big" / "file").exists()
+    assert not (store / name).is_symlink()
+
+
 def test_clear_removes_all_formats_and_nothing_else(store: Path, built: Path, run: Run) -> None:
     (store / "v1").mkdir()
     (store / "notes").write_text("mine")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,11 @@ COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 COMP_LINE="${{COMP_WORDS[*]}}"
 _shtab_mobileprep 2> /dev/null
 printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+_ZSH = """
+compdef() {{ }}; compadd() {{ print -l -- "$@" }}; eval "$(cat script)"
+words=({words}); _mobileprep_target_names
 """
 
 
@@ -96,12 +103,51 @@ def test_names_of_targets_come_from_the_recipes_named(run: Run, shell: str, tmp_
     assert completed(folder, shell, "mobileprep plan --target do") in (set(), {""})
 
 
+QUOTED = [r"my\ recipes", "'my recipes'", '"my recipes"', r"my\ recipes/recipe.yaml"]
+
+
+@pytest.mark.parametrize("word", QUOTED)
+@pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "zsh")])
+def test_names_of_targets_come_from_a_path_with_blanks(
+    run: Run, shell: str, word: str, tmp_path: Path
+) -> None:
+    folder = script(run, shell, tmp_path)
+    (folder / "my recipes").mkdir()
+    (folder / "my recipes" / "recipe.yaml").write_text(RECIPE)
+    words = f"mobileprep build {shlex.quote(word)} --target ''"
+    if shell == "bash":
+        found = answers(folder, "bash", "--norc", "-c", _BASH.format(words=words))
+    else:
+        found = answers(folder, "zsh", "-f", "-c", _ZSH.format(words=words))
+    assert found - {"--"} == {"phone", "download"}
+
+
+@pytest.mark.parametrize("shell", [pytest.param(s, marks=needs(s)) for s in ("bash", "fish")])
+def test_names_of_schemas_and_verbs_to_tell_of_are_completed(
+    run: Run, shell: str, tmp_path: Path
+) -> None:
+    folder = script(run, shell, tmp_path)
+    assert {"recipe", "report", "cache-gc"} <= completed(folder, shell, "mobileprep schema ")
+    assert "recipe.yaml" not in completed(folder, shell, "mobileprep schema ")
+    assert completed(folder, shell, "mobileprep schema cache-") == {
+        f"cache-{action}" for action in ("clear", "gc", "info", "verify")
+    }
+    assert completed(folder, shell, "mobileprep help wat") == {"watch"}
+    assert completed(folder, shell, "mobileprep he") >= {"header", "help"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_schemas_and_verbs_to_tell_of_are_in_scripts(run: Run, shell: str, tmp_path: Path) -> None:
+    text = (script(run, shell, tmp_path) / "script").read_text()
+    assert re.search(r"recipe benchmark cache-clear .* validate verify", text)
+    assert re.search(r"benchmark build .* verify watch", text)
+
+
 @needs("zsh")
 def test_zsh_finds_names_of_targets(run: Run, tmp_path: Path) -> None:
     folder = script(run, "zsh", tmp_path)
     (folder / "recipe.yaml").write_text(RECIPE)
-    load = 'compdef() { }; compadd() { print -l -- "$@" }; eval "$(cat script)"; '
-    load += "words=(mobileprep build recipe.yaml --target ''); _mobileprep_target_names"
+    load = _ZSH.format(words="mobileprep build recipe.yaml --target ''")
     assert answers(folder, "zsh", "-f", "-c", load) == {"--", "phone", "download"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
 import re
@@ -130,6 +131,78 @@ def test_a_file_where_the_store_should_be_is_a_problem(run: Run, store: Path) ->
     told = run("doctor")
     assert told.code == 9
     assert "is no folder: set MOBILEPREP_CACHE to another" in told.out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("MOBILEPREP_CACHE_MAX", "bogus"),
+        ("MOBILEPREP_REMOTE_CACHE", "bogus://x"),
+        ("MOBILEPREP_REMOTE_CACHE", "https://[x"),
+        ("MOBILEPREP_REMOTE_CACHE_MODE", "often"),
+    ],
+)
+def test_a_variable_that_builds_refuse_is_a_problem(
+    run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    told = run("doctor")
+    assert told.code == 9
+    assert f"problem: {variable}: " in told.out
+
+
+def test_a_remote_store_without_its_package_is_a_problem(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mobileprep.pipeline.remote.choose.find_spec", lambda _name: None)
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", "s3://bucket/prefix")
+    told = run("doctor")
+    assert told.code == 9
+    assert "pip install 'mobileprep[s3]'" in told.out.partition("problem: ")[2]
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_store_where_no_file_can_be_made_is_a_problem(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    """As on file systems that grant all rights and still refuse."""
+    folder = store / "none" / "store"
+    if made:
+        folder.mkdir(parents=True)
+
+    def refuse(path: object, *_arguments: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    told = run("doctor")
+    assert told.code == 9
+    assert "cannot be written (Read-only file system): set MOBILEPREP_CACHE to" in told.out
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
+def test_a_store_in_proc_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOBILEPREP_CACHE", "/proc/nope")
+    told = run("doctor")
+    assert told.code == 9
+    assert "problem: /proc cannot be written (" in told.out
+
+
+@pytest.mark.parametrize("way", ["none", "none/store", "none/store/v2"])
+def test_a_link_that_leads_nowhere_is_in_the_way_of_a_store(
+    run: Run, store: Path, way: str
+) -> None:
+    (store / way).parent.mkdir(parents=True, exist_ok=True)
+    (store / way).symlink_to("nowhere")
+    told = run("doctor")
+    assert told.code == 9
+    assert f"problem: {store / way} is no folder: " in told.out
+
+
+def test_a_look_at_a_store_leaves_it_as_it_is(run: Run, store: Path) -> None:
+    folder = store / "none" / "store" / "v2"
+    folder.mkdir(parents=True)
+    assert run("doctor").code == 0
+    assert sorted(store.rglob("*")) == [store / "none", store / "none" / "store", folder]
 
 
 def test_a_relative_store_is_looked_for_from_here(

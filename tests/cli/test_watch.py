@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from mobileprep.api import watching as waiting
 from mobileprep.api.watching import wait_for_change, watch_folders, watch_inputs
 from mobileprep.recipe.load import load_recipe
 from tests.cli.conftest import Run
@@ -110,6 +114,98 @@ def test_edits_are_built_errors_told_and_ctrl_c_ends(built: Path, watching: Watc
 
     watching.process.send_signal(signal.SIGINT)
     assert watching.process.wait(timeout=MOST_SECONDS) == 130
+
+
+class Edits:
+    """Stands for the package that tells of changes: each wait makes an edit and looks once."""
+
+    def __init__(self, *edits: Callable[[], object]) -> None:
+        self.edits = list(edits)
+
+    def watch(self, *_folders: Path, **_options: Any) -> Iterator[set[object]]:
+        if not self.edits:
+            raise KeyboardInterrupt
+        self.edits.pop(0)()
+        yield set()
+        pytest.fail("the edit was not noticed")
+
+
+Watch = Callable[..., list[str]]
+
+
+@pytest.fixture
+def watch(run: Run, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Watches while edits are made; what each build told."""
+
+    def call(arguments: tuple[object, ...], *edits: Callable[[], object]) -> list[str]:
+        told_of = SimpleNamespace(watch=Edits(*edits).watch)
+        monkeypatch.setattr(waiting, "watcher", lambda: told_of)
+        told = run("watch", *arguments)
+        assert told.code == 130, told.err
+        return re.split(f".*{WAITING}\n", told.err)[:-1]
+
+    return call
+
+
+@pytest.mark.parametrize("flags", [(), ("-r",)])
+def test_a_recipe_that_is_gone_for_a_moment_is_waited_for(
+    built: Path, watch: Watch, flags: tuple[str, ...]
+) -> None:
+    aside = built.with_name("aside")
+    told = watch(("digits", *flags), lambda: built.rename(aside), lambda: aside.rename(built))
+    assert len(told) == 3
+    assert "recipe.yaml" in told[1].partition("error: ")[2]
+    assert "0 of " in told[2]
+
+
+def test_a_recipe_that_comes_below_a_folder_is_noticed(built: Path, watch: Watch) -> None:
+    text = built.read_text().replace("name: digits", "name: more")
+
+    def come() -> None:
+        shutil.copytree(built.parent, "digits/more")
+        Path("digits/more/recipe.yaml").write_text(text)
+
+    told = watch(("-r", "digits", "--target", "phone"), come)
+    assert [step.count("out/more/phone: written") for step in told] == [0, 1]
+
+
+@pytest.fixture
+def child(digits: Path) -> Path:
+    """A recipe that extends one outside its folder."""
+    path = digits.parents[1] / "child" / "recipe.yaml"
+    path.parent.mkdir()
+    path.write_text("extends: ../digits/recipe.yaml\nname: child\n")
+    return path
+
+
+def test_a_mend_of_a_recipe_outside_is_noticed(digits: Path, child: Path, watch: Watch) -> None:
+    text = digits.read_text()
+    digits.write_text(f"{text}bogus: 1\n")
+    told = watch((child, "--target", "phone"), lambda: save(digits, text))
+    assert "bogus" in told[0]
+    assert "written" in told[1]
+
+
+def test_a_recipe_outside_that_comes_is_noticed(digits: Path, child: Path, watch: Watch) -> None:
+    aside = digits.rename(digits.with_name("aside"))
+    told = watch((child, "--target", "phone"), lambda: aside.rename(digits))
+    assert "cannot be read" in told[0]
+    assert "written" in told[1]
+
+
+@pytest.mark.parametrize("names", ["model/graph.pbtxt", "model/model.ckpt-*", "model"])
+def test_a_model_outside_that_comes_is_noticed(
+    digits: Path, child: Path, watch: Watch, names: str
+) -> None:
+    aside = {path: path.rename(f"aside-{path.name}") for path in digits.parent.glob(names)}
+
+    def come() -> None:
+        for path, gone in aside.items():
+            gone.rename(path)
+
+    told = watch((child, "--target", "phone"), come)
+    assert "error: " in told[0]
+    assert "written" in told[1]
 
 
 def test_a_change_before_the_wait_begins_is_not_lost(digits: Path) -> None:

@@ -145,10 +145,24 @@ def test_a_device_is_no_file() -> None:
         single_file(InputFile("/dev/zero", Path("/dev/zero"), PLACE))
 
 
-def test_a_folder_without_files_is_missing(tmp_path: Path) -> None:
+def test_a_folder_without_files_is_told_as_one(tmp_path: Path) -> None:
     (tmp_path / "empty" / "below").mkdir(parents=True)
-    with pytest.raises(CorruptFileError, match="empty is not there"):
+    with pytest.raises(CorruptFileError, match="empty is a folder without files"):
         folder_files(InputFile("empty", tmp_path / "empty", PLACE))
+
+
+def test_a_file_is_no_folder(model: Path) -> None:
+    with pytest.raises(CorruptFileError, match=r"model/graph.pb is a file") as caught:
+        folder_files(named(model, "graph.pb"))
+    assert "did you mean" not in caught.value.hint
+
+
+def test_a_link_that_leads_nowhere_is_told_as_one(model: Path) -> None:
+    (model / "link").symlink_to("gone")
+    for find in (single_file, checkpoint_files, folder_files, meta_graph_files):
+        with pytest.raises(CorruptFileError, match="model/link is a link that leads nowhere") as e:
+            find(named(model, "link"))
+        assert "did you mean" not in e.value.hint
 
 
 def test_a_meta_graph_comes_with_the_assets_beside_it(model: Path) -> None:

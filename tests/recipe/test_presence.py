@@ -69,6 +69,22 @@ def test_the_nearest_name_is_given(missing, write):
     ]
 
 
+def test_what_has_the_name_is_told(missing, write, tmp_path):
+    write("", "folder/x")
+    (tmp_path / "link").symlink_to("gone")
+    told = "source: {%s}\nvalidation: {data: link}\n"
+    link = "recipe.yaml:5:20: there is no file 'link': it is a link that leads nowhere"
+    for source, what in (
+        ("frozen: folder", "file 'folder': it is a folder"),
+        ("saved_model: folder/x", "folder 'folder/x': it is a file"),
+        ("frozen: link", "file 'link': it is a link that leads nowhere"),
+        ("frozen: /dev/null", "file '/dev/null': it is a device or a pipe"),
+    ):
+        first, second = missing(told % source)
+        assert first.endswith(f": there is no {what}")
+        assert second == link
+
+
 def test_places_are_sorted_by_line_number(missing):
     lines = "\n" * 5 + "validation: {data: d}\n"
     found = missing("source: {frozen: f}\n" + lines)

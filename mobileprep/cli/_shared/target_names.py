@@ -38,15 +38,16 @@ COMPLETED_BY: Final = {
 
 FUNCTIONS: Final = {
     "bash": _OF_WORDS
-    + """\
+    + r"""
 _mobileprep_target_names() {
-  compgen -W "$(_mobileprep_targets "${COMP_WORDS[@]}")" -- "$1"
+  local quoting=$'["\'\\\\]'
+  compgen -W "$(_mobileprep_targets "${COMP_WORDS[@]//$quoting/}")" -- "$1"
 }
 """,
     "zsh": _OF_WORDS
     + """\
 _mobileprep_target_names() {
-  compadd -- ${(f)"$(_mobileprep_targets $words)"}
+  compadd -- ${(f)"$(_mobileprep_targets ${(Q)words})"}
 }
 """,
     "fish": f"""\
@@ -58,4 +59,7 @@ function _mobileprep_targets
 end
 """,
 }
-"""The functions behind it, by shell: they look at the recipes that the command names so far."""
+"""The functions behind it, by shell: they look at the recipes that the command names so far.
+
+bash and zsh give the words as they are typed, quoted.
+"""
