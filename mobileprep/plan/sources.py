@@ -37,10 +37,10 @@ def single_file(named: InputFile) -> Files:
     """
     path = named.path
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
-        return _files(named, [StageFile(named.name, path)])
+        return _files(named, [StageFile(named.name, path, named.written)])
     if os.path.exists(path):  # noqa: PTH110 - as above
         hint = "name a file in it" if _is_dir(path) else "name a file"
-        message = f"{named.name} is no file"
+        message = f"{named.shown} is no file"
         raise CorruptFileError(message, hint, named.place or str(path))
     raise _missing(named, path)
 
@@ -66,8 +66,8 @@ def meta_graph_files(named: InputFile) -> Files:
     (file,) = single_file(named).members
     folder = named.path.parent
     assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
-    names = [_beside(named.name, p.relative_to(folder).as_posix()) for p in assets]
-    return _files(named, [file, *map(StageFile, names, assets)])
+    beside = [_beside(named, p.relative_to(folder).as_posix(), p) for p in assets]
+    return _files(named, [file, *beside])
 
 
 def data_files(data: Data) -> Files:
@@ -105,7 +105,7 @@ def checkpoint_files(named: InputFile) -> Files:
         found = [p for p in files if _belongs(p.name, prefix)]
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
-    return _files(named, (StageFile(_beside(named.name, p.name), p) for p in sorted(found)))
+    return _files(named, (_beside(named, p.name, p) for p in sorted(found)))
 
 
 def _file_or_folder(named: InputFile) -> Files:
@@ -124,10 +124,16 @@ def _belongs(name: str, prefix: str) -> bool:
 
 
 def _below(named: InputFile, relative: str, path: Path) -> StageFile:
-    return StageFile(f"{named.name.rstrip('/')}/{relative}", path)
+    name, written = (n and f"{n.rstrip('/')}/{relative}" for n in (named.name, named.written))
+    return StageFile(name, path, written)
 
 
-def _beside(name: str, sibling: str) -> str:
+def _beside(named: InputFile, sibling: str, path: Path) -> StageFile:
+    name, written = (n and _sibling(n, sibling) for n in (named.name, named.written))
+    return StageFile(name, path, written)
+
+
+def _sibling(name: str, sibling: str) -> str:
     head, slash, _ = name.rpartition("/")
     return f"{head}{slash}{sibling}"
 
@@ -138,7 +144,7 @@ def _is_dir(path: Path) -> bool:
 
 def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> CorruptFileError:
     """The error for a path, with the nearest of some names, or else of those in its folder."""
-    message = f"{named.name} is not there"
+    message = f"{named.shown} is not there"
     known = sorted(names)
     with contextlib.suppress(OSError):
         known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - names alone are asked
