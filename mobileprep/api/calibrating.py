@@ -25,6 +25,7 @@ from mobileprep.pipeline.execute import Warn as TaskWarn
 from mobileprep.pipeline.runner import build as run_stages
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.upkeep import store_bound
+from mobileprep.plan.portable import portable_recipe
 from mobileprep.plan.running_stages import CalibrateStage
 from mobileprep.plan.spec import Plan, StageSpec
 from mobileprep.recipe.model import Recipe, Target
@@ -133,6 +134,8 @@ class CalibrationPlan:
 def plan_calibrations(recipes: Sequence[Recipe], targets: Sequence[str]) -> CalibrationPlan:
     """Plan what ``calibrate`` measures; see there for the arguments and errors."""
     check_names(recipes)
+    # While they are whole: the names of files go by all that a recipe names.
+    recipes = [portable_recipe(recipe) for recipe in recipes]
     groups = range_groups(recipes, frozenset(targets))
     wanted = {id(target) for group in groups for _, target in group.members}
     bare = []

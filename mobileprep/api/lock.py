@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
 from mobileprep import __version__
 from mobileprep.api.paths import FilePath
@@ -14,6 +14,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import write_text
 from mobileprep.pipeline.state import State
 from mobileprep.plan.library_versions import computing_libraries
+from mobileprep.plan.portable import is_absolute
 from mobileprep.plan.running_stages import EngineChoice
 from mobileprep.recipe.lock_file import LOCK, LockFile, Pins, lock_path, lock_text, read_lock
 from mobileprep.recipe.model import Recipe
@@ -169,7 +170,7 @@ def _found(recipes: Iterable[Recipe], state: State) -> dict[str, Pins]:
     found = {}
     for recipe in recipes:
         targets = [target for target in state.plan.targets if target.recipe == recipe.name]
-        files = {file.name: state.digest(file) for t in targets for file in t.sources}
+        files = {file.shown: state.digest(file) for t in targets for file in t.sources}
         choices = [getattr(stages[task], "engine", None) for t in targets for task in t.tasks]
         engines = {
             name: version
@@ -188,7 +189,7 @@ def _portable(files: Mapping[str, str]) -> dict[str, str]:
     alike each is told apart by the order of their digests.
     """
     named: dict[str, str] = {}
-    absolute = {name for name in files if _is_absolute(name)}
+    absolute = {name for name in files if is_absolute(name)}
     for name in sorted(files, key=lambda name: (files[name], name)):
         if name not in absolute:
             named[name] = files[name]
@@ -197,7 +198,3 @@ def _portable(files: Mapping[str, str]) -> dict[str, str]:
         number = sum(1 for other in named if other.partition(" #")[0] == short) + 1
         named[short if number == 1 else f"{short} #{number}"] = files[name]
     return named
-
-
-def _is_absolute(name: str) -> bool:
-    return PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()

@@ -22,11 +22,18 @@ BUILD_TYPE: Final = "urn:mobileprep:build:v1"
 BUILDER: Final = "urn:mobileprep:builder:unnamed"
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!#-;=?-\[\]_a-z~%]+\Z")
 _LONGEST_URI: Final = 2048
+_ENDING: Final = ".provenance.json"
 
 
 def provenance_path(folder: Path) -> Path:
     """Where the statement on a folder lies: beside it, as it is on all that ships from there."""
-    return folder.with_name(f"{folder.name}.provenance.json")
+    return folder.with_name(f"{folder.name}{_ENDING}")
+
+
+def stated_folder(path: Path) -> Path | None:
+    """The folder that a file is the statement on, by its name; None for other files."""
+    name = path.name.removesuffix(_ENDING)
+    return path.with_name(name) if name and name != path.name else None
 
 
 def write_provenance(folder: Path, builder: str = BUILDER) -> Path:

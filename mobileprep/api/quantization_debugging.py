@@ -24,6 +24,7 @@ from mobileprep.errors import UsageError
 from mobileprep.frozen import dataclass
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.upkeep import store_bound
+from mobileprep.plan.portable import portable_recipe
 from mobileprep.plan.spec import Plan, TargetPlan
 from mobileprep.recipe.model import Recipe
 
@@ -170,6 +171,8 @@ def _measured(
 
 def _one_target(recipe: Recipe, name: str) -> Recipe:
     """The recipe with the target alone."""
+    # While it is whole: the names of files go by all that a recipe names.
+    recipe = portable_recipe(recipe)
     known = [t for t in recipe.targets if any(s.name == QUANTIZER for s in t.transforms)]
     found = [t for t in known if not name or name in (t.name, t.folder)]
     if len(found) == 1:

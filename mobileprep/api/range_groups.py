@@ -77,7 +77,7 @@ def _group(members: Sequence[tuple[Recipe, Target]]) -> RangeGroup:
             raise RecipeError(message, "add 'data: samples.npz'", place)
     if file is None:
         return RangeGroup(None, None, tuple(members))
-    return RangeGroup(file.path, file.name, tuple(members))
+    return RangeGroup(file.path, file.shown, tuple(members))
 
 
 def joined_ranges(group: RangeGroup, found: Mapping[str, RangeFile]) -> RangeFile:

@@ -128,7 +128,7 @@ def target_changes(built: Built, out: Path, files: FileIndex) -> tuple[Changes, 
 
 def _check_pins(recipes: Sequence[Recipe], state: State) -> None:
     pins = {
-        (pin.file.name, pin.file.place, pin.sha256, state.digest(file))
+        (pin.file.shown, pin.file.place, pin.sha256, state.digest(file))
         for recipe in recipes
         for target in recipe.targets
         for pin in target.source.pins

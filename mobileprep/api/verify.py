@@ -14,6 +14,7 @@ from mobileprep.api.building import prepared, run_build, workers_of
 from mobileprep.api.paths import FilePath, as_warning
 from mobileprep.api.paths import Warn as CallerWarn
 from mobileprep.api.recipes import load_recipes
+from mobileprep.api.verifying.bare_folders import bare_folders
 from mobileprep.errors import CorruptFileError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import sha256_file, unreadable
@@ -56,8 +57,8 @@ class CheckedFolder:
         recipe: its recipe's name, as its manifest says.
         target: its target's.
         is_rebuilt: whether it was compared with a rebuild; else with its own manifest.
-        reasons: why a rebuild that was asked for was not done.
-        files: every file, sorted by name.
+        reasons: why a rebuild that was asked for was not done; or why there is nothing to compare.
+        files: every file, sorted by name; none where there is nothing to compare.
     """
 
     folder: Path
@@ -102,12 +103,13 @@ def verify(
     workers = workers_of(jobs)
     found = manifests(Path(out))
     if recipes is None:
-        return verify_files(found)
+        return sorted([*verify_files(found), *bare(Path(out), found)], key=_place)
     tell = warn or as_warning
     loaded = load_recipes(recipes)
-    return verify_builds(
+    checked = verify_builds(
         found, loaded, jobs=workers, warn=lambda task, text: tell(f"{task}: {text}")
     )
+    return sorted([*checked, *bare(Path(out), found, loaded)], key=_place)
 
 
 def manifests(out: Path) -> dict[Path, Manifest]:
@@ -117,6 +119,24 @@ def manifests(out: Path) -> dict[Path, Manifest]:
         CorruptFileError: there is none, or one is none of ours.
     """
     return {folder: read_manifest(folder) for folder in manifest_folders(out)}
+
+
+def bare(
+    out: Path, found: Mapping[Path, Manifest], recipes: Iterable[Recipe] = ()
+) -> list[CheckedFolder]:
+    """The folders of targets without manifests that a folder holds, or should hold.
+
+    Args:
+        out: the folder.
+        found: the folders in it that have manifests.
+        recipes: those that are known to have been built into it.
+    """
+    return [
+        CheckedFolder(
+            one.folder, one.recipe, one.target, is_rebuilt=False, reasons=(one.reason,), files=()
+        )
+        for one in bare_folders(out, found, recipes)
+    ]
 
 
 def verify_files(found: Mapping[Path, Manifest]) -> list[CheckedFolder]:
@@ -159,7 +179,11 @@ def verify_builds(
         for name in sorted({manifest.recipe for manifest in found.values()}):
             mine = {folder: m for folder, m in found.items() if m.recipe == name}
             checked += again.of_recipe(known.get(name), mine)
-    return sorted(checked, key=lambda one: one.folder)
+    return sorted(checked, key=_place)
+
+
+def _place(checked: CheckedFolder) -> Path:
+    return checked.folder
 
 
 @dataclass(frozen=True)

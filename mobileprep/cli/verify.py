@@ -43,11 +43,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 @verb("verify", "build again what output folders hold, and compare every byte", _arguments)
 def run(args: argparse.Namespace) -> int:
     """Compare, print; exit code 4 where a byte differs or a rebuild is not possible."""
-    from mobileprep.api.verify import manifests, verify_files
+    from mobileprep.api.verify import bare, manifests, verify_files
 
-    jobs = jobs_of(args)
-    found = manifests(Path(args.out))
-    checked = verify_files(found) if args.quick else _rebuilt(args, found, jobs)
+    jobs, out = jobs_of(args), Path(args.out)
+    found = manifests(out)
+    if args.quick:
+        checked = [*verify_files(found), *bare(out, found)]
+    else:
+        checked = _rebuilt(args, found, jobs)
+    checked.sort(key=lambda one: one.folder)
     if args.json:
         print(json.dumps([folder.as_data() for folder in checked], indent=1))
     else:
@@ -58,10 +62,16 @@ def run(args: argparse.Namespace) -> int:
 def _rebuilt(
     args: argparse.Namespace, found: dict[Path, Manifest], jobs: int
 ) -> list[CheckedFolder]:
-    from mobileprep.api.verify import verify_builds
+    from mobileprep.api.verify import bare, verify_builds
+    from mobileprep.api.verifying.bare_folders import recipe_folders
 
-    recipes = list(_recipes(args, {manifest.recipe for manifest in found.values()}))
-    return verify_builds(found, recipes, jobs=jobs, warn=lambda task, text: warn(f"{task}: {text}"))
+    out = Path(args.out)
+    built = {manifest.recipe for manifest in found.values()}
+    recipes = list(_recipes(args, {*built, *recipe_folders(out, found).values()}))
+    checked = verify_builds(
+        found, recipes, jobs=jobs, warn=lambda task, text: warn(f"{task}: {text}")
+    )
+    return [*checked, *bare(out, found, recipes)]
 
 
 def _recipes(args: argparse.Namespace, names: set[str]) -> Iterator[Recipe]:
@@ -99,6 +109,9 @@ def _paths(args: argparse.Namespace) -> list[Path]:
 
 def _lines(folder: CheckedFolder) -> Iterator[str]:
     beside = "the rebuild" if folder.is_rebuilt else "its manifest"
+    if not folder.files:
+        yield from (f"{_plain(str(folder.folder))}: {reason}" for reason in folder.reasons)
+        return
     for reason in folder.reasons:
         yield f"{folder.folder}: not built again: {reason}"
     wrong = [file for file in folder.files if file.status != "same"]

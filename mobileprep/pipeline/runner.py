@@ -29,7 +29,7 @@ from mobileprep.plan.running_records import (
     SamplesRecord,
     ValidationRecord,
 )
-from mobileprep.plan.spec import PUBLISHED, PlannedRecords, StageSpec, TargetPlan, Upstream
+from mobileprep.plan.spec import PUBLISHED, Files, PlannedRecords, StageSpec, TargetPlan, Upstream
 
 
 @dataclass(frozen=True)
@@ -227,10 +227,20 @@ def _action(spec: StageSpec, executor: Executor) -> Callable[[], None]:
 
 
 def _placed(error: MobileprepError, spec: StageSpec) -> MobileprepError:
-    """The error with the stage's name, where it says no place of its own."""
-    if error.where:
+    """The error with the paths of this machine, and the stage's name where it has no place."""
+    paths = {files.name: str(files.root) for files in spec.stage.files.values() if _is_moved(files)}
+    told = [error.message, error.hint, error.where or spec.task]
+    for name in sorted(paths, key=len, reverse=True):
+        told = [text.replace(name, paths[name]) for text in told]
+    if told == [error.message, error.hint, error.where]:
         return error
-    return error.at(spec.task)
+    message, hint, where = told
+    return error.at(where, message=message, hint=hint)
+
+
+def _is_moved(files: Files) -> bool:
+    """Whether a name stands for an absolute path, which no record is to hold."""
+    return any(file.written for file in files.members)
 
 
 def _check(spec: StageSpec, executor: Executor) -> Callable[..., bool]:

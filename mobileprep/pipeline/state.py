@@ -143,7 +143,7 @@ class State:
         """
         for file in spec.input_files:
             if not self.store.files.unchanged(file.path):
-                message = f"{file.name} changed during the build"
+                message = f"{file.shown} changed during the build"
                 raise CorruptFileError(message, "build again", str(file.path))
 
     def latest_key(self, spec: StageSpec) -> str:

@@ -67,7 +67,7 @@ def calibration_files(calibration: Calibration) -> tuple[Files | None, Files | N
     if data is not None:
         return data_files(data), None
     hint = "name samples, 'data: samples.npz', and run 'mobileprep calibrate' to write it"
-    name, place = ("", "") if named is None else (named.name, named.place)
+    name, place = ("", "") if named is None else (named.shown, named.place)
     message = f"the range file {name} is not there"
     raise CorruptFileError(message, hint, place)
 

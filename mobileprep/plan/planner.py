@@ -15,6 +15,7 @@ from mobileprep.plan.freezing import freeze_spec
 from mobileprep.plan.known_stages import KnownStages
 from mobileprep.plan.migrating import migration_spec
 from mobileprep.plan.outside import outside_files
+from mobileprep.plan.portable import distinct_sources, portable_recipe
 from mobileprep.plan.regular_expressions import step_regex_engine
 from mobileprep.plan.running_stages import (
     CalibrateStage,
@@ -65,7 +66,7 @@ def plan_recipes(recipes: Iterable[Recipe], wanted: frozenset[str] = frozenset()
     known = KnownStages()
     targets = [
         _TargetPlanner(recipe, target, known).plan()
-        for recipe in recipes
+        for recipe in map(portable_recipe, recipes)
         for target in recipe.targets
         if not wanted or target.name in wanted or target.folder in wanted
     ]
@@ -124,7 +125,7 @@ class _TargetPlanner:
                 *(*migration, *validation, source_nodes, *{nodes} - {source_nodes}),
             ),
             records,
-            tuple(outside_files(target)),
+            distinct_sources(outside_files(target)),
             target_settings(target),
             PlannedPage(
                 Upstream(source_nodes, NodesStage.LEFT),

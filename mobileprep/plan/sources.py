@@ -38,10 +38,10 @@ def single_file(named: InputFile) -> Files:
     """
     path = named.path
     if os.path.isfile(path):  # noqa: PTH113 - answers, where Path raises, for names too long
-        return _files(named, [StageFile(named.name, path)])
+        return _files(named, [StageFile(named.name, path, named.written)])
     if os.path.exists(path):  # noqa: PTH110 - as above
         hint = "name a file in it" if _is_dir(path) else "name a file"
-        message = f"{named.name} is no file"
+        message = f"{named.shown} is no file"
         raise CorruptFileError(message, hint, _where(named))
     raise _missing(named, path)
 
@@ -56,7 +56,7 @@ def folder_files(named: InputFile) -> Files:
         raise _missing(named, named.path)
     files = sorted(p for p in named.path.rglob("*") if p.is_file())
     if not files:
-        message = f"{named.name} is a folder without files"
+        message = f"{named.shown} is a folder without files"
         raise CorruptFileError(message, "name a file, or a folder with some", _where(named))
     return _files(named, (_below(named, p.relative_to(named.path).as_posix(), p) for p in files))
 
@@ -70,8 +70,8 @@ def meta_graph_files(named: InputFile) -> Files:
     (file,) = single_file(named).members
     folder = named.path.parent
     assets = sorted(p for p in (folder / "assets").rglob("*") if p.is_file())
-    names = [_beside(named.name, p.relative_to(folder).as_posix()) for p in assets]
-    return _files(named, [file, *map(StageFile, names, assets)])
+    beside = [_beside(named, p.relative_to(folder).as_posix(), p) for p in assets]
+    return _files(named, [file, *beside])
 
 
 def data_files(data: Data) -> Files:
@@ -109,7 +109,7 @@ def checkpoint_files(named: InputFile) -> Files:
         found = [p for p in files if _belongs(p.name, prefix)]
     if not found:
         raise _missing(named, folder / prefix, {_MEMBER.sub("", p.name) for p in files})
-    return _files(named, (StageFile(_beside(named.name, p.name), p) for p in sorted(found)))
+    return _files(named, (_beside(named, p.name, p) for p in sorted(found)))
 
 
 def _file_or_folder(named: InputFile) -> Files:
@@ -128,10 +128,16 @@ def _belongs(name: str, prefix: str) -> bool:
 
 
 def _below(named: InputFile, relative: str, path: Path) -> StageFile:
-    return StageFile(f"{named.name.rstrip('/')}/{relative}", path)
+    name, written = (n and f"{n.rstrip('/')}/{relative}" for n in (named.name, named.written))
+    return StageFile(name, path, written)
 
 
-def _beside(name: str, sibling: str) -> str:
+def _beside(named: InputFile, sibling: str, path: Path) -> StageFile:
+    name, written = (n and _sibling(n, sibling) for n in (named.name, named.written))
+    return StageFile(name, path, written)
+
+
+def _sibling(name: str, sibling: str) -> str:
     head, slash, _ = name.rpartition("/")
     return f"{head}{slash}{sibling}"
 
@@ -148,11 +154,11 @@ def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> Corrupt
     """The error for a path, with the nearest of some names, or else of those in its folder."""
     found = what_is_there(path)
     if found:
-        return CorruptFileError(f"{named.name} is {found}", "", named.place or str(path))
-    message = f"{named.name} is not there"
+        return CorruptFileError(f"{named.shown} is {found}", "", _where(named))
+    message = f"{named.shown} is not there"
     known = sorted(names)
     with contextlib.suppress(OSError):
         known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - names alone are asked
     near = did_you_mean(path.name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
-    return CorruptFileError(message, hint, named.place or str(path))
+    return CorruptFileError(message, hint, _where(named))

@@ -57,12 +57,19 @@ class StageFile:
     """A file from outside the build.
 
     Args:
-        name: as the recipe knows it, relative and with ``/``; part of the fingerprint.
+        name: the same on every machine, relative and with ``/``; part of the fingerprint.
         path: where it lies on this machine; not part of the fingerprint.
+        written: as the recipe has it, where the name is another.
     """
 
     name: str
     path: Path
+    written: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What messages and locks call it: as the recipe has it."""
+        return self.written or self.name
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Files:
     """What a recipe names by one name: a file, a folder, or the files of a checkpoint.
 
     Args:
-        name: as the recipe has it; part of the fingerprint.
+        name: the same on every machine; part of the fingerprint.
         root: where that leads on this machine; of a checkpoint, its prefix.
         members: the files, each of which is part of the fingerprint.
     """

@@ -63,14 +63,21 @@ class InputFile:
     """A file or folder that a recipe names.
 
     Args:
-        name: as written, with ``/``.
+        name: as written, with ``/``; in a plan, the same on every machine.
         path: where it lies; a checkpoint's is its prefix.
         place: where the recipe names it, ``file:line:column``.
+        written: as written, where the name is another.
     """
 
     name: str
     path: Path = field(compare=False, metadata=ASIDE)
     place: str = field(default="", compare=False, metadata=ASIDE)
+    written: str = field(default="", compare=False, metadata=ASIDE)
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: as it is written."""
+        return self.written or self.name
 
 
 @dataclass(frozen=True)

@@ -177,3 +177,27 @@ def test_a_name_does_nothing_to_the_terminal(run: Run) -> None:
     assert told.code == 4
     assert f"{PHONE}/a\\x1b[2J\\udc80: extra" in told.out
     assert run("verify", PHONE, "--quick", "--json").code == 4
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("flags", [(), ("--quick",), ("--recipe", "digits")], ids=str)
+def test_files_whose_manifest_is_gone_do_not_go_unseen(run: Run, flags: tuple[str, ...]) -> None:
+    (PHONE / "digits.pb").write_bytes(b"other")
+    (PHONE / "manifest.json").unlink()
+    told = run("verify", "out", *flags)
+    assert told.code == 4
+    first, second = told.out.splitlines()
+    assert first.startswith("out/digits/download: same as ")
+    assert second == f"{PHONE}: has no manifest.json"
+    _, folder = json.loads(run("verify", "out", "--json", *flags).out)
+    assert (folder["folder"], folder["recipe"], folder["target"]) == (str(PHONE), "digits", "phone")
+    assert (folder["is_same"], folder["files"]) == (False, [])
+    assert folder["reasons"] == ["has no manifest.json"]
+
+
+@pytest.mark.usefixtures("built")
+def test_a_target_whose_folder_is_gone_is_missed(run: Run) -> None:
+    shutil.rmtree(PHONE)
+    told = run("verify", "out")
+    assert (told.code, told.out) == (4, f"{SAME}{PHONE}: is missing\n")
+    assert run("verify", PHONE.with_name("download")).code == 0

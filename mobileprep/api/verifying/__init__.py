@@ -1,0 +1,1 @@
+"""What ``verify`` looks for beside the files that manifests list."""
