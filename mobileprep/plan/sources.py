@@ -161,4 +161,4 @@ def _missing(named: InputFile, path: Path, names: Iterable[str] = ()) -> Corrupt
         known = known or sorted(os.listdir(path.parent))  # noqa: PTH208 - names alone are asked
     near = did_you_mean(path.name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"no such file: {path}"
-    return CorruptFileError(message, hint, _where(named))
+    return CorruptFileError(message, hint, named.place or str(path))
