@@ -167,7 +167,7 @@ def cache_gc(limit: int | None, *, wait: bool, tell: Tell) -> CacheCollected:
     Args:
         limit: how many bytes objects and records may take, None for any number.
         wait: wait while builds use the store; without, that is an error.
-        tell: called with a sentence before a longer wait.
+        tell: called with a sentence before a longer wait, and of a link that was removed.
 
     Raises:
         CorruptFileError: the store cannot be read.
