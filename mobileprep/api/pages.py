@@ -20,6 +20,7 @@ from mobileprep.pipeline.folder_reasons import from_here
 from mobileprep.pipeline.output import Record
 from mobileprep.pipeline.runner import FollowUp, collect, collect_target
 from mobileprep.pipeline.state import Fresh, Stale, State
+from mobileprep.plan.record_data import NONSENSE
 from mobileprep.plan.spec import Plan, TargetPlan, Upstream
 from mobileprep.report.collect import Report
 from mobileprep.report.json import report_key
@@ -150,7 +151,9 @@ def _page(
         return _Page(path, ran, None)
     if found is None:
         return _Page(path, ran, None, (f"{path} is {_NO_PAGE}, so that it is left as it is",))
-    return _Page(path, ran, render_page(_told(executor, targets, reports), key=key))
+    told = _told(executor, targets, reports)
+    # What is told may have been made again, and be another.
+    return _Page(path, ran, render_page(told, key=_key(executor.record, targets, reports)))
 
 
 def _written(executor: Executor, page: _Page) -> tuple[str, ...]:
@@ -257,11 +260,20 @@ def _nodes(executor: Executor, target: TargetPlan) -> dict[str, Any]:
         return {}
 
     def read(up: Upstream) -> dict[str, Any]:
-        pieces = executor.state.store.pieces(executor.obtain(up))
-        data: dict[str, Any] = json.loads(b"".join(pieces))
+        data: dict[str, Any] = json.loads(b"".join(store.pieces(executor.obtain(up))))
         return data
 
-    return nodes_data(read(page.source), read(page.shipped), page.steps, map(read, page.graphs))
+    def told() -> dict[str, Any]:
+        graphs = map(read, page.graphs)
+        return nodes_data(read(page.source), read(page.shipped), page.steps, graphs)
+
+    store = executor.state.store
+    try:
+        return told()
+    except NONSENSE:
+        # Whose it is shows nowhere; the records of a store may tell anything.
+        executor.distrust(page)
+        return told()
 
 
 def _key(

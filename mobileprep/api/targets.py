@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from mobileprep.api.provenance import remove_provenance
 from mobileprep.errors import UsageError, nearest_hint
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.file_index import FileIndex
-from mobileprep.pipeline.publish import Changes, changes, publish
+from mobileprep.pipeline.publish import ChangedOutputError, Changes, changes, publish
 from mobileprep.pipeline.published import TOOL
 from mobileprep.pipeline.remote.variables import URL
 from mobileprep.pipeline.runner import Built, check_pins, collect_target
@@ -111,6 +112,13 @@ def build_report(built: Built) -> Report:
 
 def publish_target(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     """Bring a target's folder up to date; its report, and whether anything was written."""
+    with contextlib.suppress(ChangedOutputError):
+        return _published(target, executor, out)
+    # What was lost, or never was as its record told, has been made again.
+    return _published(target, executor, out)
+
+
+def _published(target: TargetPlan, executor: Executor, out: Path) -> tuple[Report, bool]:
     state = executor.state
     built = collect_target(target, state, executor)
     report = build_report(built)

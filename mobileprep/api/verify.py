@@ -29,6 +29,8 @@ from mobileprep.recipe.tree import show
 
 FileStatus = Literal["same", "differs", "missing", "extra"]
 _SHOWN = 120
+# So much is shown before a difference.
+_KEPT = 30
 
 
 @dataclass(frozen=True)
@@ -267,10 +269,33 @@ def _changes(target: TargetPlan, state: State, manifest: Manifest) -> Iterator[s
         elif before != after:
             yield f"{show(name)} has the sha256 {after}, and had {before}"
     settings = json.loads(json.dumps(target.settings))
-    for name in sorted(settings.keys() | manifest.settings.keys()):
-        was, now_is = (canonical(s.get(name)) for s in (manifest.settings, settings))
-        if was != now_is:
-            yield f"{show(name)} is {show(now_is, _SHOWN)}, and was {show(was, _SHOWN)}"
+    for name, was, now_is in _differing("", manifest.settings, settings):
+        before, after = _from_difference(canonical(was), canonical(now_is))
+        yield f"{show(name)} is {show(after, _SHOWN)}, and was {show(before, _SHOWN)}"
+
+
+def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - JSON
+    """The innermost keys with other values, and both; None for one that is not there."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted(before.keys() | after.keys()):
+            inner = f"{key}.{name}" if key else name
+            yield from _differing(inner, before.get(name), after.get(name))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for at, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _differing(f"{key}[{at}]", one, other)
+    elif canonical(before) != canonical(after):
+        yield key, before, after
+
+
+def _from_difference(before: str, after: str) -> tuple[str, str]:
+    """Two texts without most of what both begin with, where they are too long to be shown."""
+    if max(len(before), len(after)) <= _SHOWN:
+        return before, after
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((at for at, (a, b) in pairs if a != b), min(len(before), len(after)))
+    start = max(same - _KEPT, 0)
+    dots = "..." if start else ""
+    return f"{dots}{before[start:]}", f"{dots}{after[start:]}"
 
 
 def _by_manifest(folder: Path, manifest: Manifest, reasons: tuple[str, ...]) -> CheckedFolder:

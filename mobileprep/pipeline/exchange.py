@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from mobileprep.at_once import at_once
-from mobileprep.errors import MobileprepError
+from mobileprep.errors import CorruptFileError, MobileprepError
 from mobileprep.formats.parts import Part
 from mobileprep.fsio import write_bytes
 from mobileprep.ir.files import check_serialized_size, read_graph
@@ -26,6 +26,7 @@ from mobileprep.ir.tensor import Tensor
 from mobileprep.pipeline.handover import Handover
 from mobileprep.pipeline.output import Output
 from mobileprep.pipeline.store import Store
+from mobileprep.plan.record_data import misfit
 from mobileprep.plan.spec import PUBLISHED, Upstream
 
 
@@ -76,7 +77,10 @@ class StoreExchange:
         output = self._inputs[upstream]
         graph = self._handover.find(upstream)
         if graph is None:
-            graph = self._stored(upstream, output)
+            try:
+                graph = self._stored(upstream, output)
+            except CorruptFileError as error:
+                raise misfit(upstream) from error
             self._handover.leave(upstream, graph)
         self._read[id(graph)] = graph, output
         return graph

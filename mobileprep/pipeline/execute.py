@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -9,9 +10,9 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from mobileprep.errors import ArtifactError, CorruptFileError, InternalError
 from mobileprep.frozen import dataclass
@@ -21,8 +22,11 @@ from mobileprep.pipeline.objects import unwritable
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
 from mobileprep.plan.fingerprints import Components, fingerprint
+from mobileprep.plan.record_data import MisfitError
 from mobileprep.plan.spec import PUBLISHED, StageSpec, Upstream
 from mobileprep.stages.base import Job, stage_function
+
+Made = TypeVar("Made")
 
 Moment: TypeAlias = float | Literal["failed"] | None
 """A stage starts (None), is done after some seconds, or has failed."""
@@ -96,10 +100,21 @@ class Executor:
                     # What ran again for an input may have left something else this time.
                     verdict = self.state.verdict(spec.task)
                     if isinstance(verdict, Stale) and verdict.parts is not None:
-                        return self._run_once(spec, verdict.parts, inputs)
+                        with self._rejecting(inputs):
+                            return self._run_once(spec, verdict.parts, inputs)
                 return self._record(spec.task)
             finally:
                 self._handover.done(spec)
+
+    @contextlib.contextmanager
+    def _rejecting(self, inputs: Mapping[Upstream, Output]) -> Iterator[None]:
+        """Leaves out the error of a stage to which an input makes no sense that is made again."""
+        try:
+            yield
+        except MisfitError as error:
+            up = error.upstream
+            if up is None or not self.state.reject(up, inputs[up]):
+                raise
 
     def record(self, task: str) -> Record:
         """The record of a stage whose earlier stages are fresh; raises what ``run`` does."""
@@ -132,6 +147,27 @@ class Executor:
                     return output
                 self.state.lose(upstream.task, upstream.output, record)
             return self.run(spec).outputs[upstream.output]
+
+    def read(self, upstream: Upstream, made_of: Callable[[bytes], Made]) -> Made:
+        """What is made of the bytes of an output of a stage that is fresh.
+
+        Where that raises a ``MisfitError``, the stage runs again.
+
+        Raises:
+            MobileprepError: what ``obtain`` does; or the bytes still make no sense.
+        """
+        while True:
+            output = self.obtain(upstream)
+            try:
+                return made_of(b"".join(self.state.store.pieces(output)))
+            except MisfitError:
+                if not self.state.reject(upstream, output):
+                    raise
+
+    def distrust(self, outputs: Iterable[Upstream]) -> None:
+        """Have the stages run again, unless they have run in this build, that left some outputs."""
+        for upstream in outputs:
+            self.state.reject(upstream, self.record(upstream.task).outputs[upstream.output])
 
     def _lock(self, name: str) -> threading.RLock:
         # Two threads that ask a defaultdict at once may be given a lock each.

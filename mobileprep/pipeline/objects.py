@@ -175,6 +175,15 @@ class Objects:
             else:
                 yield piece
 
+    def assembled_size(self, index: Part) -> int:
+        """The length of the file that an index tells how to put together.
+
+        Raises:
+            CorruptFileError: the index is not there, or is none.
+        """
+        pieces = read_between(self.view(index), self._named(index))
+        return sum(piece.size if isinstance(piece, Part) else len(piece) for piece in pieces)
+
     def _blocks(self, part: Part) -> Iterator[memoryview]:
         size = 0
         for block in read_blocks(self._checked(part)):

@@ -12,6 +12,8 @@ from mobileprep.frozen import dataclass
 from mobileprep.fsio import sha256_bytes
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
+# No file system takes longer ones.
+_LONGEST_NAME: Final = 255
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _output_data(output: Output) -> dict[str, Any]:
 def record_from(data: object) -> Record | None:
     """The record that ``record_data`` gave; None for anything else."""
     try:
-        outputs = {k: _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
+        outputs = {_name(k): _output(v) for k, v in data["outputs"].items()}  # type: ignore[index]
         components, seconds = data["components"], _seconds(data["seconds"])  # type: ignore[index]
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
@@ -127,10 +129,22 @@ def _output(data: Mapping[str, Any]) -> Output:
     part = _part(data)
     index = _part(data["index"]) if "index" in data else None
     text = data.get("text")
-    if text is not None and sha256_bytes(text.encode()) != part.sha256:
+    if text is not None and Part(sha256_bytes(text.encode()), len(text.encode())) != part:
         message = "a text that is not that of its digest"
         raise ValueError(message)
+    if index is not None and index.sha256 == part.sha256 and index != part:
+        message = "a graph of two lengths"
+        raise ValueError(message)
     return Output(part.sha256, part.size, index, text)
+
+
+def _name(name: str) -> str:
+    """A name that a stage may give what it leaves: one that files have, below its folder."""
+    for part in name.split("/"):
+        if part in ("", ".", "..") or "\0" in part or len(part.encode()) > _LONGEST_NAME:
+            message = "no name of an output"
+            raise ValueError(message)
+    return name
 
 
 def _part(data: Mapping[str, Any]) -> Part:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mobileprep.errors import ArtifactError
+from mobileprep.errors import ArtifactError, CorruptFileError
 from mobileprep.frozen import dataclass
 from mobileprep.fsio import (
     NAME_KEPT,
@@ -28,6 +28,10 @@ from mobileprep.plan.spec import Upstream
 
 # As ``fsio.atomic_writer`` names what is not whole yet.
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
+
+
+class ChangedOutputError(CorruptFileError):
+    """An output was lost, and its stage has left another instead."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ def publish(
 
     Raises:
         CorruptFileError: the store does not have an output any more.
+        ChangedOutputError: it was lost, and what is made again is another.
         ArtifactError: a file cannot be written.
     """
     todo = changes(built, extra, out, store.files)
@@ -130,8 +135,9 @@ def publish(
     for name in todo.write:
         path = file_inside(todo.folder, name)
         if name in built.files:
-            if obtain is not None:
-                obtain(built.origins[name])
+            if obtain is not None and obtain(built.origins[name]) != built.files[name]:
+                message = f"what {built.origins[name].task} left is another by now"
+                raise ChangedOutputError(message, "build again", str(path))
             store.publish(built.files[name], path)
         else:
             data = todo.manifest if name == MANIFEST else extra[name]

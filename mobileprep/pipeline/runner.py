@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from mobileprep.at_once import at_once
 from mobileprep.errors import CorruptFileError, InternalError, MobileprepError
@@ -12,7 +12,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.pipeline.execute import Executor
 from mobileprep.pipeline.output import Output, Record
 from mobileprep.pipeline.state import Fresh, Stale, State
-from mobileprep.plan.record_data import RecordType, record_from
+from mobileprep.plan.record_data import RecordType, read_record
 from mobileprep.plan.records import (
     BudgetRecord,
     CompressRecord,
@@ -177,6 +177,15 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
     """
     # Another target may just now have a stage run again that has left both something.
     record = functools.partial(_record, state) if executor is None else executor.record
+
+    def read(kind: type[RecordType], up: Upstream) -> RecordType:
+        if executor is not None:
+            return executor.read(up, lambda data: read_record(kind, data, up))
+        pieces = state.store.pieces(record(up.task).outputs[up.output])
+        return read_record(kind, b"".join(pieces), up)
+
+    # First, since stages may run again for it, and leave other files.
+    records = _records(target.records, read)
     found = {
         name.removeprefix(PUBLISHED): (output, Upstream(task, name))
         for task in target.tasks
@@ -184,15 +193,11 @@ def collect_target(target: TargetPlan, state: State, executor: Executor | None =
         if name.startswith(PUBLISHED)
     }
 
-    def read(up: Upstream) -> bytes:
-        output = record(up.task).outputs[up.output] if executor is None else executor.obtain(up)
-        return b"".join(state.store.pieces(output))
-
     return Built(
         target,
         {name: output for name, (output, _) in found.items()},
         {name: origin for name, (_, origin) in found.items()},
-        _records(target.records, read),
+        records,
         {f.name: state.digest(f) for f in target.sources},
     )
 
@@ -255,10 +260,13 @@ def _record(state: State, task: str) -> Record:
     return verdict.record
 
 
-def _records(planned: PlannedRecords, data: Callable[[Upstream], bytes]) -> TargetRecords:
-    def read(kind: type[RecordType], up: Upstream) -> RecordType:
-        return record_from(kind, json.loads(data(up)))
+class _Read(Protocol):
+    """Reads a record of some class that a stage has left."""
 
+    def __call__(self, kind: type[RecordType], up: Upstream, /) -> RecordType: ...
+
+
+def _records(planned: PlannedRecords, read: _Read) -> TargetRecords:
     samples, validation, damage = planned.samples, planned.validation, planned.damage
     migration = planned.migration
     return TargetRecords(

@@ -12,7 +12,7 @@ from mobileprep.pipeline.output import LastRun, Output, Record
 from mobileprep.pipeline.store import Store
 from mobileprep.plan.changes import Change, changes_of
 from mobileprep.plan.fingerprints import Components, components, digest_text, fingerprint
-from mobileprep.plan.spec import Plan, StageFile, StageSpec
+from mobileprep.plan.spec import Plan, StageFile, StageSpec, Upstream
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class State:
         # The fingerprints that have been run: of stages with equal ones, one runs for all.
         self._ran: set[str] = set()
         self._lost: dict[str, tuple[str, Output]] = {}
+        # By fingerprint, what makes no sense: the remote store may give it again.
+        self._rejected: dict[str, Record] = {}
         # How often verdicts were forgotten.
         self._forgotten = 0
         self._lock = threading.RLock()
@@ -96,7 +98,9 @@ class State:
         with self._lock:
             before = self._fresh.get(task)
             self._fresh[task] = Fresh(record)
-            self._ran.add(fingerprint(dict(record.components)))
+            key = fingerprint(dict(record.components))
+            self._ran.add(key)
+            self._rejected.pop(key, None)
             self._lost.pop(task, None)
             self._last_runs.pop(task, None)
             if before is None or before.record.outputs != record.outputs:
@@ -119,6 +123,32 @@ class State:
             self._lost[task] = name, record.outputs[name]
             self._ran.discard(fingerprint(dict(record.components)))
             self._forget_after(task)
+
+    def reject(self, upstream: Upstream, output: Output) -> bool:
+        """Note that an output of a stage, as its record has it, makes no sense.
+
+        Args:
+            upstream: the output.
+            output: what the record has of it.
+
+        Returns:
+            Whether there is a better one, or will be when the stage has run again. There is none
+            where it has run in this build already.
+        """
+        with self._lock:
+            known = self._fresh.get(upstream.task)
+            if known is None or known.record.outputs.get(upstream.output) != output:
+                return True  # another thread has seen to it
+            key = fingerprint(dict(known.record.components))
+            if key in self._ran:
+                return False
+            self._rejected[key] = known.record
+            self.store.drop(key)
+            self._forgotten += 1
+            for task in [t for t, fresh in self._fresh.items() if fresh.record == known.record]:
+                self._fresh.pop(task, None)
+                self._forget_after(task)
+            return True
 
     def record(self, task: str) -> Record:
         """The record of a stage that is fresh."""
@@ -166,10 +196,17 @@ class State:
         lost = self._lost.get(spec.task)
         if lost is not None and not self.store.holds(lost[1]):
             return self._stale(spec, parts, lost_reason(*lost))
-        record = self.store.load(key)
+        record = self._loaded(key)
         if record is None or not set(spec.stage.output_files) <= set(record.outputs):
             return self._stale(spec, parts)
         return Fresh(record)
+
+    def _loaded(self, key: str) -> Record | None:
+        """The record of a fingerprint; None where there is none, or it makes no sense."""
+        record = self.store.load(key)
+        if record is None or record == self._rejected.get(key):
+            return None
+        return record if _is_of(record, key) else None
 
     def _forget_after(self, task: str) -> None:
         """Judge anew what reads a stage that has left something else."""
@@ -196,6 +233,14 @@ class State:
             return Stale(("its record cannot be read",), parts)
         reasons = tuple(map(str, changes)) or ("its record is gone",)
         return Stale(reasons, parts, changes, last)
+
+
+def _is_of(record: Record, key: str) -> bool:
+    """Whether a record is of a run of that fingerprint; whoever wrote it may say anything."""
+    try:
+        return fingerprint(dict(record.components)) == key
+    except (ValueError, TypeError):
+        return False
 
 
 def lost_reason(name: str, output: Output) -> str:

@@ -77,7 +77,7 @@ class Store:
 
     def holds(self, output: Output) -> bool:
         """Whether all that an output is made of is here, its bytes those of their digests."""
-        return not self.objects.absent(self.parts(output))
+        return not self.objects.absent(self.parts(output)) and self._fits(output)
 
     def missing(self, output: Output) -> frozenset[str]:
         """The digests of the objects that an output needs, and that cannot be had.
@@ -86,6 +86,8 @@ class Store:
         is missing only its own: what it names is not known then.
         """
         absent = self.objects.absent(self.parts(output))
+        if output.part is not None and not absent and not self._fits(output):
+            return frozenset((output.part.sha256,))
         if absent and self.sharing is not None:
             found = self.sharing.has(absent)
             absent = [part for part, is_there in zip(absent, found, strict=True) if not is_there]
@@ -101,7 +103,7 @@ class Store:
             return False
         # Of an index that was not here, the second round fetches what it names.
         named = self.parts(output)
-        return named == known or self._fetch(named)
+        return (named == known or self._fetch(named)) and self._fits(output)
 
     def fetch(self, outputs: Iterable[Output]) -> None:
         """Take what several outputs lack from the remote store at once, as far as it has that."""
@@ -131,6 +133,15 @@ class Store:
         except CorruptFileError:
             return (output.part,)
 
+    def _fits(self, output: Output) -> bool:
+        """Whether an output whose objects are here has the length that its record tells."""
+        if output.index is None or output.index.sha256 == output.sha256:
+            return True  # that of its object, which is looked at with its digest
+        try:
+            return self.objects.assembled_size(output.index) == output.size
+        except CorruptFileError:
+            return False
+
     def _fetch(self, parts: Iterable[Part]) -> bool:
         """Make sure that objects are here; whether they all are."""
         missing = self.objects.absent(parts)
@@ -138,10 +149,15 @@ class Store:
             return not missing
         # Targets that are finished at once often need the same: the first fetches it for all.
         with self._fetching, self.sharing.objects(missing := self.objects.absent(missing)) as files:
-            for part, file in zip(missing, files, strict=True):
+            # A record may tell another length than that of the object.
+            fitting = [
+                file if file is not None and file.stat().st_size == part.size else None
+                for part, file in zip(missing, files, strict=True)
+            ]
+            for part, file in zip(missing, fitting, strict=True):
                 if file is not None:
                     self.objects.adopt(part, file)
-            return None not in files
+            return None not in fitting
 
     def workspace(self) -> Path:
         """A new folder inside the store, with a folder ``left`` for what a stage leaves and one
@@ -271,6 +287,11 @@ class Store:
             ArtifactError: the store cannot be written.
         """
         self._write("ac", fingerprint, record_data(record))
+
+    def drop(self, fingerprint: str) -> None:
+        """Remove a record that makes no sense, where it can be removed."""
+        with contextlib.suppress(OSError):
+            self._path("ac", fingerprint).unlink()
 
     def last_run(self, task_key: str) -> LastRun | None:
         """A task's last run in this store; None where there was none, or it cannot be read."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from mobileprep.errors import InternalError
 from mobileprep.frozen import dataclass, fields_of
 from mobileprep.fsio import inside, write_bytes
-from mobileprep.plan.record_data import RecordType, record_from
+from mobileprep.plan.record_data import RecordType, read_record
 from mobileprep.plan.spec import Section, Stage, Upstream
 from mobileprep.registry import Registry, import_on_demand
 
@@ -105,7 +105,7 @@ class Job(Generic[StageTypeCo]):
 
     def record(self, kind: type[RecordType], upstream: Upstream) -> RecordType:
         """The record that an earlier stage left."""
-        return record_from(kind, json.loads(b"".join(self.data(upstream))))
+        return read_record(kind, b"".join(self.data(upstream)), upstream)
 
     def place(self, section: Section) -> str:
         """Where in the recipe something stands, or the task's name."""

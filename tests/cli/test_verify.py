@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -112,12 +113,25 @@ def test_a_recipe_that_changed_is_told_and_one_target_s_alone(built: Path, run: 
     told = run("verify", "out")
     assert told.code == 4
     assert told.out.startswith(SAME)
-    assert f"{PHONE}: not built again: 'transforms' is '[{{" in told.out
+    changed = r"'transforms\[\d\]\.options\.minimum_size' is '4', and was '1024'"
+    assert re.search(f"{PHONE}: not built again: {changed}", told.out)
     edited(built, "max_drop: 0.01", "max_drop: 0.02")
     edited(built, "clear_devices: true", "clear_devices: false")
     told = run("verify", PHONE)
-    assert "'validation' is " in told.out
-    assert "'freeze' is " in told.out
+    assert "'validation.metrics[0].max_drop' is '0.02', and was '0.01'" in told.out
+    assert "'freeze.clear_devices' is 'false', and was 'true'" in told.out
+
+
+def test_what_differs_far_inside_a_long_setting_is_shown(built: Path, run: Run) -> None:
+    edited(built, "  - fold_batch_norms\n", "")
+    told = run("verify", PHONE)
+    (line,) = (one for one in told.out.splitlines() if "not built again" in one)
+    start, _, before = line.partition(", and was ")
+    now = start.partition("'transforms' is ")[2]
+    assert now.startswith("'...")
+    assert now != before
+    assert "fold_batch_norms" in before
+    assert len(line) < 400
 
 
 @pytest.mark.usefixtures("built")

@@ -9,12 +9,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mobileprep.api.building import build
 from mobileprep.errors import ArtifactError, CorruptFileError, MobileprepError
+from mobileprep.fsio import sha256_bytes
 from mobileprep.pipeline import execute as execution
+from mobileprep.pipeline.checked import seal, unseal
 from mobileprep.report.page.render import PAGE
 from mobileprep.stages.base import Job
 from tests.pipeline.small_plans import SPOILS, remove_all
@@ -170,6 +173,116 @@ def test_a_store_removed_while_a_build_runs(
     monkeypatch.setenv("MOBILEPREP_CACHE", str(bench.store))
     bench.build()
     bench.check()
+
+
+def rewritten(bench: Bench, alter: Callable[[dict[str, Any]], object]) -> None:
+    """Alter what each record has of outputs, and seal it again."""
+    for path in sorted((bench.store / "v2" / "ac").rglob("*.json")):
+        data: Any = unseal(path.stem, path.read_bytes())
+        alter(data["outputs"])
+        path.write_bytes(seal(path.stem, data))
+
+
+def texts_become(text: str, name: str = "") -> Callable[[dict[str, Any]], object]:
+    def alter(outputs: dict[str, Any]) -> None:
+        for known, output in outputs.items():
+            if "text" in output and known.startswith(name):
+                found = {"text": text, "sha256": sha256_bytes(text.encode()), "size": len(text)}
+                output.update(found)
+
+    return alter
+
+
+def sizes_become(size: Callable[[int], int], name: str = "") -> Callable[[dict[str, Any]], object]:
+    def alter(outputs: dict[str, Any]) -> None:
+        for known, output in outputs.items():
+            if known.startswith(name):
+                output["size"] = size(output["size"])
+
+    return alter
+
+
+def is_left(name: str) -> Callable[[dict[str, Any]], object]:
+    left = {"sha256": sha256_bytes(b"x"), "size": 1, "text": "x"}
+    return lambda outputs: outputs.update({name: left})
+
+
+NONSENSE = {
+    "other records": texts_become("{}"),
+    "lists": texts_become("[]"),
+    "deep lists": texts_become("[" * 50_000),
+    "no JSON": texts_become("\x1b[31m"),
+    "no records of steps": texts_become('{"graph": [], "nodes": 5}', "step"),
+    "other sizes of compressed files": texts_become('{"bytes": "x", "compressor": 1}', "compress"),
+    "numbers that are none": texts_become('{"bytes": NaN, "compressor": ""}', "compress"),
+    "no interface": texts_become("{}", "interface"),
+    "no page of nodes": texts_become("{}", "nodes"),
+    "no page of a graph": texts_become('{"summary": 7}', "page"),
+    "longer": sizes_become(lambda size: size + 1),
+    "shorter": sizes_become(lambda size: size - 1),
+    "much longer": sizes_become(lambda _: 10**18),
+    "empty": sizes_become(lambda _: 0),
+    "longer models": sizes_become(lambda size: size + 1, "files/digits.pb"),
+    "longer files": sizes_become(lambda size: size + 1, "files/app.mk"),
+    "a name with a NUL": is_left("files/a\0b"),
+    "a name above": is_left("files/../../../evil.txt"),
+    "an absolute name": is_left("files//tmp/evil.txt"),
+    "a long name": is_left(f"files/{'x' * 300}"),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+@pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited"])
+def test_records_that_fit_their_digests_and_tell_nonsense_are_made_again(
+    bench: Bench, what: str, edited: bool
+) -> None:
+    if edited:
+        bench.edit()
+    rewritten(bench, NONSENSE[what])
+    bench.build()
+    if not edited:
+        bench.check()
+    left = outputs(bench.out)
+    remove_all(bench.out)
+    bench.build()
+    assert outputs(bench.out) == left
+
+
+def test_a_remote_store_that_tells_nonsense_makes_a_build_slower(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = bench.top / "shared"
+    shutil.copytree(bench.store / "v2", shared)
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE", shared.as_uri())
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "read-only")
+    for what in ("other records", "longer"):
+        remove_all(bench.store)
+        remove_all(bench.out)
+        for path in sorted(p for p in (shared / "ac").rglob("*") if p.is_file()):
+            data: Any = unseal(path.stem, path.read_bytes())
+            NONSENSE[what](data["outputs"])
+            path.write_bytes(seal(path.stem, data))
+        bench.build()
+        bench.check()
+
+
+def test_what_a_stage_itself_leaves_and_makes_no_sense_is_told_as_it_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Running it again would not help."""
+    real = execution.stage_function
+
+    def leaving_nonsense(name: str) -> Callable[[Job], None]:
+        def run(job: Job) -> None:
+            real(name)(job)
+            if name == "compress":
+                job.output("compress.json").write_text("{}")
+
+        return run
+
+    monkeypatch.setattr(execution, "stage_function", leaving_nonsense)
+    with pytest.raises(CorruptFileError, match=r"the stored compress\.json makes no sense"):
+        bench.build(force=True)
 
 
 FAILING = {

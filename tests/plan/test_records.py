@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mobileprep.plan.record_data import record_from
+from mobileprep.migration.records import Route
+from mobileprep.plan.record_data import MisfitError, read_record, record_from
 from mobileprep.plan.records import (
     BudgetLine,
     BudgetRecord,
@@ -18,7 +19,8 @@ from mobileprep.plan.records import (
     ModelFacts,
     PackageRecord,
 )
-from mobileprep.plan.running_records import CheckRecord, EngineRecord
+from mobileprep.plan.running_records import CalibrationRecord, CheckRecord, EngineRecord
+from mobileprep.plan.spec import Upstream
 
 KERNELS = KernelsRecord("1.15", 3, None)
 ENGINE = EngineRecord("openvino", 1e-4, "9.1", 3, 1e-5)
@@ -51,3 +53,30 @@ def test_a_record_comes_back_with_its_records_and_tuples(record: Any) -> None:
 def test_a_key_that_no_record_has_is_refused() -> None:
     with pytest.raises((TypeError, KeyError)):
         record_from(CompressRecord, {"bytes": 1, "compressor": "", "more": 2})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (CompressRecord, "[]"),
+        (CompressRecord, "{"),
+        (CompressRecord, "[" * 50_000),
+        (CompressRecord, '{"bytes": 1}'),
+        (CompressRecord, '{"bytes": true, "compressor": ""}'),
+        (CompressRecord, '{"bytes": null, "compressor": ""}'),
+        (CompressRecord, '{"bytes": 1.5, "compressor": ""}'),
+        (CompressRecord, '{"bytes": 1, "compressor": 2}'),
+        (BudgetRecord, '{"lines": "ab"}'),
+        (BudgetRecord, '{"lines": [7]}'),
+        (BudgetRecord, '{"lines": [{"name": "flops", "found": "5", "limit": 7}]}'),
+        (CalibrationRecord, '{"ranges": [1]}'),
+        (CalibrationRecord, '{"ranges": {"a": [1, "b"]}}'),
+        (Route, '{"runtime": "none", "verdict": "as-is"}'),
+    ],
+    ids=str,
+)
+def test_json_of_another_form_is_no_record(kind: type, text: str) -> None:
+    upstream = Upstream("r/task", "left.json")
+    with pytest.raises(MisfitError, match=r"left\.json makes no sense") as caught:
+        read_record(kind, text.encode(), upstream)
+    assert caught.value.upstream == upstream
