@@ -1,8 +1,9 @@
 """Folders of targets that lack their manifests, and so would not be looked at.
 
-Users may keep what they like beside the folders of builds. So a folder counts only where a recipe
-has such a target; or else where it lies in a recipe's folder, and there is a trace of a build: a
-statement of provenance on it, or a file in it that is named as one of the targets beside it.
+Users may keep what they like beside the folders of builds, and build some targets alone. So a
+folder counts only where it lies in a recipe's folder, there is a trace of a build, and the recipe,
+where it is known, has such a target. A trace is a statement of provenance on the folder, or a file
+in it that is named as one of the targets beside it.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ def bare_folders(
         found: the folders in it that have manifests.
         recipes: those that are known to have been built into it.
     """
-    targets = {recipe.name: [t.folder for t in recipe.targets] for recipe in recipes}
+    targets = {recipe.name: {t.folder for t in recipe.targets} for recipe in recipes}
     bare = [
         BareFolder(top / target, recipe, target)
         for top, recipe in sorted(recipe_folders(out, found).items())
-        for target in sorted({*targets.get(recipe, _traces(top, found))})
-        if top / target not in found
+        for target in sorted({*_traces(top, found)})
+        if top / target not in found and target in targets.get(recipe, (target,))
     ]
     return sorted(bare, key=lambda one: one.folder)
 
