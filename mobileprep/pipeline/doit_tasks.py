@@ -204,6 +204,7 @@ def _told(error: MobileprepError) -> str:
 
 
 def recipe_files(folder: Path) -> Iterator[Path]:
-    """A folder's own recipe; without one, those in the folders within, sorted."""
+    """The recipes in the folders within a folder, sorted; where there is none, the folder's own."""
+    below = sorted(folder.glob("*/recipe.yaml"))
     own = folder / "recipe.yaml"
-    yield from [own] if own.is_file() else sorted(folder.glob("*/recipe.yaml"))
+    yield from below or ([own] if own.is_file() else [])

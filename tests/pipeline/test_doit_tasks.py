@@ -156,3 +156,6 @@ def test_recipes_are_found_sorted(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("")
     found = [p.relative_to(tmp_path).as_posix() for p in recipe_files(tmp_path)]
     assert found == ["a/recipe.yaml", "b/recipe.yaml"]
+    assert list(recipe_files(tmp_path / "b")) == [tmp_path / "b" / "recipe.yaml"]
+    assert list(recipe_files(tmp_path / "c" / "..")) == [tmp_path / "c" / ".." / p for p in found]
+    assert list(recipe_files(tmp_path / "missing")) == []
