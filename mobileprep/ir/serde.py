@@ -141,13 +141,6 @@ def graph_to_bytes(graph: Graph) -> bytes:
     return b"".join(graph_to_chunks(graph))
 
 
-def graph_to_proto(graph: Graph) -> pb.GraphDef:
-    """The graph as a message, every constant copied into it."""
-    proto = pb.GraphDef()
-    proto.MergeFromString(graph_to_bytes(graph))
-    return proto
-
-
 def serialized_size(graph: Graph) -> int:
     """The length of the serialized graph in bytes."""
     return pieces_size(graph_to_pieces(graph))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mobileprep.formats.protos import saved_model_pb2 as pb
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, node, placeholder, ref_variable, source
 
@@ -18,7 +18,7 @@ MODEL = source(
 def meta() -> pb.MetaGraphDef:
     made = pb.MetaGraphDef()
     made.meta_info_def.tags.append("serve")
-    made.graph_def.ParseFromString(graph_to_proto(MODEL.graph).SerializeToString())
+    made.graph_def.ParseFromString(graph_to_bytes(MODEL.graph))
     made.saver_def.restore_op_name = "save/restore_all"
     signature = made.signature_def["serving_default"]
     for entries, key, name in ((signature.inputs, "in", "x:0"), (signature.outputs, "out", "y:0")):

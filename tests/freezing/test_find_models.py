@@ -15,7 +15,7 @@ from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.freezing.find_models import FoundModel, find_model, inference_graph
 from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from tests.formats.checkpoint_writer import write_bundle
 from tests.freezing.graphs import FLOAT, const, node, placeholder, ref_variable
 from tests.stages.jobs import classifier
@@ -38,14 +38,14 @@ def graph(variable="w", *, trains=False):
 def write_meta(path, made):
     meta = pb.MetaGraphDef()
     meta.meta_info_def.tensorflow_version = "1.15.0"
-    meta.graph_def.ParseFromString(graph_to_proto(made).SerializeToString())
+    meta.graph_def.ParseFromString(graph_to_bytes(made))
     path.write_bytes(meta.SerializeToString())
 
 
 def write_saved_model(folder):
     (folder / "variables").mkdir(parents=True)
     meta = pb.MetaGraphDef()
-    meta.graph_def.ParseFromString(graph_to_proto(classifier()).SerializeToString())
+    meta.graph_def.ParseFromString(graph_to_bytes(classifier()))
     model = pb.SavedModel(saved_model_schema_version=1, meta_graphs=[meta])
     (folder / "saved_model.pb").write_bytes(model.SerializeToString())
 

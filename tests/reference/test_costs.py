@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from mobileprep.ir.files import read_graph
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.runtime.accounting.costs import inferred_costs
 
 pytestmark = pytest.mark.reference
@@ -29,7 +29,7 @@ def test_nodes_cost_what_the_profiler_says(network: str, models: Path, tf: Modul
     name, shape = NETWORKS[network]
     ends = [n.name for n in graph if n.name not in graph.consumers and n.op != "NoOp"]
     costs = {n.name: n.flops for n in inferred_costs(graph, ends, {name: shape}).nodes}
-    definition = tf.compat.v1.GraphDef.FromString(graph_to_proto(graph).SerializeToString())
+    definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
     compared = 0
     with tf.Graph().as_default() as imported:
         fed = tf.compat.v1.placeholder(tf.float32, shape)

@@ -22,7 +22,7 @@ from mobileprep.freezing.source import load_source
 from mobileprep.ir.files import read_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.serde import graph_to_bytes, graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.opdefs.definitions import NEWEST, op_def
 from mobileprep.runtime.functions.kinds import FUNCTIONAL
 from mobileprep.runtime.interpreter import Interpreter
@@ -250,7 +250,7 @@ def test_a_damaged_training_graph_never_fails_in_another_way(kind: str, tmp_path
     graph = read_graph(DIGITS / "graph.pbtxt")
     whole = saved_model_pb2.MetaGraphDef()
     whole.meta_info_def.tags.append("serve")
-    whole.graph_def.CopyFrom(graph_to_proto(graph))
+    whole.graph_def.MergeFromString(graph_to_bytes(graph))
     with open_checkpoint(DIGITS / "model.ckpt-1000") as checkpoint:
         tensors = {name: checkpoint.read(name) for name in checkpoint.names()}
     check_damaged(kind, graph, whole, tensors, "probabilities", tmp_path, turns=100)

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import run
 from tests.ops.lookup.test_tables import filled
@@ -44,7 +44,7 @@ def test_tables_give_what_tensorflow_gives(tf: ModuleType, older: bool) -> None:
     asked = {"words": words("no", "maybe", "yes")}
     ours = runner.run(["find", "size"], asked)
     with tf.Graph().as_default() as imported:
-        definition = tf.compat.v1.GraphDef.FromString(graph_to_proto(graph).SerializeToString())
+        definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
         tf.import_graph_def(definition, name="")
         with tf.compat.v1.Session(graph=imported) as session:
             session.run(imported.get_operation_by_name("fill"))

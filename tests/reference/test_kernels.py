@@ -9,7 +9,7 @@ import pytest
 
 from mobileprep.errors import MobileprepError
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.runtime.interpreter import Interpreter
 from tests.ops.graphs import fetches, op_graph
 from tests.reference.cases import arrays, elementwise, networks, products, reductions
@@ -27,7 +27,7 @@ _COARSE = {"float16": 4e-3, "bfloat16": 4e-2, "float64": 1e-9, "complex128": 1e-
 
 def run_tensorflow(tf: ModuleType, graph: Graph, names: list[str], feeds: dict) -> list:
     definition = tf.compat.v1.GraphDef()
-    definition.ParseFromString(graph_to_proto(graph).SerializeToString())
+    definition.ParseFromString(graph_to_bytes(graph))
     with tf.Graph().as_default() as imported:
         tf.import_graph_def(definition, name="")
         config = tf.compat.v1.ConfigProto(

@@ -22,7 +22,7 @@ from mobileprep.ir.files import write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node, constant
 from mobileprep.ir.refs import control, parse_ref
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.ir.tensor import Tensor
 from mobileprep.numerics.texts import as_texts
 from mobileprep.ops.context import Printed
@@ -147,7 +147,7 @@ def ours(graph: Graph) -> list[str]:
 
 
 def newest(tf: ModuleType, graph: Graph, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    definition = tf.compat.v1.GraphDef.FromString(graph_to_proto(graph).SerializeToString())
+    definition = tf.compat.v1.GraphDef.FromString(graph_to_bytes(graph))
     with tf.Graph().as_default() as imported:
         tf.import_graph_def(definition, name="")
     with tf.compat.v1.Session(graph=imported) as session:
@@ -158,7 +158,7 @@ def newest(tf: ModuleType, graph: Graph, capfd: pytest.CaptureFixture[str]) -> l
 
 def oldest(original: Path, graph: Graph, folder: Path) -> subprocess.CompletedProcess[str]:
     """A run in TensorFlow 1.15, whose loader takes memory-mapped models."""
-    body = graph_to_proto(graph).SerializeToString()
+    body = graph_to_bytes(graph)
     entry = b"\x08\x00" + delimited(2, b"memmapped_package://.") + b"\x18"
     directory = delimited(1, entry + encode_varint(len(body)))
     (folder / "model").write_bytes(body + directory + struct.pack("<Q", len(body)))

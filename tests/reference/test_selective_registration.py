@@ -15,13 +15,14 @@ import pytest
 
 from mobileprep.cli.main import main
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import graph_pb2
 from mobileprep.ir import attrs
 from mobileprep.ir.attrs import AttrValue
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import AttrDef, OpDef
-from mobileprep.ir.serde import graph_to_proto
+from mobileprep.ir.serde import graph_to_bytes
 from mobileprep.opdefs.definitions import op_def, op_names
 from mobileprep.opdefs.kernel_classes import kernel_class
 from mobileprep.packaging.build_files import COMPILER_FLAGS
@@ -189,7 +190,7 @@ def test_kernel_classes_are_the_originals_for_every_op_and_type(
     find: KernelFinder, release: str
 ) -> None:
     probes = list(_probes(release))
-    protos = graph_to_proto(Graph(probes)).node
+    protos = graph_pb2.GraphDef.FromString(graph_to_bytes(Graph(probes))).node
     wrong = []
     for probe, proto in zip(probes, protos, strict=True):
         expected = _text(find(proto.SerializeToString())) or None
