@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ LEAST_MAXIMUM: Final = np.finfo(np.float32).tiny
 _LARGE: Final = 1 << 14
 
 _Result = TypeVar("_Result")
+_Stored = TypeVar("_Stored")
 
 
 def float_value(node: Node, transform: str) -> Tensor | None:
@@ -46,20 +48,58 @@ def float_value(node: Node, transform: str) -> Tensor | None:
     return value if value.dtype is DType.FLOAT else None
 
 
-def each_float(
-    graph: Graph, transform: str, convert: Callable[[Node, Tensor], _Result]
-) -> list[_Result | None]:
-    """What ``convert`` gives for each node that is a float32 constant; None for the others.
+class Converted(NamedTuple):
+    """A graph whose float constants are stored in another form.
+
+    Args:
+        graph: the graph; the one that was given where nothing was converted.
+        matched: how many constants were converted.
+        skipped: how many float constants were left as they are, by reason.
+    """
+
+    graph: Graph
+    matched: int
+    skipped: Counter[str]
+
+
+def convert_floats(
+    graph: Graph,
+    transform: str,
+    convert: Callable[[Node, Tensor], tuple[str, _Stored | None]],
+    put: Callable[[Node, _Stored], Iterable[Node]],
+) -> Converted:
+    """Store the float32 constants of a graph in another form.
 
     Args:
         graph: the graph.
         transform: whose errors they are.
-        convert: called with the node and its value; in several threads for large ones.
+        convert: gives a constant's new form, or None and why it stays as it is. Called in several
+            threads for large ones.
+        put: gives the nodes that stand for a constant from now on.
 
     Raises:
         TransformError: a constant without type or value.
         InvalidGraphError: an attribute is of the wrong kind; and what ``convert`` raises.
     """
+    skipped: Counter[str] = Counter()
+    nodes: list[Node] = []
+    matched = 0
+    for node, result in zip(graph, _each_float(graph, transform, convert), strict=True):
+        reason, stored = result or ("", None)
+        if stored is not None:
+            matched += 1
+            nodes += put(node, stored)
+            continue
+        nodes.append(node)
+        if reason:
+            skipped[reason] += 1
+    return Converted(graph.with_nodes(nodes) if matched else graph, matched, skipped)
+
+
+def _each_float(
+    graph: Graph, transform: str, convert: Callable[[Node, Tensor], _Result]
+) -> list[_Result | None]:
+    """What ``convert`` gives for each node that is a float32 constant; None for the others."""
     # By place, for a graph may have two nodes of one name.
     values = [float_value(node, transform) for node in graph]
     large = [at for at, value in enumerate(values) if value is not None and value.size >= _LARGE]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container
 from typing import Annotated, Final, NamedTuple
 
@@ -18,7 +17,7 @@ from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.eightbit_constants import eightbit_constant
-from mobileprep.rewriting.float_constants import Replacements, each_float
+from mobileprep.rewriting.float_constants import Replacements, convert_floats
 from mobileprep.rewriting.variances import variances
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
@@ -55,26 +54,14 @@ class QuantizeWeights(Transform):
         """
         kept_float = frozenset() if context.tf115 else variances(graph)
         replacements = Replacements(graph, context.tf115)
-        found = each_float(
-            graph,
-            self.transform_name,
-            lambda node, value: self._quantized(node, value, kept_float, context),
+        return Result(
+            *convert_floats(
+                graph,
+                self.transform_name,
+                lambda node, value: self._quantized(node, value, kept_float, context),
+                lambda node, stored: _nodes(node, stored, replacements),
+            )
         )
-        skipped: Counter[str] = Counter()
-        nodes: list[Node] = []
-        matched = 0
-        for node, result in zip(graph, found, strict=True):
-            if result is None:
-                nodes.append(node)
-                continue
-            reason, quantized = result
-            if quantized is None:
-                skipped[reason] += 1
-                nodes.append(node)
-            else:
-                matched += 1
-                nodes += _nodes(node, quantized, replacements)
-        return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _quantized(
         self, node: Node, value: Tensor, kept_float: Container[str], context: Context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated, Final
 
 import numpy as np
@@ -10,13 +9,12 @@ import numpy as np
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.node import Node
 from mobileprep.ir.tensor import Array, Tensor
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.float_constants import (
     LEAST_MAXIMUM,
     Replacements,
-    each_float,
+    convert_floats,
     value_range,
 )
 from mobileprep.transforms.base import Context, Result, Transform, refuse, transform
@@ -62,24 +60,14 @@ class RoundWeights(Transform):
             message = f"num_steps is {self.num_steps}"
             raise refuse(self.transform_name, message, "at least one step is needed")
         replacements = Replacements(graph, context.tf115)
-        found = each_float(
-            graph, self.transform_name, lambda _, value: self._rounded(value, context)
+        return Result(
+            *convert_floats(
+                graph,
+                self.transform_name,
+                lambda _, value: self._rounded(value, context),
+                lambda node, rounded: [replacements.make(node, node.name, rounded)],
+            )
         )
-        skipped: Counter[str] = Counter()
-        nodes: list[Node] = []
-        matched = 0
-        for node, result in zip(graph, found, strict=True):
-            if result is None:
-                nodes.append(node)
-                continue
-            reason, rounded = result
-            if rounded is None:
-                skipped[reason] += 1
-                nodes.append(node)
-            else:
-                matched += 1
-                nodes.append(replacements.make(node, node.name, rounded))
-        return Result(graph.with_nodes(nodes) if matched else graph, matched, skipped)
 
     def _rounded(self, value: Tensor, context: Context) -> tuple[str, Tensor | None]:
         """The constant with rounded elements, or why it stays as it is."""
