@@ -27,7 +27,7 @@ from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.functions.kinds import FUNCTIONAL
 
 _QUEUES: Final = re.compile(
@@ -197,7 +197,5 @@ def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:
         definition = signature_of(node, graph.library)
         types = output_types(node, definition) if definition else []
         dtype = types[ref.index].base if ref.index < len(types) else DType.INVALID
-        known = shapes.get(ref.node, ())
-        shape = known[ref.index] if ref.index < len(known) else None
-        specs.append(TensorSpec(str(ref), dtype, shape))
+        specs.append(TensorSpec(str(ref), dtype, shape_of(shapes, ref)))
     return tuple(specs)

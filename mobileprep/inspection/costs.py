@@ -10,8 +10,8 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
-from mobileprep.ir.refs import Ref
 from mobileprep.ops.cost import Sizes, count_flops
+from mobileprep.ops.shape_inference import shape_of
 
 if TYPE_CHECKING:
     from mobileprep.runtime.accounting.costs import NodeCost
@@ -204,13 +204,8 @@ def node_flops(graph: Graph, shapes: Mapping[str, tuple[TensorShape, ...]]) -> d
     }
     found: dict[str, float] = {}
     for node in graph:
-        inputs = [_shape(known, ref) for ref in node.data_inputs]
+        inputs = [shape_of(known, ref) for ref in node.data_inputs]
         flops = count_flops(Sizes(node, inputs, known.get(node.name, ())))
         if flops:
             found[node.name] = flops
     return found
-
-
-def _shape(known: Mapping[str, tuple[TensorShape, ...]], ref: Ref) -> TensorShape:
-    outputs = known.get(ref.node, ())
-    return outputs[ref.index] if ref.index < len(outputs) else None

@@ -18,7 +18,7 @@ from mobileprep.litert.program import Op, Program, Value
 from mobileprep.litert.refusals import CannotExpressError
 from mobileprep.litert.tables import Tables
 from mobileprep.litert.types import NAMES
-from mobileprep.ops.shape_inference import Shapes
+from mobileprep.ops.shape_inference import Shapes, shape_of
 from mobileprep.ops.static_values import StaticValues
 
 ACTIVATION = "fused_activation_function"
@@ -58,8 +58,7 @@ class Scope:
 
     def shape_of(self, ref: Ref) -> TensorShape:
         """The shape of a tensor of the graph."""
-        outputs = self._shapes.get(ref.node, ())
-        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+        return shape_of(self._shapes, ref)
 
     def output_shape(self, node: Node, index: int = 0) -> TensorShape:
         """The shape of a node's output."""

@@ -59,6 +59,14 @@ def infer_shapes(
     return _Inference(graph, given, values, recorded, strict, {}).run()
 
 
+def shapes_if_valid(graph: Graph) -> Mapping[str, Shapes]:
+    """As ``infer_shapes``; nothing for an invalid graph, of which whoever runs it tells more."""
+    try:
+        return infer_shapes(graph)
+    except InvalidGraphError:
+        return {}
+
+
 def shape_of(shapes: Mapping[str, Shapes], ref: Ref) -> TensorShape:
     """The shape of a tensor among those of all nodes; None where it is not known."""
     outputs = shapes.get(ref.node, ())

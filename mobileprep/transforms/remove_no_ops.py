@@ -18,7 +18,7 @@ from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.node import Node
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.transforms.base import Context, Result, Transform, transform
 
 # Ops that give the elements of their first input in the same order under another shape.
@@ -148,8 +148,7 @@ class _NoOps:
         return first
 
     def _shape(self, ref: Ref) -> TensorShape:
-        outputs = self._shapes.get(ref.node, ())
-        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+        return shape_of(self._shapes, ref)
 
     @cached_property
     def _shapes(self) -> Mapping[str, tuple[TensorShape, ...]]:

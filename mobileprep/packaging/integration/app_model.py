@@ -12,7 +12,7 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.feeds import tensor_dtype
 from mobileprep.runtime.sampling.inputs import fed_tensors
 
@@ -129,9 +129,7 @@ def app_tensors(
         if dtype is None:
             message = f"the type of the output {name!r} is not known"
             raise InvalidGraphError(message, "name a tensor of a known op as the output")
-        found = shapes.get(ref.node, ())
-        shape = found[ref.index] if ref.index < len(found) else None
-        fetched.append(AppTensor(name, dtype, shape))
+        fetched.append(AppTensor(name, dtype, shape_of(shapes, ref)))
     return fed, tuple(fetched)
 
 

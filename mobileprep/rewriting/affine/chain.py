@@ -7,13 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError
 from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import Shapes, shape_of, shapes_if_valid
 from mobileprep.rewriting.affine.channels import Affine, Channels
 from mobileprep.rewriting.affine.moves import PADS, moved
 from mobileprep.rewriting.constant_expressions import ConstantExpressions
@@ -149,15 +148,11 @@ class AffineChains:
 
     def shape_of(self, ref: Ref) -> TensorShape:
         """The statically known shape of a tensor."""
-        outputs = self._shapes.get(ref.node, ())
-        return outputs[ref.index] if ref.index < len(outputs) else None
+        return shape_of(self._shapes, ref)
 
     @cached_property
-    def _shapes(self) -> Mapping[str, Sequence[TensorShape]]:
-        try:
-            return infer_shapes(self._graph)
-        except InvalidGraphError:
-            return {}  # whoever runs the graph will say what is wrong with it
+    def _shapes(self) -> Mapping[str, Shapes]:
+        return shapes_if_valid(self._graph)
 
     def _border(self, pad: Node, after: Affine) -> float | None:
         """What a padding has to put around an image that is already scaled and shifted."""

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
@@ -18,7 +17,7 @@ from mobileprep.ir.op_sets import BATCH_NORMS, MERGES, SCALINGS
 from mobileprep.ir.order import execution_order
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Tensor
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import Shapes, shape_of, shapes_if_valid
 from mobileprep.ops.static_values import SHAPE_OPS
 from mobileprep.rewriting.channel_scales.passing import Passed, joined, multiplied, passed
 from mobileprep.rewriting.channel_scales.scales import (
@@ -242,12 +241,8 @@ class _Search:
         return out
 
     def _shape_of(self, ref: Ref) -> TensorShape:
-        outputs = self._shapes.get(ref.node, ())
-        return outputs[ref.index] if ref.index < len(outputs) else None
+        return shape_of(self._shapes, ref)
 
     @cached_property
-    def _shapes(self) -> Mapping[str, Sequence[TensorShape]]:
-        try:
-            return infer_shapes(self._graph)
-        except InvalidGraphError:
-            return {}  # whoever runs the graph will say what is wrong with it
+    def _shapes(self) -> Mapping[str, Shapes]:
+        return shapes_if_valid(self._graph)

@@ -13,7 +13,7 @@ from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ops.array.placeholders import LAST_AMBIGUOUS_PRODUCER
 from mobileprep.ops.dims import ShapeConflictError, merge
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.feeds import tensor_dtype
 
 
@@ -77,7 +77,7 @@ def known_shapes(graph: Graph, refs: Sequence[Ref]) -> list[TensorShape]:
         is_old = graph.versions.producer <= LAST_AMBIGUOUS_PRODUCER
         return [None if shape == () and is_old else shape for shape in found]
     shapes = infer_shapes(graph, recorded=True)
-    return [_nth(shapes.get(ref.node, ()), ref.index) for ref in refs]
+    return [shape_of(shapes, ref) for ref in refs]
 
 
 def fixed_batch(graph: Graph, names: Iterable[str]) -> int:
@@ -87,10 +87,6 @@ def fixed_batch(graph: Graph, names: Iterable[str]) -> int:
         if shape and shape[0] > 0:
             return shape[0]
     return 0
-
-
-def _nth(shapes: Sequence[TensorShape], index: int) -> TensorShape:
-    return shapes[index] if 0 <= index < len(shapes) else None
 
 
 def _dtype(graph: Graph, name: str) -> DType:

@@ -14,7 +14,7 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 
 _BROADCAST: Final = "its inputs are broadcast, or their shapes are not known in full"
 _TYPES: Final = "its types differ from each other, or the older op does not take them"
@@ -48,8 +48,7 @@ class Facts:
 
     def shape(self, ref: Ref) -> TensorShape:
         """A tensor's shape, as far as it is known."""
-        shapes = self._shapes.get(ref.node, ())
-        return shapes[ref.index] if ref.index < len(shapes) else None
+        return shape_of(self._shapes, ref)
 
     def is_used(self, node: str, index: int) -> bool:
         """Whether anything takes an output."""

@@ -16,7 +16,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.idle_controls import without_idle_controls
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import check_inputs, check_tensors
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.ops.static_values import StaticValues
 from mobileprep.options.declare import Option
 from mobileprep.rewriting.constant_folding.execution import execution
@@ -115,11 +115,7 @@ class FoldConstants(Transform):
         def inferred() -> Mapping[str, tuple[TensorShape, ...]]:
             return infer_shapes(graph, values=values, recorded=not self.clear_output_shapes)
 
-        def shape_of(ref: Ref) -> TensorShape:
-            shapes = inferred()[ref.node]
-            return shapes[ref.index] if ref.index < len(shapes) else None
-
-        return shape_of
+        return lambda ref: shape_of(inferred(), ref)
 
 
 def _warnings(folding: Folding) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import ENTERS, MERGES, NEXT_ITERATIONS
 from mobileprep.ir.refs import Ref
 from mobileprep.ops.dims import common
-from mobileprep.ops.shape_inference import Shapes, infer_shapes
+from mobileprep.ops.shape_inference import Shapes, infer_shapes, shape_of
 
 # Loops in loops, and sizes that turn by turn become unknown; models have two or three of either.
 _MOST_ROUNDS: Final = 24
@@ -33,8 +33,7 @@ class LoopShapes:
 
     def of(self, ref: Ref) -> TensorShape:
         """The shape of a tensor."""
-        outputs = self._shapes.get(ref.node, ())
-        return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
+        return shape_of(self._shapes, ref)
 
     def _settled(self) -> Mapping[str, Shapes]:
         known: dict[str, TensorShape] = {}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.formats.dtypes import DType
 from mobileprep.frozen import dataclass
-from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.identities import IDENTITIES
 from mobileprep.ir.names import FreshNames
@@ -19,7 +18,7 @@ from mobileprep.ir.op_sets import SWITCHES
 from mobileprep.ir.refs import Edge, Ref, control, edge
 from mobileprep.ir.tensor import Tensor
 from mobileprep.opdefs.signatures import output_types, signature_of
-from mobileprep.ops.shape_inference import infer_shapes
+from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.ops.static_values import StaticValues
 
 # Conditionals that hang together in unusual ways, and loops that are unrolled, are copied.
@@ -119,13 +118,9 @@ class Raising:
 
     @cached_property
     def _static(self) -> StaticValues:
-        shapes = infer_shapes(self.graph)
-
-        def shape_of(ref: Ref) -> TensorShape:
-            outputs = shapes[ref.node]
-            return outputs[ref.index] if 0 <= ref.index < len(outputs) else None
-
-        return StaticValues(self.graph.by_name, shape_of, self.fed)
+        return StaticValues(
+            self.graph.by_name, partial(shape_of, infer_shapes(self.graph)), self.fed
+        )
 
     def type_of(self, ref: Ref) -> DType:
         """The element type of a tensor.
