@@ -17,8 +17,8 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
 from mobileprep.ir.verify import check_inputs, check_names
+from mobileprep.opdefs.signatures import tensor_dtype
 from mobileprep.ops.dims import ShapeConflictError, merge
-from mobileprep.runtime.feeds import tensor_dtype
 from mobileprep.runtime.sampling.inputs import known_shapes
 
 _NEAREST = 3

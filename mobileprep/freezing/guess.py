@@ -26,7 +26,7 @@ from mobileprep.ir.node import Node
 from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import check_inputs, execution_order
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.opdefs.signatures import tensor_dtype
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
 from mobileprep.runtime.functions.kinds import FUNCTIONAL
 
@@ -193,9 +193,6 @@ def _specs(graph: Graph, refs: Sequence[Ref]) -> tuple[TensorSpec, ...]:
     shapes = infer_shapes(part, recorded=True)
     specs = []
     for ref in refs:
-        node = graph[ref.node]
-        definition = signature_of(node, graph.library)
-        types = output_types(node, definition) if definition else []
-        dtype = types[ref.index].base if ref.index < len(types) else DType.INVALID
+        dtype = tensor_dtype(graph, ref) or DType.INVALID
         specs.append(TensorSpec(str(ref), dtype, shape_of(shapes, ref)))
     return tuple(specs)

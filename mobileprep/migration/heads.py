@@ -14,7 +14,7 @@ from mobileprep.ir.op_sets import FEEDABLE, PLACEHOLDERS
 from mobileprep.ir.refs import Ref, parse_ref
 from mobileprep.ir.verify import execution_order
 from mobileprep.migration.records import Advice, Kind
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.opdefs.signatures import tensor_dtype
 from mobileprep.runtime.sampling.inputs import known_shapes
 
 _KINDS: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
@@ -91,7 +91,7 @@ def fed_instead(graph: Graph, names: Collection[str]) -> tuple[str, ...]:
         for node in graph
         if node.name not in before
         for ref in node.data_inputs
-        if ref.node in before and _type(graph, ref) not in _NO_NUMBERS
+        if ref.node in before and tensor_dtype(graph, ref) not in _NO_NUMBERS
     )
     return tuple(fed)
 
@@ -109,13 +109,6 @@ def _with_texts(graph: Graph, names: Collection[str]) -> frozenset[str]:
     for node in execution_order(graph, ""):
         is_text = node.op in PLACEHOLDERS and node.attr_dtype("dtype") in _NO_NUMBERS
         taken = (r for r in node.data_inputs if r.node in before)
-        if is_text or any(_type(graph, ref) in _NO_NUMBERS for ref in taken):
+        if is_text or any(tensor_dtype(graph, ref) in _NO_NUMBERS for ref in taken):
             before.add(node.name)
     return frozenset(before)
-
-
-def _type(graph: Graph, ref: Ref) -> DType | None:
-    node = graph[ref.node]
-    definition = signature_of(node)
-    types = [] if definition is None else output_types(node, definition)
-    return types[ref.index] if ref.index < len(types) else None

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
-from mobileprep.ir.graph import Library
+from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import Ref
 from mobileprep.opdefs.definitions import any_op_def
 
 _TYPES: Final = "list(type)"
@@ -31,6 +32,16 @@ def output_types(node: Node, definition: OpDef) -> list[DType]:
         InvalidGraphError: an attribute that the definition names is missing.
     """
     return _types(node, definition, definition.outputs)
+
+
+def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
+    """The type of a tensor, or None where nobody knows its op."""
+    node = graph[ref.node]
+    definition = signature_of(node, graph.library)
+    if definition is None:
+        return None
+    types = output_types(node, definition)
+    return types[ref.index].base if ref.index < len(types) else None
 
 
 def input_types(node: Node, definition: OpDef) -> list[DType]:

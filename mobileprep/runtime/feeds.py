@@ -10,7 +10,7 @@ from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.tensor import Array
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.opdefs.signatures import tensor_dtype
 
 
 def checked_feed(graph: Graph, ref: Ref, array: Array, where: str) -> Array:
@@ -44,16 +44,6 @@ def converted(array: Array, dtype: DType | None) -> Array:
     if kind is None or not np.can_cast(array.dtype, kind, "same_kind"):
         return array
     return array.astype(kind, copy=False)
-
-
-def tensor_dtype(graph: Graph, ref: Ref) -> DType | None:
-    """The type of a tensor, or None where nobody knows its op."""
-    node = graph[ref.node]
-    definition = signature_of(node, graph.library)
-    if definition is None:
-        return None
-    types = output_types(node, definition)
-    return types[ref.index].base if ref.index < len(types) else None
 
 
 def _check_shape(graph: Graph, ref: Ref, array: Array, where: str) -> None:

@@ -8,9 +8,10 @@ from mobileprep.errors import InvalidGraphError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
-from mobileprep.ir.graph import Function, Library
+from mobileprep.ir.graph import Function, Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.opdef import ArgDef, OpDef
+from mobileprep.ir.refs import parse_ref
 from mobileprep.opdefs.definitions import any_op_def
 from mobileprep.opdefs.signatures import (
     MOST_TENSORS,
@@ -19,7 +20,9 @@ from mobileprep.opdefs.signatures import (
     output_slots,
     output_types,
     signature_of,
+    tensor_dtype,
 )
+from tests.transforms import graphs
 
 FLOAT, INT = DType.FLOAT, DType.INT32
 
@@ -127,3 +130,11 @@ def test_functions_go_before_ops() -> None:
 def test_what_nobody_knows_is_none() -> None:
     assert signature_of(node("NoSuchOp")) is None
     assert output_count(node("NoSuchOp")) is None
+
+
+def test_types_of_tensors() -> None:
+    split = graphs.node("s", "Split", "axis x", num_split=2)
+    graph = Graph([graphs.placeholder("x"), split, graphs.node("m", "MyOwn", "x")])
+    names = ("x", "s:1", "s:2", "m")
+    found = [tensor_dtype(graph, parse_ref(name)) for name in names]
+    assert found == [DType.FLOAT, DType.FLOAT, None, None]

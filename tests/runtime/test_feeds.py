@@ -10,8 +10,8 @@ import pytest
 from mobileprep.errors import UsageError
 from mobileprep.formats.dtypes import DType
 from mobileprep.ir.graph import Graph
-from mobileprep.ir.refs import Ref, parse_ref
-from mobileprep.runtime.feeds import checked_feed, converted, tensor_dtype
+from mobileprep.ir.refs import Ref
+from mobileprep.runtime.feeds import checked_feed, converted
 from tests.stages.jobs import placeholder
 from tests.transforms.graphs import node
 from tests.transforms.graphs import placeholder as unshaped
@@ -77,11 +77,3 @@ def test_text_becomes_bytes() -> None:
 )
 def test_only_widths_are_converted(given: Any, wanted: DType | None, found: Any) -> None:
     assert converted(np.ones(2, given), wanted).dtype == found
-
-
-def test_types_of_tensors() -> None:
-    split = node("s", "Split", "axis x", num_split=2)
-    graph = Graph([placeholder((2, 3)), split, node("m", "MyOwn", "x")])
-    names = ("x", "s:1", "s:2", "m")
-    found = [tensor_dtype(graph, parse_ref(name)) for name in names]
-    assert found == [DType.FLOAT, DType.FLOAT, None, None]

@@ -10,7 +10,7 @@ from mobileprep.ir.ends import placeholders
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import PLACEHOLDERS
 from mobileprep.ir.refs import parse_ref
-from mobileprep.opdefs.signatures import output_types, signature_of
+from mobileprep.opdefs.signatures import tensor_dtype
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,6 @@ def tensor_info(graph: Graph, name: str) -> TensorInfo:
         message = f"there is no tensor {name!r} in the graph"
         usual = f"its placeholders are {', '.join(placeholders(graph)[:5]) or 'none'}"
         raise UsageError(message, nearest_hint(ref.node, graph.by_name) or usual)
-    definition = signature_of(node, graph.library)
-    types = output_types(node, definition) if definition is not None else []
-    dtype = types[ref.index].base if ref.index < len(types) else None
     # Old graphs leave the shape of a placeholder empty where it is unknown.
     shape = (node.attr_shape("shape") or None) if node.op in PLACEHOLDERS else None
-    return TensorInfo(name, dtype, shape)
+    return TensorInfo(name, tensor_dtype(graph, ref), shape)

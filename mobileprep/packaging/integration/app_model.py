@@ -12,8 +12,8 @@ from mobileprep.frozen import dataclass
 from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.refs import parse_ref
+from mobileprep.opdefs.signatures import tensor_dtype
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.runtime.feeds import tensor_dtype
 from mobileprep.runtime.sampling.inputs import fed_tensors
 
 Artifact: TypeAlias = Literal["frozen", "text", "memmapped", "tflite"]

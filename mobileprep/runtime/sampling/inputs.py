@@ -11,10 +11,10 @@ from mobileprep.ir.attrs import TensorShape
 from mobileprep.ir.graph import Graph
 from mobileprep.ir.op_sets import FEEDABLE
 from mobileprep.ir.refs import Ref, parse_ref
+from mobileprep.opdefs.signatures import tensor_dtype
 from mobileprep.ops.array.placeholders import LAST_AMBIGUOUS_PRODUCER
 from mobileprep.ops.dims import ShapeConflictError, merge
 from mobileprep.ops.shape_inference import infer_shapes, shape_of
-from mobileprep.runtime.feeds import tensor_dtype
 
 
 @dataclass(frozen=True)
