@@ -88,7 +88,8 @@ def _fit(target: Target) -> Fit:
     source = target.source
     path = source.file.path
     kind = source.kind if source.kind in ("meta_graph", "saved_model") else "graph"
-    checkpoint = None if source.checkpoint is None else source.checkpoint.path
+    named = source.checkpoint if source.names_checkpoint else None
+    checkpoint = None if named is None else named.path
     saver = None if source.saver is None else source.saver.path
     freeze = {f.name: getattr(target.freeze, f.name) for f in dataclasses.fields(target.freeze)}
     options = FreezeOptions(target.outputs, source.signature or "", **freeze)

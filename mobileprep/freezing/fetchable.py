@@ -15,6 +15,7 @@ from mobileprep.ir.op_sets import ENTERS, EXITS, FUSED_BATCH_NORMS, MERGES, NEXT
 from mobileprep.ir.reachability import closure
 from mobileprep.ir.refs import Ref
 from mobileprep.ir.verify import execution_order
+from mobileprep.runtime.functions.kinds import LOOPS
 
 _LOOP_CONDITION: Final = "LoopCond"
 _LOOP_EDGES: Final = ENTERS | NEXT_ITERATIONS
@@ -56,6 +57,7 @@ def results_among(
         # What a rewriter left of a batch norm, whose statistics alone are used elsewhere.
         lambda n: n.op in FUSED_BATCH_NORMS,
         leaves_lowered_loop,
+        lambda n: _is_left_of_loop(graph, flows, n),
         lambda n: _is_counter(graph, n, given),
         lambda n: _is_check(graph, flows, n),
         lambda n: _is_picture(flows, n),
@@ -76,6 +78,17 @@ def _step(graph: Graph, node: Node) -> int:
     if node.op in MERGES:
         return 0 if _LOOP_EDGES.intersection(before) else -1
     return 0
+
+
+def _is_left_of_loop(graph: Graph, flows: Flows, node: Node) -> bool:
+    """Whether a node hands on a variable of a While of which another one is used."""
+    if node.op != "Identity" or len(node.data_inputs) != 1:
+        return False
+    producer = graph[node.data_inputs[0].node]
+    takers = flows.takers(producer.name)
+    return producer.op in LOOPS and any(
+        n.op != "Identity" or flows.takers(n.name) for n, _ in takers
+    )
 
 
 def _is_counter(graph: Graph, node: Node, given: set[str]) -> bool:

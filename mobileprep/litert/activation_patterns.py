@@ -21,18 +21,23 @@ _RANGES: Final = {(-1.0, 1.0): "RELU_N1_TO_1", (0.0, 6.0): "RELU6"}
 
 
 def gelu(op: Op, readers: Readers) -> Op | None:
-    """x / 2 * (1 + erf(x / sqrt(2))), or the same with tanh, in any order of its products."""
+    """x / 2 * (1 + erf(x / sqrt(2))), or the same with tanh, in any order of its products.
+
+    As erf is odd, 1 - erf(-x / sqrt(2)) is the same, which erfc becomes.
+    """
     if op.code != "MUL" or op.outputs[0].dtype is not DType.FLOAT:
         return None
     scale, factors = _factors(op, readers)
     if len(factors) != 2 or not _is_close(scale, 0.5):
         return None
     for x, bend in (factors, factors[::-1]):
-        curve = readers.maker(_beside(bend, 1.0, readers))
+        curve, sign = readers.maker(_beside(bend, 1.0, readers)), 1.0
+        if curve is None:
+            curve, sign = readers.maker(_taken_from(bend, 1.0, readers)), -1.0
         if curve is None or curve.code not in ("ERF", "TANH"):
             continue
         is_curve = _is_erf if curve.code == "ERF" else _is_tanh
-        if is_curve(curve.inputs[0], x, readers):
+        if is_curve(curve.inputs[0], x, sign, readers):
             options = Options("GeluOptions", {"approximate": curve.code == "TANH"})
             return Op("GELU", (x,), op.outputs, options)
     return None
@@ -70,22 +75,25 @@ def _with_number(op: Op) -> tuple[Value | None, float | None]:
     return right, number_of(left)
 
 
-def _is_erf(inner: Value | None, x: Value, readers: Readers) -> bool:
-    """Whether a value is x / sqrt(2)."""
+def _is_erf(inner: Value | None, x: Value, sign: float, readers: Readers) -> bool:
+    """Whether a value is x / sqrt(2), of the sign given."""
     maker = readers.maker(inner)
     if maker is None:
         return False
     scale, factors = _factors(maker, readers)
-    return factors == [x] and _is_close(scale, _OVER_ROOT_2)
+    return factors == [x] and _is_close(scale, sign * _OVER_ROOT_2)
 
 
-def _is_tanh(inner: Value | None, x: Value, readers: Readers) -> bool:
-    """Whether a value is sqrt(2 / pi) * (x + 0.044715 * x**3), or has x before the brackets."""
+def _is_tanh(inner: Value | None, x: Value, sign: float, readers: Readers) -> bool:
+    """Whether a value is sqrt(2 / pi) * (x + 0.044715 * x**3), or has x before the brackets.
+
+    It may be of either sign; the one that is meant is given.
+    """
     maker = readers.maker(inner)
     if maker is None:
         return False
     scale, factors = _factors(maker, readers)
-    if not _is_close(scale, _OF_TANH):
+    if not _is_close(scale, sign * _OF_TANH):
         return False
     if len(factors) == 1:
         total = readers.maker(factors[0])
@@ -120,6 +128,15 @@ def _beside(value: Value | None, wanted: float, readers: Readers) -> Value | Non
     return rest if found is not None and _is_close(found, wanted) else None
 
 
+def _taken_from(value: Value | None, wanted: float, readers: Readers) -> Value | None:
+    """What is taken from a number."""
+    difference = readers.maker(value)
+    if difference is None or difference.code != "SUB":
+        return None
+    found = number_of(difference.inputs[0])
+    return difference.inputs[1] if found is not None and _is_close(found, wanted) else None
+
+
 def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Value]]:
     """The number and the values of a product, those of products and powers in it included.
 
@@ -130,9 +147,9 @@ def _factors(op: Op, readers: Readers, depth: int = 0) -> tuple[float, list[Valu
     if power is not None and first is not None:
         return 1.0, [first] * power
     divisor = number_of(rest[0]) if op.code == "DIV" and rest else None
-    if op.code not in ("MUL", "DIV") or (op.code == "DIV" and not divisor):
+    if op.code not in ("MUL", "DIV", "NEG") or (op.code == "DIV" and not divisor):
         return 1.0, [op.outputs[0]]
-    scale = 1.0 if divisor is None else 1 / divisor
+    scale = -1.0 if op.code == "NEG" else 1.0 if divisor is None else 1 / divisor
     values: list[Value] = []
     for value in op.inputs if divisor is None else [first]:
         if value is None:

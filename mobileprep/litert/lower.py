@@ -37,11 +37,9 @@ from mobileprep.litert.types import NAMES
 from mobileprep.ops.shape_inference import infer_shapes
 
 _CONTROL_FLOW: Final = frozenset(
-    {
-        *(*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond"),
-        *("TensorArrayV3", "TensorListReserve", "TensorListFromTensor"),
-    }
+    {*SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS, "LoopCond", "TensorArrayV3"}
 )
+_TENSOR_LISTS: Final = ("TensorList", "EmptyTensorList")
 _DEEPEST: Final = 64
 _MOST_CALLS: Final = 10_000
 _NO_OP: Final = "cut the graph before it, and feed what it computes"
@@ -251,6 +249,10 @@ def _unknown(node: Node) -> CannotExpressError:
     """Why an op has no lowering."""
     if node.op in _CONTROL_FLOW:
         return CannotExpressError("it is control flow, which is not converted", _NO_OP)
+    if node.op.startswith(_TENSOR_LISTS):
+        reason = "TensorLists, the arrays of TensorFlow 2, are not converted"
+        mend = "export the model with its loops unrolled (Keras: unroll=True)"
+        return CannotExpressError(reason, mend)
     if node.op.startswith("Decode"):
         reason = "LiteRT decodes no pictures, sounds or records"
         return CannotExpressError(reason, "decode in the app, and feed what this node puts out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mobileprep.plan.compressor import LEVEL, compressor
 from mobileprep.plan.regular_expressions import regex_engine
-from mobileprep.plan.sources import checkpoint_files, graph_files, single_file
+from mobileprep.plan.sources import graph_files, single_file, source_checkpoint
 from mobileprep.plan.spec import StageSpec, places
 from mobileprep.plan.stages import FreezeStage
 from mobileprep.recipe.model import Target
@@ -20,7 +20,7 @@ def freeze_spec(target: Target) -> StageSpec:
     stage = FreezeStage(
         kind=source.kind,
         graph=graph_files(source),
-        checkpoint=checkpoint_files(source.checkpoint) if source.checkpoint else None,
+        checkpoint=source_checkpoint(source),
         saver=single_file(source.saver) if source.saver else None,
         tags=source.tags,
         signature=source.signature,

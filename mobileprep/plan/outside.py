@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mobileprep.plan.app import app_classes
 from mobileprep.plan.calibrating import calibration_members
-from mobileprep.plan.sources import checkpoint_files, data_files, graph_files, single_file
+from mobileprep.plan.sources import data_files, graph_files, single_file, source_checkpoint
 from mobileprep.plan.spec import StageFile
 from mobileprep.plan.step_files import named_files, plugin_file
 from mobileprep.recipe.model import Target
@@ -16,8 +16,9 @@ def outside_files(target: Target) -> Iterator[StageFile]:
     """The files from outside that a target depends on."""
     source = target.source
     yield from graph_files(source).members
-    if source.checkpoint is not None:
-        yield from checkpoint_files(source.checkpoint).members
+    checkpoint = source_checkpoint(source)
+    if checkpoint is not None:
+        yield from checkpoint.members
     if source.saver is not None:
         yield from single_file(source.saver).members
     if target.validation is not None:

@@ -112,6 +112,19 @@ def checkpoint_files(named: InputFile) -> Files:
     return _files(named, (_beside(named, p.name, p) for p in sorted(found)))
 
 
+def source_checkpoint(source: Source) -> Files | None:
+    """The checkpoint of a source; None where it has none, as a MetaGraph without variables may.
+
+    Raises:
+        CorruptFileError: it is not there.
+    """
+    if source.checkpoint is None:
+        return None
+    found = checkpoint_files(source.checkpoint)
+    is_alone = all(member.path == source.file.path for member in found.members)
+    return None if is_alone and not source.names_checkpoint else found
+
+
 def _file_or_folder(named: InputFile) -> Files:
     return folder_files(named) if _is_dir(named.path) else single_file(named)
 

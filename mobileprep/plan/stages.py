@@ -68,7 +68,7 @@ class FreezeStage(Stage):
     """
 
     stage_name: ClassVar[str] = "freeze"
-    stage_version: ClassVar[int] = 6
+    stage_version: ClassVar[int] = 7
     RECORD: ClassVar[str] = "freeze.json"
 
     kind: SourceKind
@@ -110,7 +110,7 @@ class TransformStage(Stage):
     """
 
     stage_name: ClassVar[str] = "transform"
-    stage_version: ClassVar[int] = 10
+    stage_version: ClassVar[int] = 11
     RECORD: ClassVar[str] = "step.json"
 
     transform: str
@@ -157,7 +157,7 @@ class PackageStage(Stage):
     """
 
     stage_name: ClassVar[str] = "package"
-    stage_version: ClassVar[int] = 10
+    stage_version: ClassVar[int] = 11
     RECORD: ClassVar[str] = "package.json"
 
     file: str

@@ -142,6 +142,11 @@ class Source:
     ] = None
     pins: tuple[Pin, ...] = ()
 
+    @property
+    def names_checkpoint(self) -> bool:
+        """Whether the recipe says which checkpoint; else it is the one beside a MetaGraph."""
+        return self.checkpoint is not None and self.checkpoint.place != self.file.place
+
 
 @dataclass(frozen=True)
 class InputSpec:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mobileprep.formats.dtypes import DType
+from mobileprep.formats.protos import saved_model_pb2 as pb
 from mobileprep.ir.files import read_graph, write_graph
 from mobileprep.ir.graph import Graph
 from mobileprep.recipe.load import load_recipe
@@ -112,6 +113,16 @@ def test_what_is_no_model_leaves_no_recipe(model: Path, run: Run) -> None:
         assert (told.code, str(model) in told.err) == (code, True)
         assert "hint" in told.err
         assert not Path("new").exists()
+
+
+def test_a_meta_graph_without_variables_needs_no_checkpoint(model: Path, run: Run) -> None:
+    made = pb.MetaGraphDef()
+    made.meta_info_def.tags.append("train")
+    made.graph_def.ParseFromString(model.read_bytes())
+    Path("net.meta").write_bytes(made.SerializeToString())
+    told = run("init", "net.meta", "--inputs", "x", "--outputs", "y")
+    assert told.code == 0, told.err
+    assert run("build", "recipe.yaml").code == 0
 
 
 def test_quantized_is_what_the_check_runs(model: Path, run: Run) -> None:

@@ -82,6 +82,21 @@ def test_what_a_conditional_gives_beside_its_result_comes_last():
     assert [t.name for t in guess(source(nodes)).outputs] == ["y", "cond/Identity_1"]
 
 
+def test_what_a_while_gives_beside_its_result_is_no_output():
+    types = {"T": [DType.INT32, FLOAT], "cond": FuncRef("f"), "body": FuncRef("g")}
+    nodes = [
+        placeholder("x", 2),
+        placeholder("n", dtype=DType.INT32),
+        node("while", "While", "n", "x", **types),
+        node("while/Identity", "Identity", "while", T=DType.INT32),
+        node("while/Identity_1", "Identity", "while:1", T=FLOAT),
+        node("y", "Relu", "while/Identity_1", T=FLOAT),
+    ]
+    assert [t.name for t in guess(source(nodes)).outputs] == ["y"]
+    ends = ["while/Identity", "while/Identity_1"]
+    assert sorted(t.name for t in guess(source(nodes[:-1])).outputs) == ends
+
+
 def test_what_leaves_a_lowered_loop_unread_is_no_output():
     """A loop of TensorFlow 2 that was lowered: its counter leaves it too."""
     nodes = [

@@ -195,6 +195,16 @@ def test_every_node_that_cannot_be_expressed_is_named_at_once() -> None:
     assert "AddN" not in message
 
 
+def test_a_tensor_list_is_named_with_what_exports_the_model_without() -> None:
+    shape = const("shape", np.int32([2]))
+    kinds = {"element_dtype": DType.FLOAT, "shape_type": DType.INT32}
+    made = op("list", "TensorListFromTensor", ["x", "shape"], **kinds)
+    length = op("y", "TensorListLength", ["list"])
+    with pytest.raises(UnsupportedError, match="TensorLists, the arrays of") as caught:
+        model(Graph([feed("x", (3, 2)), shape, made, length]), ["x"], ["y"])
+    assert "unroll=True" in str(caught.value.hint)
+
+
 def test_an_input_of_unknown_rank_is_named_where_something_cannot_be_expressed() -> None:
     nodes = [feed("x", None), op("y", "Lgamma", ["x"])]
     with pytest.raises(UnsupportedError) as caught:

@@ -190,6 +190,33 @@ def test_gelu_whose_half_belongs_to_the_bend() -> None:
     assert converted(nodes, (2, 50)) == ["GELU"]
 
 
+@pytest.mark.parametrize("negated", ["x", "root"])
+def test_gelu_by_the_rest_of_the_error_function(negated: str) -> None:
+    """As newer releases of TensorFlow write it."""
+    nodes = [
+        const("half", 0.5),
+        op("part", "Mul", ["half", "x"]),
+        op("minus", "Neg", ["x"]),
+        const("root", 2**-0.5 if negated == "x" else -(2**-0.5)),
+        op("scaled", "Mul", ["minus" if negated == "x" else "x", "root"]),
+        op("rest", "Erfc", ["scaled"]),
+        op("y", "Mul", ["part", "rest"]),
+    ]
+    assert converted(nodes, (2, 50)) == ["GELU"]
+
+
+def test_the_rest_of_the_error_function_of_the_other_sign_is_no_gelu() -> None:
+    nodes = [
+        const("half", 0.5),
+        op("part", "Mul", ["half", "x"]),
+        const("root", 2**-0.5),
+        op("scaled", "Mul", ["x", "root"]),
+        op("rest", "Erfc", ["scaled"]),
+        op("y", "Mul", ["part", "rest"]),
+    ]
+    assert "GELU" not in converted(nodes, (2, 50))
+
+
 CUBES = {
     "Pow": [const("three", 3.0), op("cube", "Pow", ["x", "three"])],
     "Mul": [op("square", "Mul", ["x", "x"]), op("cube", "Mul", ["x", "square"])],

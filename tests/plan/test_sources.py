@@ -13,8 +13,9 @@ from mobileprep.plan.sources import (
     folder_files,
     meta_graph_files,
     single_file,
+    source_checkpoint,
 )
-from mobileprep.recipe.settings import Data, InputFile
+from mobileprep.recipe.settings import Data, InputFile, Source
 
 PLACE = "recipe.yaml:3:1"
 
@@ -183,3 +184,17 @@ def test_data_is_all_files_of_its_folder_and_those_beside_it(tmp_path: Path) -> 
     with pytest.raises(CorruptFileError, match=r"gone\.csv is not there") as caught:
         data_files(Data(folder, labels=gone))
     assert caught.value.where == "recipe.yaml:3:4"
+
+
+def test_a_meta_graph_may_lie_alone_unless_its_checkpoint_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.meta").touch()
+    file = InputFile("m.meta", tmp_path / "m.meta", "r.yaml:3:22")
+    beside = InputFile("m", tmp_path / "m", file.place)
+    assert source_checkpoint(Source("meta_graph", file)) is None
+    assert source_checkpoint(Source("meta_graph", file, beside)) is None
+    told = InputFile("m", tmp_path / "m", "r.yaml:3:42")
+    assert source_checkpoint(Source("meta_graph", file, told)) is not None
+    (tmp_path / "m.index").touch()
+    found = source_checkpoint(Source("meta_graph", file, beside))
+    assert found is not None
+    assert [member.name for member in found.members] == ["m.index", "m.meta"]

@@ -1,4 +1,4 @@
-"""Segments, sequences, sets and diagonals."""
+"""Segments, sequences and sets."""
 
 from __future__ import annotations
 
@@ -90,22 +90,6 @@ def unique(scope: Scope, node: Node, inputs: Sequence[Value]) -> tuple[Value, ..
     kind = node.attr_dtype("out_idx", DType.INT32)
     outputs = [(scope.output_shape(node), inputs[0].dtype), (scope.output_shape(node, 1), kind)]
     return scope.emit_many("UNIQUE", inputs, outputs, "UniqueOptions", idx_out_type=NAMES[kind])
-
-
-@lowering("MatrixDiag")
-def matrix_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MATRIX_DIAG."""
-    need(node, inputs, LONG_NUMBERS)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit("MATRIX_DIAG", inputs, shape, kind, "MatrixDiagOptions")
-
-
-@lowering("MatrixSetDiag")
-def matrix_set_diag(scope: Scope, node: Node, inputs: Sequence[Value]) -> Value:
-    """MATRIX_SET_DIAG."""
-    need(node, inputs, LONG_NUMBERS)
-    shape, kind = scope.output_shape(node), inputs[0].dtype
-    return scope.emit("MATRIX_SET_DIAG", inputs, shape, kind, "MatrixSetDiagOptions")
 
 
 @lowering("BroadcastArgs")

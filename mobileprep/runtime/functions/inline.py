@@ -10,6 +10,7 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.frozen import dataclass
 from mobileprep.ir import attrs as attr
 from mobileprep.ir.attrs import AttrValue
+from mobileprep.ir.colocation import without_dangling
 from mobileprep.ir.graph import Graph, Library
 from mobileprep.ir.node import Node
 from mobileprep.ir.reachability import closure
@@ -134,7 +135,8 @@ class _Inliner:
 
     def finished(self) -> list[Node]:
         """All nodes, with every reference to a call led to where its result comes from."""
-        return [self._led(n) for n in self._nodes]
+        nodes = [self._led(n) for n in self._nodes]
+        return without_dangling(nodes, {n.name for n in nodes})
 
     def _lower(self, node: Node, site: _Site) -> None:
         done = lower(node, self._library, self._taken)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mobileprep.errors import InvalidGraphError
 from mobileprep.frozen import dataclass
+from mobileprep.ir.colocation import colocated
 from mobileprep.ir.node import Node
 from mobileprep.ir.refs import Ref, control
 from mobileprep.opdefs.bodies import Body
@@ -32,6 +33,9 @@ def splice(
 ) -> Spliced:
     """A body's nodes under names that begin with a prefix, fed with a caller's inputs.
 
+    Nodes that are colocated with others of the body stay so. What else a function's body names
+    there is no node of the caller's graph.
+
     Args:
         prefix: what their names begin with.
         device: for the nodes that have none.
@@ -47,6 +51,7 @@ def splice(
         raise InvalidGraphError(message, "export the model again")
     tensors = dict(zip(body.args, inputs, strict=True))
     producers = {a.node: t.node for a, t in tensors.items()}
+    own = {n.name for n in body.nodes}
 
     def moved(ref: Ref) -> Ref:
         if ref.is_control:
@@ -54,9 +59,12 @@ def splice(
         found = tensors.get(ref)
         return found if found is not None else ref.renamed(f"{prefix}/{ref.node}")
 
+    def beside(name: str) -> str | None:
+        return f"{prefix}/{name}" if name in own else None
+
     nodes = tuple(
         replace(
-            n,
+            colocated(n, beside),
             name=f"{prefix}/{n.name}",
             inputs=in_order(moved(r) for r in n.inputs) or anchor,
             device=n.device or device,

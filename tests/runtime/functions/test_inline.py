@@ -9,7 +9,16 @@ from mobileprep.errors import InvalidGraphError, UnsupportedError
 from mobileprep.runtime.functions.inline import inline_calls
 from mobileprep.runtime.interpreter import Interpreter
 from tests.freezing.graphs import listing
-from tests.runtime.functions.texts import PLACEHOLDER, RELU, T, body, call, function, model
+from tests.runtime.functions.texts import (
+    PLACEHOLDER,
+    RELU,
+    T,
+    body,
+    call,
+    colocated,
+    function,
+    model,
+)
 
 
 def test_a_call_becomes_the_nodes_of_its_function():
@@ -105,6 +114,22 @@ def test_in_a_graph_with_branches_constants_of_functions_wait_for_an_argument():
     switch = f'node {{ name: "s" op: "Switch" input: "x" input: "x" {T} }}'
     graph = model(PLACEHOLDER + switch + call("call", "f", "s:1") + RELU, f)
     assert listing(inline_calls(graph, ["y"], ""))[2] == "call/c = Const(^s)"
+
+
+def test_nodes_of_a_function_stay_colocated_and_name_no_node_that_is_not_there():
+    inner = function("g", "a", body("n Neg a"), out="n:y:0")
+    nodes = [
+        body("s Add a a"),
+        colocated(body("n Neg s:z:0"), "s"),
+        colocated(body("m Neg n:y:0"), "table/818"),
+        call("inner", "g", "m:y:0").replace("node {", "node_def {"),
+        colocated(body("o Neg inner:output:0"), "inner"),
+    ]
+    outer = function("f", "a", " ".join(nodes), out="o:y:0")
+    graph = model(PLACEHOLDER + call("call", "f", "x") + colocated(RELU, "call"), inner, outer)
+    done = inline_calls(graph, ["y"], "")
+    named = {n.name: n.attrs["_class"].value for n in done if "_class" in n.attrs}
+    assert named == {"call/n": (b"loc:@call/s",)}
 
 
 def test_a_name_that_is_taken_is_avoided():

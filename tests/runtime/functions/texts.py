@@ -42,3 +42,9 @@ def body(*lines: str) -> str:
         taken = " ".join(f'input: "{i}"' for i in inputs)
         nodes.append(f'node_def {{ name: "{name}" op: "{op}" {taken} {T} }}')
     return " ".join(nodes)
+
+
+def colocated(node: str, other: str) -> str:
+    """A node's text with a constraint on the place of another."""
+    entry = f'attr {{ key: "_class" value {{ list {{ s: "loc:@{other}" }} }} }}'
+    return f"{node.rstrip().removesuffix('}')} {entry} }}"
