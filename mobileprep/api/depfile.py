@@ -69,18 +69,22 @@ class Depfile:
         manifests = (inside(out, "/".join((*names, MANIFEST))) for names in folders)
         return cls(path, text, tuple(manifests))
 
-    def write(self) -> None:
-        """Write it, and set the manifests' times to now.
+    def write(self, begun: int) -> None:
+        """Write it, and set the manifests' times to when the build began.
 
         A build leaves a manifest alone that says what it said before, and Make would take it for
-        older than what was edited since, again and again.
+        older than what was edited since, again and again. What was edited while the build ran has
+        to be newer than the manifests: the build may have read it before.
+
+        Args:
+            begun: nanoseconds since the epoch.
 
         Raises:
             ArtifactError: the file cannot be written, or a manifest not be touched.
         """
         for manifest in self.manifests:
             try:
-                os.utime(manifest)
+                os.utime(manifest, ns=(begun, begun))
             except OSError as error:
                 message = f"its time cannot be set: {error.strerror}"
                 raise ArtifactError(message, "", str(manifest)) from error
