@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
@@ -141,21 +142,36 @@ def wait_for_change(watched: Watched, is_same: Callable[[], bool] = lambda: True
     Raises:
         UnsupportedError: the package that tells of changes is not installed.
     """
-    watchfiles = watcher()
+    watcher()
     near = {path if path.is_dir() else path.parent for path in watched.stamps}
     folders = watched.below or near | watched.looked_into
     if _differs(watched, is_same):
         return
-    for changes in watchfiles.watch(
-        *(sorted(folder for folder in folders if folder.is_dir()) or [Path.cwd()]),
-        recursive=bool(watched.below),
+    there = sorted(folder for folder in folders if folder.is_dir()) or [Path.cwd()]
+    with contextlib.suppress(FileNotFoundError):  # a folder that has just gone is a change
+        for changes in _changes(there, recursive=bool(watched.below)):
+            if (changes and watched.below) or _differs(watched, is_same):
+                return
+
+
+def _changes(folders: Iterable[Path], *, recursive: bool) -> Iterator[set[Any]]:
+    """What changes in folders, round by round, and nothing after each time of silence.
+
+    A system tells of so many folders at a time; where they are too many they are looked at.
+    """
+    watch = partial(
+        watcher().watch,
+        *folders,
+        recursive=recursive,
         step=_QUIET_MS,
         rust_timeout=_LOOK_MS,
         yield_on_timeout=True,
         watch_filter=None,
-    ):
-        if (changes and watched.below) or _differs(watched, is_same):
-            return
+    )
+    try:
+        yield from watch()
+    except (OSError, RuntimeError):
+        yield from watch(force_polling=True, poll_delay_ms=_LOOK_MS)
 
 
 def _differs(watched: Watched, is_same: Callable[[], bool]) -> bool:
