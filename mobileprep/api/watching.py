@@ -143,18 +143,26 @@ def wait_for_change(watched: Watched, is_same: Callable[[], bool] = lambda: True
         UnsupportedError: the package that tells of changes is not installed.
     """
     watcher()
-    near = {path if path.is_dir() else path.parent for path in watched.stamps}
-    folders = watched.below or near | watched.looked_into
     if _differs(watched, is_same):
         return
-    there = sorted(folder for folder in folders if folder.is_dir()) or [Path.cwd()]
     with contextlib.suppress(FileNotFoundError):  # a folder that has just gone is a change
-        for changes in _changes(there, recursive=bool(watched.below)):
+        for changes in _changes(_folders(watched) or [Path.cwd()]):
             if (changes and watched.below) or _differs(watched, is_same):
                 return
 
 
-def _changes(folders: Iterable[Path], *, recursive: bool) -> Iterator[set[Any]]:
+def _folders(watched: Watched) -> list[Path]:
+    """The folders to be told of: of each alone, since some below may be for others to read."""
+    if watched.below:
+        tops = watched.below
+        folders = {p for p in watched.stamps if p in tops or tops.intersection(p.parents)}
+    else:
+        folders = {path if path.is_dir() else path.parent for path in watched.stamps}
+        folders |= watched.looked_into
+    return sorted(p for p in folders if p.is_dir() and os.access(p, os.R_OK | os.X_OK))
+
+
+def _changes(folders: Iterable[Path]) -> Iterator[set[Any]]:
     """What changes in folders, round by round, and nothing after each time of silence.
 
     A system tells of so many folders at a time; where they are too many they are looked at.
@@ -162,7 +170,7 @@ def _changes(folders: Iterable[Path], *, recursive: bool) -> Iterator[set[Any]]:
     watch = partial(
         watcher().watch,
         *folders,
-        recursive=recursive,
+        recursive=False,
         step=_QUIET_MS,
         rust_timeout=_LOOK_MS,
         yield_on_timeout=True,

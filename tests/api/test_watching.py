@@ -130,8 +130,25 @@ def test_below_a_broken_recipe_any_change_counts(
     use(monkeypatch, told)
     wait_for_change(watched)
     assert told.rounds == [{"more"}]
-    assert told.asked[0][1]["recursive"] is True
+    folders, options = told.asked[0]
+    assert folders == (tmp_path, tmp_path / "deep")
+    assert options["recursive"] is False
     assert watch_folders([], None) == Watched({})
+
+
+def test_folders_that_cannot_be_read_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package would give up at the first."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "recipe.yaml").write_text("source: secret/model.pb\n")
+    watched = watch_folders([tmp_path / "recipe.yaml"], None)
+    assert tmp_path / "secret" in watched.stamps
+    monkeypatch.setattr(os, "access", lambda path, _mode: path.name != "secret")
+    told = Told({"any"})
+    use(monkeypatch, told)
+    wait_for_change(watched)
+    assert told.asked[0][0] == (tmp_path,)
 
 
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
