@@ -13,8 +13,9 @@ import os
 import threading
 import traceback
 from collections.abc import Iterator
+from importlib.machinery import SOURCE_SUFFIXES, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NoReturn
 
 from mobileprep.errors import MobileprepError, UsageError
@@ -49,14 +50,27 @@ def load_file(path: Path, name: str, author: Author) -> ModuleType:
             program; the message names its line.
         UsageError: it is not there.
     """
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    loader = _SourceAlone(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None or path.suffix not in SOURCE_SUFFIXES or not path.is_file():
         message = f"the {author.what} {path} is not there, or is no Python file"
         raise UsageError(message, "name a .py file")
     module = importlib.util.module_from_spec(spec)
     with blaming(path, author):
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     return module
+
+
+class _SourceAlone(SourceFileLoader):
+    """Compiles a file each time, where Python would take bytecode of an earlier version.
+
+    Python tells versions apart by their size and the second of their mtime, which two edits may
+    have in common, and builds by every byte.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file as it is; nothing is kept beside it."""
+        return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,15 @@ def test_a_file_is_run_anew_each_time(tmp_path: Path) -> None:
         assert load_file(path, "own", AUTHOR).x == number
 
 
+def test_what_runs_is_what_the_file_says_whatever_its_times_say(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    for number in (1, 2):
+        path.write_text(f"x = {number}\n")
+        os.utime(path, (1, 1))
+        assert load_file(path, "own", AUTHOR).x == number
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_what_it_raises_is_told_at_its_line(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text("\n\n1 / 0\n")

@@ -17,7 +17,6 @@ from mobileprep.pipeline.overlaps import check_beside
 from mobileprep.pipeline.published import MANIFEST
 from mobileprep.pipeline.reads import files_read, folders_read
 from mobileprep.pipeline.state import State
-from mobileprep.recipe.lock_file import lock_path
 from mobileprep.recipe.model import Recipe
 
 # What ends a name for Make or for Ninja, what the two do not read alike, and what to Make is a
@@ -59,9 +58,7 @@ class Depfile:
             UsageError: a name that no depfile can hold.
             ArtifactError: the file would lie over what is read, or among a target's outputs.
         """
-        read = files_read(recipes, state.plan) | folders_read(state.plan)
-        if locked:
-            read |= {lock_path(Path(recipe.file)) for recipe in recipes}
+        read = files_read(recipes, state.plan, locked=locked) | folders_read(state.plan)
         if not is_stdout(path):
             check_beside(path, read, [inside(out, t.folder) for t in state.plan.targets])
         folders = [target.folder.split("/") for target in state.plan.targets]
@@ -72,18 +69,22 @@ class Depfile:
         manifests = (inside(out, "/".join((*names, MANIFEST))) for names in folders)
         return cls(path, text, tuple(manifests))
 
-    def write(self) -> None:
-        """Write it, and set the manifests' times to now.
+    def write(self, begun: int) -> None:
+        """Write it, and set the manifests' times to when the build began.
 
         A build leaves a manifest alone that says what it said before, and Make would take it for
-        older than what was edited since, again and again.
+        older than what was edited since, again and again. What was edited while the build ran has
+        to be newer than the manifests: the build may have read it before.
+
+        Args:
+            begun: nanoseconds since the epoch.
 
         Raises:
             ArtifactError: the file cannot be written, or a manifest not be touched.
         """
         for manifest in self.manifests:
             try:
-                os.utime(manifest)
+                os.utime(manifest, ns=(begun, begun))
             except OSError as error:
                 message = f"its time cannot be set: {error.strerror}"
                 raise ArtifactError(message, "", str(manifest)) from error

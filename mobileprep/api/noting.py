@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +15,12 @@ from mobileprep.fsio import file_inside, inside
 from mobileprep.pipeline.file_index import FileIndex
 from mobileprep.pipeline.publish import published_names
 from mobileprep.pipeline.published import MANIFEST
-from mobileprep.pipeline.reads import files_read, folders_read
+from mobileprep.pipeline.reads import files_named, files_read, folders_looked_into
 from mobileprep.pipeline.state import State
 from mobileprep.pipeline.unchanged import (
     Unchanged,
     code_stamp,
     digest_of,
-    folders_above,
     names_in,
     save_note,
 )
@@ -32,7 +29,6 @@ from mobileprep.plan.planner import plan_recipes
 from mobileprep.recipe.lock_file import lock_path
 from mobileprep.recipe.model import Recipe
 from mobileprep.recipe.schemas import SCHEMA_FOLDER
-from mobileprep.recipe.settings import InputFile
 
 # Larger files are hashed once more by each build until their times are old enough to be believed.
 _LARGE: Final = 1 << 20
@@ -85,7 +81,7 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     ]
     published = [*in_folders, *page_files(state.plan, out).values()]
     locks = {lock_path(Path(recipe.file)) for recipe in recipes}
-    named = {file.path for recipe in recipes for file in _input_files(recipe.targets)}
+    named = files_named(recipes)
     read = {*files_read(recipes, state.plan), *(p for p in locks | named if p.is_file())}
     inputs, digests = _digests(sorted(read), files), _digests(published, files)
     # Only now: what the build had no need to hash, such as a page, is known as well then.
@@ -97,7 +93,7 @@ def _note(request: Request, recipes: Sequence[Recipe], state: State) -> Unchange
     return Unchanged(
         code={path: code_stamp(path) for path in _code()},
         inputs=inputs,
-        folders=_names(_looked_into(state, named, read | locks)),
+        folders=_names(folders_looked_into(state.plan, named, read | locks)),
         records=_records(state),
         places={
             str(out.joinpath(target.folder).absolute()): str(folder)
@@ -139,32 +135,6 @@ def _records(state: State) -> dict[str, str]:
             message = "the record of a stage is another by now"
             raise CorruptFileError(message, "build again", path)
     return found
-
-
-def _looked_into(state: State, named: set[Path], read: set[Path]) -> set[Path]:
-    """The folders in which a file that comes or goes could change what is planned."""
-    slots = [files for spec in state.plan.stages for files in spec.stage.files.values()]
-    roots = {files.root for files in slots}
-    # Beside a MetaGraph lie its assets.
-    beside = {root.with_name("assets") for root in roots}
-    walked = {*folders_read(state.plan), *beside, *(path for path in named if path.is_dir())}
-    below = {Path(folder) for top in walked for folder, _, _ in os.walk(top.absolute())}
-    return folders_above([*read, *named, *roots, *beside]) | below
-
-
-def _input_files(value: object) -> Iterator[InputFile]:
-    """Each file that a part of a recipe names, anywhere in it."""
-    if isinstance(value, InputFile):
-        yield value
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            yield from _input_files(getattr(value, field.name))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _input_files(item)
-    elif isinstance(value, tuple | list | frozenset):
-        for item in value:
-            yield from _input_files(item)
 
 
 def _code() -> list[str]:

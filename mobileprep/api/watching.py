@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mobileprep.errors import MobileprepError, UnsupportedError
 from mobileprep.frozen import dataclass
-from mobileprep.pipeline.reads import files_read, folders_read
+from mobileprep.pipeline.reads import (
+    files_named,
+    files_read,
+    folders_looked_into,
+    folders_read,
+)
 from mobileprep.plan.planner import plan_recipes
 from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
@@ -23,7 +29,7 @@ _QUIET_MS: Final = 100
 # File systems that tell of no changes, as those of a network, are looked at so often.
 _LOOK_MS: Final = 1000
 
-_Stamps: TypeAlias = dict[Path, tuple[int, int, int] | None]
+_Stamps: TypeAlias = dict[Path, tuple[int, int, int, int] | None]
 
 
 @dataclass(frozen=True)
@@ -33,25 +39,62 @@ class Watched:
     Args:
         stamps: files, and folders whose entries matter, with what told their state.
         below: folders of which any change below counts.
+        looked_into: folders in which a file that comes or goes could change what is read.
     """
 
     stamps: _Stamps
     below: frozenset[Path] = frozenset()
+    looked_into: frozenset[Path] = frozenset()
 
 
-def watch_inputs(recipes: Iterable[Recipe], targets: Iterable[str] = ()) -> Watched:
+class SameReads:
+    """Tells whether a build would read the same files still, whatever is in them.
+
+    It plans again where a name has come or gone in a folder that was looked into, and when it is
+    first asked: what was edited while a plan was made may not be in it.
+
+    Args:
+        watched: what was read.
+        watch_again: makes it anew.
+    """
+
+    def __init__(self, watched: Watched, watch_again: Callable[[], Watched]) -> None:
+        self._watched = watched
+        self._watch_again = watch_again
+        self._looked: _Stamps | None = None
+
+    def __call__(self) -> bool:
+        """Whether they are the same; what can be planned no longer is not."""
+        if not self._watched.looked_into:
+            return True  # it could not be planned before, and is watched in another way
+        looked = _stamps(self._watched.looked_into)
+        if looked == self._looked:
+            return True
+        self._looked = looked
+        try:
+            return self._watch_again().stamps.keys() == self._watched.stamps.keys()
+        except MobileprepError:
+            return False
+
+
+def watch_inputs(
+    recipes: Iterable[Recipe], targets: Iterable[str] = (), *, locked: bool = False
+) -> Watched:
     """All that a build reads, as it is now.
 
     Args:
         recipes: what is built.
         targets: the names of those to build; all without any.
+        locked: whether the build goes by the locks beside the recipes.
 
     Raises:
         MobileprepError: a recipe names what is not there.
     """
     recipes = list(recipes)
     plan = plan_recipes(recipes, frozenset(targets))
-    return Watched(_stamps(files_read(recipes, plan) | folders_read(plan)))
+    read = files_read(recipes, plan, locked=locked)
+    looked_into = folders_looked_into(plan, files_named(recipes), read)
+    return Watched(_stamps(read | folders_read(plan)), looked_into=frozenset(looked_into))
 
 
 def watch_folders(
@@ -99,20 +142,44 @@ def wait_for_change(watched: Watched, is_same: Callable[[], bool] = lambda: True
     Raises:
         UnsupportedError: the package that tells of changes is not installed.
     """
-    watchfiles = watcher()
-    folders = watched.below or {p if p.is_dir() else p.parent for p in watched.stamps}
+    watcher()
     if _differs(watched, is_same):
         return
-    for changes in watchfiles.watch(
-        *(sorted(folder for folder in folders if folder.is_dir()) or [Path.cwd()]),
-        recursive=bool(watched.below),
+    with contextlib.suppress(FileNotFoundError):  # a folder that has just gone is a change
+        for changes in _changes(_folders(watched) or [Path.cwd()]):
+            if (changes and watched.below) or _differs(watched, is_same):
+                return
+
+
+def _folders(watched: Watched) -> list[Path]:
+    """The folders to be told of: of each alone, since some below may be for others to read."""
+    if watched.below:
+        tops = watched.below
+        folders = {p for p in watched.stamps if p in tops or tops.intersection(p.parents)}
+    else:
+        folders = {path if path.is_dir() else path.parent for path in watched.stamps}
+        folders |= watched.looked_into
+    return sorted(p for p in folders if p.is_dir() and os.access(p, os.R_OK | os.X_OK))
+
+
+def _changes(folders: Iterable[Path]) -> Iterator[set[Any]]:
+    """What changes in folders, round by round, and nothing after each time of silence.
+
+    A system tells of so many folders at a time; where they are too many they are looked at.
+    """
+    watch = partial(
+        watcher().watch,
+        *folders,
+        recursive=False,
         step=_QUIET_MS,
         rust_timeout=_LOOK_MS,
         yield_on_timeout=True,
         watch_filter=None,
-    ):
-        if (changes and watched.below) or _differs(watched, is_same):
-            return
+    )
+    try:
+        yield from watch()
+    except (OSError, RuntimeError):
+        yield from watch(force_polling=True, poll_delay_ms=_LOOK_MS)
 
 
 def _differs(watched: Watched, is_same: Callable[[], bool]) -> bool:
@@ -136,10 +203,11 @@ def _stamps(paths: Iterable[Path]) -> _Stamps:
     return {path: _stamp(path) for path in paths}
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
     """What tells that a file was touched or replaced; None where it is gone."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # No program can set the ctime: a copy that keeps the mtime is told by it.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -83,7 +83,7 @@ def build_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build, publish, report; a dry run waits for nobody, and keeps nobody waiting."""
     _check(args)
-    started = time.perf_counter()
+    started, begun = time.perf_counter(), time.time_ns()
     request = plain_request(args)
     note = None if request is None else unchanged(args, request)
     if note is not None:
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     with holding(args, target_folders(recipes, out, targets_of(args))) as waited:
         if waited:
             state = _prepared(args, recipes)
-        done = _build(args, recipes, state, started)
+        done = _build(args, recipes, state, started, begun)
         if request is not None and not (waited or done.ran or done.warnings or done.failures):
             from mobileprep.api.noting import note_unchanged
 
@@ -134,7 +134,7 @@ def _prepared(
 
 
 def _build(
-    args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float
+    args: argparse.Namespace, recipes: Sequence[Recipe], state: State, started: float, begun: int
 ) -> BuildRun:
     from mobileprep.api.building import run_build
     from mobileprep.cli._shared.terminal.progress import Progress
@@ -161,7 +161,7 @@ def _build(
     warn_all(done.warnings)
     _tell_targets(args, done.targets)
     if depfile is not None and not done.failures:
-        depfile.write()
+        depfile.write(begun)
     _tell_stages(len(done.ran), len(state.plan.stages), started)
     if args.verbose and progress.seconds:
         _say(f"slowest: {slowest(progress.seconds)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -145,14 +145,6 @@ def code_stamp(path: str) -> str:
         message = f"cannot be read: {error.strerror}"
         raise CorruptFileError(message, "", path) from error
     return f"{found.st_size} {found.st_mtime_ns}"
-
-
-def folders_above(paths: Iterable[Path]) -> set[Path]:
-    """The nearest folders above some paths that are there."""
-    found = set()
-    for path in paths:
-        found.add(next(above for above in path.absolute().parents if above.is_dir()))
-    return found
 
 
 def digest_of(path: str) -> str:

@@ -41,7 +41,8 @@ def load_recipe(
         RecipeError: anything else that is wrong with it, all problems at once.
     """
     variables = Variables(settings or {}, os.environ if environ is None else environ)
-    root = load_tree(Path(path), variables, text)
+    files: list[Path] = []
+    root = load_tree(Path(path), variables, text, files.append)
     models = model_sections(root)
     chains = Chains(schemas or TransformSchemas(plugins=plugins_of(root)))
     problems = [
@@ -61,6 +62,7 @@ def load_recipe(
         variables=tuple(sorted(variables.used)),
         cache=cache_of(root),
         memory=memory_of(root),
+        files=tuple(file.absolute() for file in files),
         tree=root,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import field
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from mobileprep.frozen import dataclass
@@ -231,6 +232,7 @@ class Recipe:
         variables: the names that ``${NAME}`` references use, sorted.
         cache: the remote store, or None.
         memory: the bytes that runs of the model may take together; None leaves it to the machine.
+        files: what it was read from, its own file and those that it extends.
     """
 
     version: int
@@ -248,6 +250,7 @@ class Recipe:
             definition="size",
         ),
     ] = field(default=None, compare=False, metadata=ASIDE)
+    files: tuple[Path, ...] = field(default=(), repr=False, compare=False, metadata=ASIDE)
     tree: MappingNode | None = field(default=None, repr=False, compare=False, metadata=ASIDE)
 
     def place(self, keys: Iterable[Key] = ()) -> str:

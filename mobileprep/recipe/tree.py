@@ -143,17 +143,6 @@ def place_of(node: Node, keys: Iterable[Key]) -> Place:
     return place
 
 
-def files_of(node: Node) -> set[Path]:
-    """The files that a tree was read from."""
-    place = node.place
-    found = {place.source.folder / Path(place.source.name).name}
-    if isinstance(node, Sequence):
-        found.update(*map(files_of, node.items))
-    elif isinstance(node, MappingNode):
-        found.update(*(files_of(entry.value) for _, entry in node.items()))
-    return found
-
-
 def dotted(keys: KeyPath) -> str:
     """A path as messages show it: ``targets.phone.transforms[1].op``."""
     parts: list[str] = []

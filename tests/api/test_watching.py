@@ -80,6 +80,38 @@ def test_what_changes_while_it_waits_is_seen(
     wait_for_change(watched)
 
 
+@pytest.mark.parametrize("error", [OSError("watch limit reached"), RuntimeError("no watcher")])
+def test_where_the_system_tells_of_nothing_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = tmp_path / "model"
+    path.write_text("a")
+    watched = stamps(path)
+
+    class Limited(Told):
+        def watch(self, *folders: Path, **options: Any) -> Iterator[set[object]]:
+            if not options.get("force_polling"):
+                raise error
+            os.utime(path, ns=(1, 1))
+            yield set()
+            pytest.fail("it went on waiting")
+
+    use(monkeypatch, Limited())
+    wait_for_change(watched)
+
+
+def test_a_folder_that_goes_as_the_wait_begins_is_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(Told):
+        def watch(self, *folders: Path, **options: Any) -> Iterator[set[object]]:
+            raise FileNotFoundError(folders[0])
+            yield
+
+    use(monkeypatch, Gone())
+    wait_for_change(stamps(tmp_path))
+
+
 def test_below_a_broken_recipe_any_change_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,8 +130,25 @@ def test_below_a_broken_recipe_any_change_counts(
     use(monkeypatch, told)
     wait_for_change(watched)
     assert told.rounds == [{"more"}]
-    assert told.asked[0][1]["recursive"] is True
+    folders, options = told.asked[0]
+    assert folders == (tmp_path, tmp_path / "deep")
+    assert options["recursive"] is False
     assert watch_folders([], None) == Watched({})
+
+
+def test_folders_that_cannot_be_read_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package would give up at the first."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "recipe.yaml").write_text("source: secret/model.pb\n")
+    watched = watch_folders([tmp_path / "recipe.yaml"], None)
+    assert tmp_path / "secret" in watched.stamps
+    monkeypatch.setattr(os, "access", lambda path, _mode: path.name != "secret")
+    told = Told({"any"})
+    use(monkeypatch, told)
+    wait_for_change(watched)
+    assert told.asked[0][0] == (tmp_path,)
 
 
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

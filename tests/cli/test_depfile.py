@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mobileprep.api import building
 from tests.cli.conftest import Run
 
 OUT = Path("out/digits")
@@ -40,6 +43,25 @@ def test_the_lock_counts_where_the_build_goes_by_it(built: Path, run: Run) -> No
     for flags, there in (((), False), (("--locked",), True)):
         assert run("build", "digits", "--depfile", "models.d", *flags).code == 0
         assert ("digits/mobileprep.lock" in Path("models.d").read_text()) is there
+
+
+def test_what_is_edited_while_a_build_runs_is_newer_than_its_manifests(
+    built: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, whole = built.parent / "model" / "graph.pbtxt", building.publish_target
+
+    def edited(*arguments: Any) -> Any:
+        graph.write_text(f"{graph.read_text()}\n")
+        time.sleep(0.05)  # the clock of files moves in steps
+        return whole(*arguments)
+
+    monkeypatch.setattr(building, "publish_target", edited)
+    for _ in range(2):
+        before = time.time_ns()
+        assert run("build", "digits", "--depfile", "models.d").code == 0
+        for name in ("phone", "download"):
+            manifest = OUT / name / "manifest.json"
+            assert before <= manifest.stat().st_mtime_ns < graph.stat().st_mtime_ns
 
 
 def test_outputs_may_be_named_by_way_of_a_folder_that_is_not_there(built: Path, run: Run) -> None:

@@ -80,6 +80,19 @@ def test_a_log_that_cannot_be_written_is_an_error_of_its_own(digits: Path, run: 
     assert run("validate", digits, "-q", "-v").code == 2
 
 
+@pytest.mark.parametrize("name", ["digits/recipe.yaml", "digits/data/test.npz", "link"])
+def test_a_log_is_written_over_nothing_but_a_log(digits: Path, run: Run, name: str) -> None:
+    Path("link").symlink_to(digits)
+    before = Path(name).read_bytes()
+    told = run("build", digits, "--log-file", name)
+    assert told.code == 9
+    assert f"{name}: is there and no log of mobileprep" in told.err
+    assert Path(name).read_bytes() == before
+    Path("build.log").touch()
+    for _ in range(2):
+        assert run("validate", digits, "--log-file", "build.log").code == 0
+
+
 def test_a_verbose_build_names_its_slowest_stages(digits: Path, run: Run) -> None:
     (line,) = [x for x in run("build", digits, "-v").err.splitlines() if x.startswith("slowest: ")]
     seconds = [float(found) for found in re.findall(r"digits/[\w/-]+ (\d+\.\d\d) s \(", line)]

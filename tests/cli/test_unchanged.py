@@ -283,6 +283,22 @@ def test_the_profile_of_a_device_counts(noted: Path, run: Run, read: list[object
     assert "out/digits/phone: written" in again.err
 
 
+def test_a_recipe_counts_of_which_all_is_overridden(
+    built: Path, run: Run, read: list[object]
+) -> None:
+    base = RECIPE.with_name("base.yaml")
+    base.write_text("name: base\n")
+    RECIPE.write_text(f"extends: base.yaml\n{RECIPE.read_text()}")
+    for _ in range(2):
+        assert run(*BUILD).code == 0
+    read.clear()
+    run(*BUILD)
+    assert not read
+    base.write_text("name: base\nbogus: 1\n")
+    assert run(*BUILD).code == 3
+    assert read
+
+
 def test_every_file_that_a_build_opens_is_in_its_note(
     built: Path, run: Run, tmp_path: Path
 ) -> None:

@@ -208,6 +208,52 @@ def test_a_model_outside_that_comes_is_noticed(
     assert "written" in told[1]
 
 
+@pytest.mark.parametrize("name", ["model.ckpt-1000.index", "model.ckpt-1000.data-00001-of-00002"])
+def test_a_file_of_a_checkpoint_that_comes_back_is_noticed(
+    built: Path, watch: Watch, name: str
+) -> None:
+    path, aside = built.parent / "model" / name, built.with_name("aside")
+    told = watch(("digits",), lambda: path.rename(aside), lambda: aside.rename(path))
+    assert "error: " in told[1]
+    assert "0 of " in told[2]
+
+
+def test_a_lock_counts_where_the_build_goes_by_it(built: Path, run: Run, watch: Watch) -> None:
+    assert run("lock", "digits").code == 0
+    path = built.with_name("mobileprep.lock")
+    text = path.read_text()
+    digest = text.split("graph.pbtxt")[1].split('"')[2]
+    told = watch(
+        ("digits", "--locked"),
+        lambda: save(path, text.replace(digest, "0" * 64)),
+        lambda: save(path, text),
+    )
+    assert ["error: " in step for step in told] == [False, True, False]
+
+
+def test_a_recipe_that_is_overridden_as_a_whole_counts(built: Path, watch: Watch) -> None:
+    base = built.with_name("base.yaml")
+    base.write_text("name: base\n")
+    built.write_text(f"extends: base.yaml\n{built.read_text()}")
+    told = watch(("digits",), lambda: save(base, "name: base\nbogus: 1\n"))
+    assert "bogus" in told[1]
+
+
+def test_a_recipe_that_is_edited_while_it_is_read_is_watched_as_it_is_then(
+    built: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = shutil.copy(built.parent / "data" / "test.npz", built.parent / "data" / "other.npz")
+    text, whole = built.read_text(), waiting.plan_recipes
+
+    def edited(*arguments: Any) -> Any:
+        built.write_text(text.replace("data/test.npz", "data/other.npz"))
+        return whole(*arguments)
+
+    monkeypatch.setattr(waiting, "plan_recipes", edited)
+    told = watch(("digits",), lambda: os.utime(other, (1, 1)))
+    assert len(told) == 3, "it was planned again, and then the other data watched"
+
+
 def test_a_change_before_the_wait_begins_is_not_lost(digits: Path) -> None:
     watched = watch_inputs([load_recipe(digits)])
     assert digits.resolve() in {path.resolve() for path in watched.stamps}

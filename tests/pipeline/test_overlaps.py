@@ -21,9 +21,7 @@ from mobileprep.plan.spec import (
     TargetPlan,
     Upstream,
 )
-from mobileprep.recipe.files import load_tree
 from mobileprep.recipe.model import Recipe
-from mobileprep.recipe.variables import Variables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ def recipe(path: Path) -> Recipe:
     """A recipe without targets that was read from a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("version: 1\n")
-    return Recipe(1, "r", str(path), (), tree=load_tree(path, Variables({}, {}), None))
+    return Recipe(1, "r", str(path), (), files=(path,))
 
 
 def test_what_lies_elsewhere_is_no_matter(out: Path, store: Store, tmp_path: Path) -> None:

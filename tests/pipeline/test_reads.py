@@ -54,6 +54,24 @@ def test_recipes_and_all_that_stages_read_are_files_of_a_build(
     }
 
 
+def test_a_recipe_of_which_nothing_is_left_is_read_too(recipe: Recipe, tmp_path: Path) -> None:
+    base, own = tmp_path / "base.yaml", tmp_path / "recipe.yaml"
+    own.write_text(f"extends: base.yaml\n{base.read_text()}")
+    base.write_text("extends: first.yaml\n")
+    (tmp_path / "first.yaml").write_text("name: r\n")
+    found = load_recipe(own, environ={})
+    names = {path.name for path in files_read([found], planned(found))}
+    assert {"recipe.yaml", "base.yaml", "first.yaml"} <= names
+
+
+def test_the_profile_of_a_device_is_read(recipe: Recipe, tmp_path: Path) -> None:
+    own = tmp_path / "recipe.yaml"
+    own.write_text(f"{own.read_text()}device: ours.yaml\n")
+    (tmp_path / "ours.yaml").write_text("title: ours\ngflops: 2\nsource: measured\n")
+    found = load_recipe(own, environ={})
+    assert tmp_path / "ours.yaml" in files_read([found], planned(found))
+
+
 def test_a_folder_counts_with_those_below_it(recipe: Recipe, tmp_path: Path) -> None:
     found = {p.absolute().relative_to(tmp_path) for p in folders_read(planned(recipe))}
     assert set(map(str, found)) == {

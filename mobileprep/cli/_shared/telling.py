@@ -8,10 +8,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TextIO, cast
 
 from mobileprep import __version__
-from mobileprep.cli._shared.terminal.log_file import KeptStream, dated
+from mobileprep.cli._shared.terminal.log_file import KeptStream, begins_a_log, dated
 from mobileprep.destinations import is_stdout, output_path
 from mobileprep.errors import ArtifactError, UsageError
 
@@ -94,6 +95,7 @@ def _log(name: str | None) -> Iterator[Callable[[str], None] | None]:
         message = "the log cannot go where results go"
         raise UsageError(message, "name a file", "--log-file")
     try:
+        _check_log(path)
         stream = path.open("w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
@@ -105,3 +107,14 @@ def _log(name: str | None) -> Iterator[Callable[[str], None] | None]:
             stream.flush()
 
         yield write
+
+
+def _check_log(path: Path) -> None:
+    """Refuse a file that is no log: a recipe or a model would be lost, whatever the verb does."""
+    if not path.is_file():
+        return
+    with path.open("rb") as stream:
+        if begins_a_log(stream.read(64)):
+            return
+    message = "is there and no log of mobileprep"
+    raise ArtifactError(message, "name another file, or remove this one", str(path))

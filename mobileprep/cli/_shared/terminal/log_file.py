@@ -10,6 +10,8 @@ from typing import Any, Final, TextIO
 # What a quiet command still says; a hint and more lines of a message are set in.
 _SAID: Final = re.compile(r"mobileprep: (?!note: )")
 _MORE: Final = re.compile(r"\s+\S")
+# What a log begins with, which is dated and names the version.
+_HEAD: Final = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  mobileprep ")
 
 
 class KeptStream:
@@ -73,3 +75,8 @@ class KeptStream:
 def dated(line: str) -> str:
     """A line with the local time before it."""
     return f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n"
+
+
+def begins_a_log(data: bytes) -> bool:
+    """Whether a file that begins so is a log, or empty."""
+    return not data or _HEAD.match(data) is not None
