@@ -250,7 +250,8 @@ LASTING: dict[str, tuple[Answer, str]] = {
     "error page": (fault.status(200), "wrong bytes"),
     "206": (fault.status(206, DATA), "answers 206"),
     "204": (fault.status(204, b""), "answers 204"),
-    "103": (fault.raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), "answers 103"),
+    "101": (fault.raw(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "answers 101"),
+    "103 alone": (fault.raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), "breaks off"),
     "401": (fault.status(401), "refuses access"),
     "302": (fault.status(302, Location="http://127.0.0.2/x"), "sends elsewhere"),
     "304": (fault.status(304, b""), "answers 304"),
@@ -307,6 +308,20 @@ def test_what_lasts_harms_nothing_and_is_told_once(
         end = ("; building without it", "; nothing more is taken from it")
         assert remote.warnings[-1].endswith(end)
         assert len(server.requests) <= 9
+
+
+@pytest.mark.parametrize("code", [100, 102, 103, 199])
+def test_hints_before_an_answer_are_passed_over(
+    server: Server, remote: Remote, source: Path, target: Path, code: int
+) -> None:
+    def hinted(handler: fault.Handler) -> None:
+        handler.wfile.write(f"HTTP/1.1 {code} Wait\r\nLink: </a>\r\n\r\n".encode() * 2)
+        fault.KEEP[handler.command](handler)
+
+    server.script = {method: [hinted] for method in ("GET", "HEAD", "PUT")}
+    assert remote.send("cas", KEY, source)
+    assert remote.fetch("cas", KEY, target, limit=ROOM)
+    assert remote.warnings == ()
 
 
 @pytest.mark.parametrize("code", [401, 403, 405, 507])
