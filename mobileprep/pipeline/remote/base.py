@@ -30,8 +30,8 @@ class Remote(Protocol):
         """
         ...
 
-    def has(self, kind: Kind, key: str) -> bool:
-        """Whether the store says that it has an entry."""
+    def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
+        """Whether the store says that it has an entry, of that many bytes where both sides know."""
         ...
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:

@@ -84,10 +84,10 @@ class GuardedRemote:
                 target.unlink()
         return done
 
-    def has(self, kind: Kind, key: str) -> bool:
+    def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
         """See ``Remote``."""
         name = entry_name(kind, key)
-        return name is not None and self._guarded(lambda backend: _Done(backend.has(name, None)))
+        return name is not None and self._guarded(lambda backend: _Done(backend.has(name, size)))
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
         """See ``Remote``."""

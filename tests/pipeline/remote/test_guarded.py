@@ -144,7 +144,7 @@ def test_what_is_lost_at_once_counts_once(now: list[float]) -> None:
     remote = remote_over(backend)
     all_asked = threading.Barrier(8, action=lambda: now.__setitem__(0, 10.0))
     backend.wait = lambda: bool(all_asked.wait()) and None
-    has_many(remote, [("ac", key) for key in KEYS[:8]])
+    has_many(remote, [("ac", key, None) for key in KEYS[:8]])
     backend.wait = lambda: None
     remote.has("ac", KEY)
     assert len(backend.calls) == 9
