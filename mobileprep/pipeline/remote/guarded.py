@@ -75,7 +75,7 @@ class GuardedRemote:
 
     def fetch(self, kind: Kind, key: str, target: Path, *, limit: int) -> bool:
         """See ``Remote``."""
-        name = entry_name(kind, key)
+        name = self._believed(kind, key)
         done = name is not None and self._guarded(
             lambda backend: self._fetch(backend, name, target, limit)
         )
@@ -86,7 +86,7 @@ class GuardedRemote:
 
     def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
         """See ``Remote``."""
-        name = entry_name(kind, key)
+        name = self._believed(kind, key)
         return name is not None and self._guarded(lambda backend: _Done(backend.has(name, size)))
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
@@ -102,6 +102,11 @@ class GuardedRemote:
         backend = self._backend
         if backend is not None:
             backend.break_off()
+
+    def _believed(self, kind: Kind, key: str) -> str | None:
+        """The name of an entry to ask for; None for what gave wrong bytes in this build."""
+        name = entry_name(kind, key)
+        return None if name in self._known_wrong else name
 
     def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> _Done:
         try:

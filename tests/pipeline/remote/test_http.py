@@ -106,6 +106,20 @@ def test_an_object_that_was_found_wrong_is_sent_again(
     assert server.entries[OBJECT] == DATA
 
 
+def test_one_object_that_is_wrong_is_asked_for_once_and_costs_no_other(
+    server: Server, remote: Remote, source: Path, target: Path
+) -> None:
+    wrong = "0" * 64
+    server.entries = {OBJECT: DATA, f"/store/cas/{wrong}": DATA}
+    for _ in range(9):
+        assert not remote.fetch("cas", wrong, target, limit=ROOM)
+    assert not remote.has("cas", wrong)
+    assert server.methods() == ["GET"]
+    assert remote.fetch("cas", KEY, target, limit=ROOM)
+    [warning] = remote.warnings
+    assert warning.endswith("gives wrong bytes, which were not used")
+
+
 def test_a_store_whose_objects_all_rotted_is_mended(server: Server, tmp_path: Path) -> None:
     data = {sha256_bytes(bytes([i])): bytes([i]) for i in range(9)}
     server.entries = {f"/store/cas/{key}": b"?" for key in data}
@@ -126,10 +140,10 @@ def test_a_store_whose_objects_all_rotted_is_mended(server: Server, tmp_path: Pa
 def test_a_store_that_gives_wrong_bytes_and_takes_none_is_left_alone(
     server: Server, target: Path
 ) -> None:
-    server.entries[OBJECT] = b"?"
     remote = remote_at(server.url, read_only=True)
-    for _ in range(9):
-        assert not remote.fetch("cas", KEY, target, limit=ROOM)
+    for i in range(9):
+        server.entries[f"/store/cas/{i:064}"] = b"?"
+        assert not remote.fetch("cas", f"{i:064}", target, limit=ROOM)
     assert server.methods() == ["GET"] * 3
     assert remote.warnings[-1].endswith("; building without it")
 
@@ -199,7 +213,7 @@ def test_what_is_longer_than_the_limit_is_not_taken(
     for kind in kinds:
         assert not remote.fetch(kind, KEY, target, limit=len(DATA) - 1)
         assert not target.exists()
-    assert remote.fetch("ac", KEY, target, limit=len(DATA))
+    assert remote_at(server.url).fetch("ac", KEY, target, limit=len(DATA))
 
 
 PASSING: dict[str, Answer] = {
@@ -292,12 +306,13 @@ LASTING: dict[str, tuple[Answer, str]] = {
 def test_what_lasts_harms_nothing_and_is_told_once(
     server: Server, remote: Remote, target: Path, name: str
 ) -> None:
-    server.entries[OBJECT] = DATA
+    data = {sha256_bytes(DATA[i:]): DATA[i:] for i in range(20)}
+    server.entries = {f"/store/cas/{key}": own for key, own in data.items()}
     server.script["GET"], told = [LASTING[name][0]], LASTING[name][1]
     begun = time.monotonic()
-    for _ in range(20):
-        if remote.fetch("cas", KEY, target, limit=ROOM):
-            assert target.read_bytes() == DATA
+    for key, own in data.items():
+        if remote.fetch("cas", key, target, limit=ROOM):
+            assert target.read_bytes() == own
         else:
             assert not target.exists()
     assert time.monotonic() - begun < 5
