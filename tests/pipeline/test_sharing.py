@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +131,26 @@ def test_an_index_of_wrong_bytes_is_foretold(machine, tmp_path: Path) -> None:
     done = machine("second")
     assert done.ran
     assert {run.task for run in done.ran} <= {v.task for v in machine.told if v.reasons}
+
+
+def test_a_tensor_that_a_lost_index_may_name_makes_nothing_certain(
+    machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBILEPREP_REMOTE_CACHE_MODE", "off")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.replace("[strip_unused_nodes]", "[obfuscate_names]"))
+    machine("first")
+    for path in (tmp_path / "first/store/v2/cas").glob("*/*"):
+        data = path.read_bytes()
+        is_source = data.startswith(GRAPH) and b"\x01w" in data
+        if is_source or len(data) == 80 * 80 * 4:
+            path.unlink()
+    shutil.rmtree(tmp_path / "first/out")
+    ran = {run.task for run in machine("first").ran}
+    assert ran == {"m/freeze"}
+    stages = [told for told in machine.told if told.reasons and told.stage != "publish"]
+    assert {told.task for told in stages if told.certain} <= ran
+    assert ran <= {told.task for told in stages}
 
 
 def test_a_shared_store_that_rotted_is_whole_after_a_build(machine, tmp_path: Path) -> None:
