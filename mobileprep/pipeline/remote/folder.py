@@ -38,15 +38,15 @@ class FolderBackend:
                 sink.write(block)
             return True
 
-    def has(self, name: str, size: int | None) -> bool:
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
         """Whether there is such a file."""
         with self._opened(name) as stream:
             return stream is not None and size in (None, os.fstat(stream.fileno()).st_size)
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """Copy a file there, and rename it when it is whole."""
         self._look()
-        blocks = file_blocks(name, source, file_size(source), TimeLeft())
+        blocks = file_blocks(name, source, file_size(source), time_left)
         try:
             with atomic_writer(self._folder / name, follow=False) as stream:
                 stream.writelines(blocks)

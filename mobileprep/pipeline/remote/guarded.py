@@ -87,7 +87,7 @@ class GuardedRemote:
     def has(self, kind: Kind, key: str, size: int | None = None) -> bool:
         """See ``Remote``."""
         name = self._believed(kind, key)
-        return name is not None and self._guarded(lambda backend: _Done(backend.has(name, size)))
+        return name is not None and self._guarded(lambda backend: self._has(backend, name, size))
 
     def send(self, kind: Kind, key: str, source: Path) -> bool:
         """See ``Remote``."""
@@ -111,7 +111,7 @@ class GuardedRemote:
     def _fetch(self, backend: Backend, name: str, target: Path, limit: int) -> _Done:
         try:
             with target.open("wb") as stream:
-                sink = Sink(stream, limit, TimeLeft())
+                sink = Sink(stream, limit, self._time_left())
                 if not backend.read(name, sink):
                     return _Done(False)
         except OSError as error:
@@ -126,11 +126,14 @@ class GuardedRemote:
             raise WrongBytesError(message)
         return _Done(True, sink.size)
 
+    def _has(self, backend: Backend, name: str, size: int | None) -> _Done:
+        return _Done(backend.has(name, size, self._time_left()))
+
     def _send(self, backend: Backend, name: str, source: Path) -> _Done:
         size = file_size(source)
         if name.startswith("cas/") and self._is_there(backend, name, size):
             return _Done(True)
-        backend.write(name, source)
+        backend.write(name, source, self._time_left())
         self._known_wrong.discard(name)
         self._sent.add(name)
         return _Done(True, size)
@@ -139,7 +142,9 @@ class GuardedRemote:
         """Whether an object need not be sent; of what gives wrong bytes, only what we sent."""
         if name in self._known_wrong:
             return False
-        return name in self._sent or (not self._is_doubted and backend.has(name, size))
+        return name in self._sent or (
+            not self._is_doubted and backend.has(name, size, self._time_left())
+        )
 
     def _guarded(self, work: Callable[[Backend], _Done], way: str = "taking") -> bool:
         """The answer to some work, tried again where that may help; False where it fails."""
@@ -169,6 +174,10 @@ class GuardedRemote:
             if self._backend is None:
                 self._backend = self._connect()
             return self._backend
+
+    def _time_left(self) -> TimeLeft:
+        """What the next exchange may take, before the store has cost too much."""
+        return TimeLeft(_MOST_SECONDS_LOST - self._seconds_lost + _QUICK_SECONDS)
 
     def _lost(self, since: float) -> None:
         """Count the time from then on; what several exchanges lose at once counts once."""

@@ -66,9 +66,9 @@ class HttpBackend:
                 sink.write(block)
             return True
 
-    def has(self, name: str, size: int | None) -> bool:
+    def has(self, name: str, size: int | None, time_left: TimeLeft) -> bool:
         """What HEAD says."""
-        with self._exchange("HEAD", name, TimeLeft()) as response:
+        with self._exchange("HEAD", name, time_left) as response:
             if response.status in _ABSENT:
                 return False
             if response.status not in (200, 204):
@@ -76,16 +76,16 @@ class HttpBackend:
             told = response.headers.get("Content-Length", "")
             return size is None or not told.isdecimal() or int(told[:20]) == size
 
-    def write(self, name: str, source: Path) -> None:
+    def write(self, name: str, source: Path, time_left: TimeLeft) -> None:
         """PUT; where that fails for want of a folder, MKCOL and PUT."""
-        status = self._put(name, source)
+        status = self._put(name, source, time_left)
         folder = name.partition("/")[0]
         if status in _NO_FOLDER and folder not in self._folders_made:
             # Servers of WebDAV may want it, nginx says 500 then; once is enough for the build.
             self._folders_made.add(folder)
-            with self._exchange("MKCOL", f"{folder}/", TimeLeft()) as made:
+            with self._exchange("MKCOL", f"{folder}/", time_left) as made:
                 tried = made.status in (200, 201, 405)
-            status = self._put(name, source) if tried else status
+            status = self._put(name, source, time_left) if tried else status
         if not 200 <= status < 300 or status == 202:
             raise _not_taken(status)
 
@@ -93,8 +93,8 @@ class HttpBackend:
         """Shut all connections."""
         self._pool.shut()
 
-    def _put(self, name: str, source: Path) -> int:
-        time_left, size = TimeLeft(), file_size(source)
+    def _put(self, name: str, source: Path, time_left: TimeLeft) -> int:
+        size = file_size(source)
         body = file_blocks(name, source, size, time_left)
         with self._exchange("PUT", name, time_left, body, size) as response:
             return response.status
