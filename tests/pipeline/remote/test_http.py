@@ -89,6 +89,28 @@ def test_objects_that_are_there_are_not_sent_again_and_records_are(
     assert server.methods() == ["HEAD", "PUT", "PUT", "PUT", "HEAD", "PUT"]
 
 
+@pytest.mark.parametrize("code", [405, 501])
+def test_a_server_that_takes_no_head_is_asked_by_get(
+    server: Server, remote: Remote, source: Path, code: int
+) -> None:
+    server.script["HEAD"] = [fault.status(code)]
+    assert remote.send("cas", KEY, source)
+    assert server.entries[OBJECT] == DATA
+    assert server.methods() == ["HEAD", "GET", "PUT"]
+    other = remote_at(server.url)
+    assert other.send("cas", KEY, source)
+    assert other.has("cas", KEY, len(DATA))
+    assert not other.has("cas", KEY, len(DATA) - 1)
+    assert server.methods()[3:] == ["HEAD", "GET", "GET", "GET"]
+    assert other.warnings == remote.warnings == ()
+
+
+def test_a_server_that_takes_nothing_at_all_is_told(server: Server, remote: Remote) -> None:
+    server.script["HEAD"] = server.script["GET"] = [fault.status(405)]
+    assert not remote.has("cas", KEY)
+    assert remote.warnings == (f"the remote store {server.url} answers 405",)
+
+
 def test_an_object_of_another_length_is_sent_again(
     server: Server, remote: Remote, source: Path
 ) -> None:
