@@ -159,7 +159,7 @@ class GuardedRemote:
                 return False
             except RemoteError as error:
                 self._lost(begun)
-                if not error.again or tried == _TRIES:
+                if not error.again or tried == _TRIES or self._costs_too_long():
                     self._failed(error, way)
                     return False
             else:
@@ -179,6 +179,9 @@ class GuardedRemote:
         """What the next exchange may take, before the store has cost too much."""
         return TimeLeft(_MOST_SECONDS_LOST - self._seconds_lost + _QUICK_SECONDS)
 
+    def _costs_too_long(self) -> bool:
+        return self._seconds_lost > _MOST_SECONDS_LOST
+
     def _lost(self, since: float) -> None:
         """Count the time from then on; what several exchanges lose at once counts once."""
         now = time.monotonic()
@@ -192,7 +195,7 @@ class GuardedRemote:
         if time.monotonic() <= due:
             return
         self._lost(due)
-        if self._seconds_lost > _MOST_SECONDS_LOST:
+        if self._costs_too_long():
             self._end("all", "is too slow")
 
     def _failed(self, error: RemoteError, way: str) -> None:
@@ -201,7 +204,7 @@ class GuardedRemote:
             self._in_a_row[way] += 1
             often = self._in_a_row[way] >= _MOST_IN_A_ROW
         ends: Ends = error.ends
-        if self._seconds_lost > _MOST_SECONDS_LOST:
+        if self._costs_too_long():
             ends = "all"
         elif often and isinstance(error, WrongBytesError):
             ends = "taking"

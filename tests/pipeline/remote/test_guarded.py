@@ -128,6 +128,18 @@ def test_an_answer_is_waited_for_only_as_long_as_the_store_may_still_cost(
     assert backend.seconds == [10.0, 10.0, 3.5]
 
 
+def test_what_costs_too_long_is_not_tried_again(now: list[float]) -> None:
+    """As a name that is looked up in vain, for which there is no time-out."""
+    backend = Scripted(*[RemoteError("cannot be reached", again=True)] * 9)
+    backend.wait = taking(itertools.repeat(15.0), now)
+    remote = remote_over(backend)
+    assert not remote.has("ac", KEY)
+    assert backend.calls == ["has"] * 2
+    assert remote.warnings == (
+        "the remote store http://store cannot be reached; building without it",
+    )
+
+
 def test_right_answers_that_take_too_long_end_it_with_one_warning(
     now: list[float], tmp_path: Path
 ) -> None:
